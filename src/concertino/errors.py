@@ -1,0 +1,162 @@
+"""All errors of concertino. One root; each says what went wrong, in which part, and what to do.
+
+ConcertinoError
+├── ConfigurationError            something is missing or set wrong; the message names the setting
+│   ├── UnknownProviderError
+│   ├── UnknownModelError
+│   ├── MissingKeyError           names the environment variable
+│   └── MissingExtraError         names the extra to install
+├── HookError                     a hook of an agent raised, or returned what it may not
+├── ToolError                     a tool's own failure; its text is what the model reads
+│   ├── ToolArgumentsError        the arguments do not fit the tool's schema
+│   └── ToolTimeoutError          the tool's time limit has passed
+├── LibraryError                  search or fetch failed
+│   └── CorpusError               a corpus is missing, empty or unreadable
+├── ContextFloorError             the smallest possible request is over the model's window
+├── ProviderError                 a model provider failed
+│   ├── AuthenticationError       the key is wrong or may not be used for this
+│   ├── ModelNotFoundError
+│   ├── BadRequestError           the provider refuses the request as it stands
+│   │   └── ContextTooLongError
+│   ├── ContentFilteredError
+│   ├── RateLimitError            carries the delay that the provider asks for
+│   ├── OverloadedError           the provider's own failure (5xx, 529)
+│   ├── ProviderTimeoutError
+│   ├── ProviderConnectionError
+│   └── BrokenStreamError         the answer broke off
+├── StorageError                  the store failed; nothing half-written stays
+│   └── DatabaseVersionError      written by a newer concertino, or no database of ours
+└── RunError                      what `run()` raises when a run fails; carries the result so far
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ConcertinoError(Exception):
+    """The root of all errors of this library."""
+
+
+class ConfigurationError(ConcertinoError):
+    """Something is missing or set wrong; the message names the setting and the remedy."""
+
+
+class UnknownProviderError(ConfigurationError):
+    """No provider has this name."""
+
+
+class UnknownModelError(ConfigurationError):
+    """The provider has no model of this name."""
+
+
+class MissingKeyError(ConfigurationError):
+    """A key is needed; the message names the environment variable."""
+
+
+class MissingExtraError(ConfigurationError):
+    """An optional dependency is not installed; the message names the extra."""
+
+
+class HookError(ConcertinoError):
+    """A hook of an agent raised, or returned something of the wrong type. The run fails: hooks decide."""
+
+    def __init__(self, agent: str, hook: str, problem: str) -> None:
+        super().__init__(f"hook {hook} of agent {agent!r} {problem}")
+        self.agent = agent
+        self.hook = hook
+
+
+class ToolError(ConcertinoError):
+    """A tool's own failure. Raise it in a tool to choose the words that the model reads."""
+
+
+class ToolArgumentsError(ToolError):
+    """The arguments of a call do not fit the tool's schema."""
+
+
+class ToolTimeoutError(ToolError):
+    """A tool ran longer than its time limit."""
+
+
+class LibraryError(ConcertinoError):
+    """A search or a fetch failed."""
+
+
+class CorpusError(LibraryError):
+    """A corpus is missing, empty or unreadable."""
+
+
+class ContextFloorError(ConcertinoError):
+    """What must be sent is larger than the model's window; the message names what fills it."""
+
+
+class ProviderError(ConcertinoError):
+    """A model provider failed. `provider` and `status` say who and, over HTTP, how."""
+
+    def __init__(self, message: str, *, provider: str = "", status: int | None = None) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.status = status
+
+
+class AuthenticationError(ProviderError):
+    """The key is missing, wrong, or may not be used for this."""
+
+
+class ModelNotFoundError(ProviderError):
+    """The provider does not know the model, or this key may not use it."""
+
+
+class BadRequestError(ProviderError):
+    """The provider refuses the request as it stands; sending it again will not help."""
+
+
+class ContextTooLongError(BadRequestError):
+    """The request is over the model's context window."""
+
+
+class ContentFilteredError(ProviderError):
+    """A filter of the provider refused the request or the answer."""
+
+
+class RateLimitError(ProviderError):
+    """Too many requests or tokens; `retry_after` is the delay in seconds that the provider asks for."""
+
+    def __init__(
+        self, message: str, *, provider: str = "", status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, provider=provider, status=status)
+        self.retry_after = retry_after
+
+
+class OverloadedError(ProviderError):
+    """The provider's own failure: it is overloaded or broken (5xx, 529)."""
+
+
+class ProviderTimeoutError(ProviderError):
+    """The provider did not answer in time."""
+
+
+class ProviderConnectionError(ProviderError):
+    """The provider could not be reached."""
+
+
+class BrokenStreamError(ProviderError):
+    """The answer began and broke off."""
+
+
+class StorageError(ConcertinoError):
+    """The store failed. What was written before stays; nothing half-written does."""
+
+
+class DatabaseVersionError(StorageError):
+    """The file was written by a newer concertino, or it is no database of concertino."""
+
+
+class RunError(ConcertinoError):
+    """A run failed. `result` holds what was gathered, usage included; the cause is chained."""
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result

@@ -1,0 +1,193 @@
+"""Messages: the pure values that a conversation is made of. No ids of storage, no I/O, no provider's format.
+
+A message becomes a provider's wire form once: `Message.wire` remembers it, because messages never change and
+a conversation sends each of them again with every step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Any, ClassVar, Literal, TypeVar, overload
+
+W = TypeVar("W")
+
+StopReason = Literal["end", "tool_calls", "length", "filter", "broken"]
+"""Why a model stopped: it was done, it calls tools, it ran out of room, a filter cut it, or the stream broke."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What the model says to the user."""
+
+    text: str
+    kind: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What the model thinks. It goes back to the provider that signed it, and to no other."""
+
+    text: str
+    id: str | None = None
+    """The provider's id of this item, where it gives one."""
+    signature: str | None = None
+    """The provider's signature or encrypted content, to be sent back as it came."""
+    provider: str = ""
+    """Who signed it."""
+    kind: Literal["reasoning"] = "reasoning"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that the model wants called."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON text as the model wrote it: it may be broken."""
+    signature: str | None = None
+    """A provider's signature on the call, to be sent back as it came (Gemini)."""
+    kind: Literal["tool_call"] = "tool_call"
+
+
+Part = Text | Reasoning | ToolCall
+
+
+class _Wired:
+    """Remembers a message's wire form for one format at a time."""
+
+    __slots__ = ("_wire",)
+    _wire: tuple[str, Any]
+
+    def wire(self, style: str, build: Callable[[Any], W]) -> W:
+        """This message in the format named *style*, built by *build* at the first call only."""
+        try:
+            kept_style, form = self._wire
+            if kept_style == style:
+                return form  # type: ignore[no-any-return]
+        except AttributeError:
+            pass
+        form = build(self)
+        object.__setattr__(self, "_wire", (style, form))
+        return form
+
+
+@dataclass(frozen=True, slots=True)
+class SystemMessage(_Wired):
+    """An instruction from the product or the engine, in the course of the conversation."""
+
+    text: str
+    role: ClassVar[Literal["system"]] = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage(_Wired):
+    """What the user says."""
+
+    text: str
+    role: ClassVar[Literal["user"]] = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage(_Wired):
+    """One answer of a model: its text, reasoning and calls in the order in which they came."""
+
+    parts: tuple[Part, ...]
+    stop_reason: StopReason = "end"
+    model: str = ""
+    """The model as the provider named it in its answer."""
+    role: ClassVar[Literal["assistant"]] = "assistant"
+
+    @property
+    def text(self) -> str:
+        """All text of the answer, reasoning left out."""
+        return "".join(part.text for part in self.parts if part.kind == "text")
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls, in order."""
+        return tuple(part for part in self.parts if part.kind == "tool_call")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMessage(_Wired):
+    """The outcome of one call, as the model is to read it."""
+
+    call_id: str
+    name: str
+    content: str
+    is_error: bool = False
+    whole: str | None = field(default=None, repr=False)
+    """The result before it was cut or wrapped, if it was. It is kept and never sent."""
+    summary: str | None = field(default=None, repr=False)
+    """What stands for a use-and-throw result in the stored history; None: the result is stored as it is."""
+    role: ClassVar[Literal["tool"]] = "tool"
+
+
+Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """A tool as a model sees it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema of the arguments; an object."""
+
+    @cached_property
+    def text(self) -> str:
+        """All of it as one text, for counting."""
+        return f"{self.name} {self.description} {json.dumps(self.parameters)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedTool:
+    """The model must call this tool."""
+
+    name: str
+
+
+ToolChoice = Literal["auto", "required", "none"] | ForcedTool
+"""`auto`: the model decides. `required`: at least one call. `none`: no call. Or one named tool."""
+
+
+class Messages(Sequence[Message]):
+    """A read-only view of the first *end* messages of a growing list: a snapshot that costs nothing to take.
+
+    The list behind it may only be appended to.
+    """
+
+    __slots__ = ("_end", "_items")
+
+    def __init__(self, items: list[Message], end: int | None = None) -> None:
+        self._items = items
+        self._end = len(items) if end is None else end
+
+    def __len__(self) -> int:
+        return self._end
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            return [self._items[i] for i in range(*index.indices(self._end))]
+        place = index + self._end if index < 0 else index
+        if not 0 <= place < self._end:
+            raise IndexError(index)
+        return self._items[place]
+
+    def __iter__(self) -> Iterator[Message]:
+        return islice(self._items, self._end)
+
+    def __repr__(self) -> str:
+        return f"Messages({list(self)!r})"
