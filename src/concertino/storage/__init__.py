@@ -1,0 +1,1 @@
+"""Stores: where runs, conversations and usage are kept."""

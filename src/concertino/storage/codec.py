@@ -1,0 +1,165 @@
+"""Messages as JSON text, and back: what a store writes today must be readable by every later version.
+
+A message is an object with its fields by name, `v` (the version of this format) and `role`; a part has its
+`kind`. Fields that are None are left out. Text stays readable: only what UTF-8 cannot hold (lone surrogates,
+as broken clients send them) is escaped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from ..errors import StorageError
+from ..messages import (
+    AssistantMessage,
+    Message,
+    Part,
+    Reasoning,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+T = TypeVar("T")
+
+VERSION = 1
+"""Of the format. A reader refuses a greater one."""
+
+_MESSAGES: tuple[type[Message], ...] = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
+_PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall)
+_BY_ROLE = {cls.role: cls for cls in _MESSAGES}
+_BY_KIND: dict[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_call": ToolCall}
+_FIELDS: dict[type, tuple[str, ...]] = {
+    cls: tuple(field.name for field in fields(cls) if field.name != "kind") for cls in (*_MESSAGES, *_PARTS)
+}
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
+
+
+def encode_message(message: Message) -> str:
+    """*message* as JSON text, valid Unicode. StorageError: it is no message, or holds what JSON cannot."""
+    if not isinstance(message, _MESSAGES):
+        raise StorageError(f"cannot store a {type(message).__name__}: it is no message")
+    form: dict[str, Any] = {"v": VERSION, "role": message.role, **_plain(message)}
+    if isinstance(message, AssistantMessage):
+        form["parts"] = [_plain_part(part) for part in message.parts]
+    return _dump(form)
+
+
+def decode_message(text: str) -> Message:
+    """The message that was encoded as *text*. StorageError: it is damaged, or of a newer format."""
+    form = _load(text)
+    if not isinstance(form, dict) or not isinstance(version := form.pop("v", None), int):
+        raise StorageError("a stored message is damaged: it has no format version")
+    if version > VERSION:
+        raise StorageError(
+            f"a stored message has format {version}, this concertino reads up to {VERSION}: install a newer concertino"
+        )
+    try:
+        cls = _BY_ROLE[form.pop("role")]
+        parts = form.pop("parts", None)
+        values = _joined(form)
+        if cls is AssistantMessage:
+            values["parts"] = tuple(_part(part) for part in parts)
+        return cls(**values)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise StorageError(f"a stored message is damaged: {error!r}") from error
+
+
+def encode_json(value: Any) -> str:
+    """*value* as JSON text, valid Unicode. StorageError: JSON cannot hold it."""
+    return _dump(value)
+
+
+def decode_json(text: str, kind: type[T]) -> T:
+    """What `encode_json` was given, a *kind* of JSON. StorageError: it is damaged."""
+    value = _load(text)
+    if not isinstance(value, kind):
+        raise StorageError(f"a stored value is damaged: it is a {type(value).__name__}, no {kind.__name__}")
+    return value
+
+
+def encode_progress(steps: Sequence[dict[str, Any]]) -> str | None:
+    """A tool's progress as JSON text; None if there is none. StorageError: JSON cannot hold it."""
+    return _dump(list(steps)) if steps else None
+
+
+def decode_progress(text: str | None) -> tuple[dict[str, Any], ...]:
+    """The progress that was encoded as *text*. StorageError: it is damaged."""
+    return () if text is None else tuple(decode_json(text, list))
+
+
+def storable(text: str) -> str:
+    """*text* as a column of text can hold it: a lone surrogate, which is no character, becomes U+FFFD."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def memory_id(owner: str, text: str) -> str:
+    """The id of *owner*'s memory of *text*: the same text again is the same memory."""
+    return hashlib.sha256(f"{len(owner)}:{owner}{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _plain(value: Message | Part) -> dict[str, Any]:
+    return {name: held for name in _FIELDS[type(value)] if (held := getattr(value, name)) is not None}
+
+
+def _plain_part(part: Part) -> dict[str, Any]:
+    if not isinstance(part, _PARTS):
+        raise StorageError(f"cannot store a {type(part).__name__}: it is no part of a message")
+    return {"kind": part.kind, **_plain(part)}
+
+
+def _part(form: dict[str, Any]) -> Part:
+    cls = _BY_KIND[form.pop("kind")]
+    return cls(**_joined(form))
+
+
+def _joined(form: dict[str, Any]) -> dict[str, Any]:
+    """*form* with each text that was taken apart put together again."""
+    return {name: "".join(value) if isinstance(value, list) else value for name, value in form.items()}
+
+
+def _apart(value: Any) -> Any:
+    """*value* with each text split where JSON would melt two surrogates into one character."""
+    if isinstance(value, str):
+        pieces = _PAIR.split(value)
+        return value if len(pieces) == 1 else pieces
+    if isinstance(value, dict):
+        return {name: _apart(held) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_apart(held) for held in value]
+    return value
+
+
+def _dump(value: Any) -> str:
+    try:
+        text = _text(value)
+        if text.isascii() or not _SURROGATE.search(text):
+            return text
+        # Only a message's texts are taken apart: in free JSON a list could be a list.
+        if isinstance(value, dict) and "v" in value:
+            text = _text(_apart(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StorageError(f"cannot be stored as JSON: {error}") from error
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StorageError(f"a stored value is damaged: {error}") from error

@@ -1,0 +1,5 @@
+"""A store in one SQLite file: `SqliteStore.open(path)`."""
+
+from .store import SqliteStore
+
+__all__ = ["SqliteStore"]

@@ -1,0 +1,128 @@
+"""Opening a database: first make sure that it is ours, then bring it to the current schema."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ...errors import StorageError
+from .failures import foreign, is_locked, newer, no_database
+from .queries import migrations, statements
+
+APPLICATION_ID = 0x434E4354
+"""Marks a SQLite file as concertino's ("CNCT")."""
+
+SMALLEST = 512
+"""Bytes: no database is smaller."""
+
+
+def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    """A connection to the database at *path*, made if there is none, with the current schema.
+
+    StorageError: the path cannot be used. DatabaseVersionError: the file is not ours, or newer than we are;
+    then nothing was written to it. sqlite3.Error: SQLite failed.
+    """
+    _check_path(path)
+    connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    try:
+        # One transaction: what is read must belong together while another process makes the schema.
+        with _transaction(connection, "BEGIN"):
+            _check_ours(connection, path)
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA secure_delete = ON")
+        # FULL: an append that was acknowledged survives a power cut, not only a killed process, because bills
+        # are made from it. NORMAL would save an fsync per append, of which a run makes a few per second.
+        connection.execute("PRAGMA synchronous = FULL")
+        _use_wal(connection, busy_timeout)
+        _migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All that is written inside, or nothing. The write lock is taken at once: it cannot be missed midway."""
+    with _transaction(connection, "BEGIN IMMEDIATE"):
+        yield
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # Some failures (a full disk) have rolled back already.
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _check_path(path: Path) -> None:
+    # Only asks: reading the file here would drop the locks that this process holds on it.
+    if path.is_dir():
+        raise StorageError(f"{path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise StorageError(f"the folder of {path} is missing: create {path.parent}, or open another path")
+    # SQLite takes a file of one byte for an empty database, and would overwrite it.
+    if path.exists() and 0 < path.stat().st_size < SMALLEST:
+        raise no_database(path)
+    wanted = path if path.exists() else path.parent
+    if not os.access(wanted, os.W_OK):
+        raise StorageError(f"{wanted} cannot be written to: give this user the right, or open another path")
+
+
+def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise unless the database is ours or empty."""
+    application = _number(connection, "PRAGMA application_id")
+    version = _number(connection, "PRAGMA user_version")
+    known = migrations()[-1][0]
+    if application != APPLICATION_ID:
+        if application or version or _number(connection, "SELECT count(*) FROM sqlite_master"):
+            raise foreign(path)
+    elif version > known:
+        raise newer(path, version, known)
+
+
+def _use_wal(connection: sqlite3.Connection, busy_timeout: float) -> None:
+    """Switch to the write-ahead log, in which readers and the writer do not wait for each other."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        return
+    deadline = time.monotonic() + busy_timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            # For this one statement SQLite does not always wait by itself, when two open a new file.
+            if not is_locked(error) or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    if _number(connection, "PRAGMA user_version") == migrations()[-1][0]:
+        return
+    with transaction(connection):
+        # Again, now that nobody else can write: another process may have been faster.
+        _check_ours(connection, path)
+        version = _number(connection, "PRAGMA user_version")
+        for number, script in migrations():
+            if number > version:
+                for statement in statements(script):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _number(connection: sqlite3.Connection, sql: str) -> int:
+    return int(connection.execute(sql).fetchone()[0])

@@ -1,0 +1,36 @@
+"""Counting any text: in bounded time, and never less than there is."""
+
+from __future__ import annotations
+
+import pytest
+
+from concertino.token_engine.estimate import EstimatingCounter
+from concertino.token_engine.exact import TiktokenCounter
+from concertino.token_engine.port import TokenCounter
+
+RUNS = {
+    "spaces": "x" + " " * 1_500_000,
+    "letters": "a" * 1_500_000,
+    "lines": "\n" * 1_500_000,
+    "ideograms": "漢字" * 400_000,
+    "no text": "\x00\ufffd\udc80é" * 200_000,
+}
+
+
+@pytest.mark.parametrize("counter", [TiktokenCounter(), EstimatingCounter()], ids=lambda counter: counter.name)
+@pytest.mark.parametrize("run", RUNS)
+def test_long_runs_without_a_break(counter: TokenCounter, run: str) -> None:
+    """tiktoken's own encoder overflows its stack on a million spaces, with an error that is no Exception."""
+    text = RUNS[run]
+    count = counter.count(text)
+    assert 0 < count <= len(text.encode("utf-8", "replace"))
+    cut = counter.cut(text, 1_000)
+    assert 0 < counter.count(cut) <= 1_000
+    assert counter.cut(text, count) == text
+
+
+def test_long_texts_are_counted_as_their_pieces() -> None:
+    counter = TiktokenCounter()
+    line = "The quick brown fox jumps over the lazy dog.\n"
+    one = counter.count(line)
+    assert one * 1_000 <= counter.count(line * 1_000) <= one * 1_000 + 20

@@ -1,0 +1,71 @@
+"""Costs, worked out by hand from the makers' price pages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from decimal import Decimal
+
+import pytest
+
+from concertino.token_engine.prices import price
+from concertino.usage import Tokens
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "tokens", "expected"),
+    [
+        # gpt-4o: 2.50 input, 1.25 cached, 10.00 output for a million; 600 * 2.50 + 400 * 1.25 + 200 * 10
+        ("openai", "gpt-4o-2024-08-06", Tokens(1000, 200, cached=400), "0.004"),
+        # The same with nothing cached: 1000 * 2.50 + 200 * 10
+        ("openai", "gpt-4o", Tokens(1000, 200), "0.0045"),
+        # Reasoning is output already and is not charged twice: 1000 * 1.25 + 200 * 10
+        ("openai", "gpt-5", Tokens(1000, 200, reasoning=150), "0.00325"),
+        # Haiku 4.5: 1 input, 0.10 read, 1.25 written, 5 output; 100 * 1 + 700 * 0.1 + 200 * 1.25 + 50 * 5
+        ("anthropic", "claude-haiku-4-5-20251001", Tokens(1000, 50, cached=700, cache_write=200), "0.00067"),
+        # Sonnet 4.5 up to 200,000: 3 input, 0.30 read, 3.75 written, 15 output; 100 * 3 + 900 * 0.3 + 10 * 15
+        ("anthropic", "claude-sonnet-4-5", Tokens(1000, 10, cached=900), "0.00072"),
+        # Gemini 2.5 Pro up to 200,000: 1.25 input, 0.125 cached, 10 output; 500 * 1.25 + 500 * 0.125 + 100 * 10
+        ("google", "gemini-2.5-pro", Tokens(1000, 100, cached=500, reasoning=90), "0.0016875"),
+        # Gemini 2.5 Pro above: 2.50 input, 15 output; 300,000 * 2.50 + 1000 * 15
+        ("google", "gemini-2.5-pro", Tokens(300_000, 1000), "0.765"),
+        ("openai", "gpt-4o", Tokens(), "0"),
+    ],
+)
+def test_costs(provider: str, model: str, tokens: Tokens, expected: str) -> None:
+    cost, version = price(provider, model, tokens)
+    assert cost == Decimal(expected)
+    assert version.startswith("genai-prices ")
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "tokens"),
+    [
+        ("openai", "no-such-model", Tokens(1, 1)),
+        ("no-such-provider", "gpt-4o", Tokens(1, 1)),
+        ("openai", "whisper-1", Tokens(1, 1)),
+        ("openai", "gpt-4o", Tokens(10, 1, cached=20)),
+        ("openai", "gpt-4o", Tokens(-1, 1)),
+    ],
+)
+def test_what_is_unknown_is_not_free(provider: str, model: str, tokens: Tokens) -> None:
+    assert price(provider, model, tokens) == (None, "")
+
+
+@pytest.mark.parametrize("provider", ["extractive", "scripted"])
+def test_what_asks_nobody_is_free(provider: str) -> None:
+    assert price(provider, "any", Tokens(1000, 1000)) == (Decimal(0), "free")
+
+
+def test_no_thread_and_no_connection_is_opened() -> None:
+    program = """
+import socket, threading
+def refuse(*_): raise AssertionError("a connection")
+socket.socket.connect = refuse
+socket.getaddrinfo = refuse
+from concertino.token_engine.prices import price
+from concertino.usage import Tokens
+assert price("openai", "gpt-4o", Tokens(1, 1))[0]
+assert threading.active_count() == 1, threading.enumerate()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
