@@ -1,0 +1,1 @@
+"""The ready tools, each over a port of its own."""

@@ -1,0 +1,92 @@
+"""`@tool`: a Python function becomes a tool."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, overload
+
+from ..errors import ConfigurationError
+from .context import ToolContext
+from .port import DEFAULT_TIMEOUT, Retain, Tool, check_tool
+from .threads import threads
+
+_SETTINGS = ("selection_rule", "counts_as_iteration", "timeout", "retain", "shown")
+
+
+class FunctionTool(Tool):
+    """A tool made of a function; see `tool`."""
+
+    def __init__(self, function: Callable[..., Any], name: str, description: str) -> None:
+        if inspect.isgeneratorfunction(function):
+            raise ConfigurationError(f"tool {name!r} is a plain generator; make it an async one (async def ... yield)")
+        self.name = name
+        self.description = description
+        self.function = function
+        from .schema import Arguments  # noqa: PLC0415 - pydantic doubles the time of `import concertino`
+
+        self._arguments = Arguments(function, name)
+        self.parameters = self._arguments.schema
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """See `Tool.validate`."""
+        return self._arguments.validate(arguments)
+
+    def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """Call the function; a plain one in a thread."""
+        if self._arguments.context_name is not None:
+            arguments = {**arguments, self._arguments.context_name: context}
+        if self._is_async:
+            return self.function(**arguments)
+        return threads.run(self.function, **arguments)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    selection_rule: str = "",
+    counts_as_iteration: bool = True,
+    timeout: float | None = DEFAULT_TIMEOUT,
+    retain: Retain = "keep",
+    shown: bool = False,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **settings: Any,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a tool of a function: `@tool`, or `@tool(timeout=5, retain="once")` for the settings of `Tool`.
+
+    The parameters' types become the schema (`Annotated[str, Field(description=...)]` describes one), the docstring
+    the description. A parameter of type `ToolContext` is filled in by the engine and hidden from the model. The
+    function may be plain (it runs in a thread), async, or an async generator.
+
+    Raises `ConfigurationError` if a parameter has no type, or one that has no JSON Schema, and for settings that no
+    tool has.
+    """
+    if unknown := settings.keys() - set(_SETTINGS):
+        raise ConfigurationError(f"a tool has no setting {min(unknown)!r}; there are: {', '.join(_SETTINGS)}")
+
+    def make(target: Callable[..., Any]) -> FunctionTool:
+        if not inspect.isroutine(target):
+            raise ConfigurationError(f"{target!r:.80} is no function; @tool goes above one")
+        label = name or target.__name__
+        made = FunctionTool(target, label, description or inspect.getdoc(target) or label)
+        for setting, value in settings.items():
+            setattr(made, setting, value)
+        check_tool(made)
+        return made
+
+    return make if function is None else make(function)

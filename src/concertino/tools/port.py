@@ -1,0 +1,105 @@
+"""The port of all tools."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from ..errors import ConfigurationError, ToolArgumentsError
+from ..messages import ToolSpec
+from .context import ToolContext
+
+Retain = Literal["keep", "once"]
+"""`keep`: the result is stored as it is. `once`: use and throw; the stored history has its summary only."""
+
+DEFAULT_TIMEOUT = 60.0
+"""Seconds that a tool may take, if it does not say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A result with more to it than text. A tool that returns anything else returns its content."""
+
+    content: Any
+    """What the model reads: text as it is, other values as JSON."""
+    data: Any = None
+    """For the product: on the `ToolDone` event and in the run's result; never sent to the model."""
+    summary: str | None = None
+    """What stands for the content in the stored history of a `once` tool."""
+
+
+class Tool(ABC):
+    """Something that a model may call. `@tool` makes one of a function; subclass this for more."""
+
+    name: str
+    """Letters, digits, `_` and `-`, at most 64: what all providers take."""
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema of the arguments; an object."""
+    selection_rule: str = ""
+    """When to choose this tool: goes into the system prompt."""
+    counts_as_iteration: bool = True
+    """Whether a call counts against the agent's limit of tool calls."""
+    timeout: float | None = DEFAULT_TIMEOUT
+    """Seconds; None: no limit."""
+    retain: Retain = "keep"
+    shown: bool = False
+    """Whether the user sees the result as it is, so that the model must not write it again."""
+
+    async def should_use(self, context: ToolContext) -> bool:
+        """Whether this tool may be used now, by this user. No: the call fails with `TOOL_NOT_ENABLED`."""
+        return True
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as `execute` wants them. Raises `ToolArgumentsError`, naming the argument."""
+        error = next(self._validator.iter_errors(arguments), None)
+        if error is not None:
+            place = ".".join(str(step) for step in error.absolute_path)
+            raise ToolArgumentsError(f"{place}: {error.message}" if place else error.message)
+        return arguments
+
+    @abstractmethod
+    def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """Do the work. Returns a value, an awaitable of one, or an async iterator.
+
+        Each item of an iterator is streamed as it comes; the last one is the result. Raise `ToolError` to choose
+        the words that the model reads; any other exception is reported to it by type and text. Either way the run
+        goes on.
+        """
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        """The tool as a model sees it."""
+        return ToolSpec(self.name, self.description, self.parameters)
+
+    @cached_property
+    def _validator(self) -> Any:
+        import jsonschema  # noqa: PLC0415 - takes as long to import as all of concertino, and few tools need it
+
+        kind = jsonschema.validators.validator_for(self.parameters)
+        kind.check_schema(self.parameters)
+        return kind(self.parameters)
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def check_tool(tool: object) -> None:
+    """Raise `ConfigurationError` if *tool* is no tool, or lacks what a provider or the engine must have of it."""
+    if not isinstance(tool, Tool):
+        raise ConfigurationError(f"{tool!r:.80} is no Tool; put @tool above the function")
+    name = getattr(tool, "name", None)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigurationError(f"tool name {name!r}: use 1 to 64 letters, digits, '_' and '-'")
+    for setting, kind, wanted in (("description", str, "text"), ("parameters", dict, "a JSON Schema")):
+        value = getattr(tool, setting, None)
+        if not isinstance(value, kind):
+            raise ConfigurationError(f"tool {name!r}: {setting} is {value!r:.80}; it must be {wanted}")
+    timeout = tool.timeout
+    if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
+        raise ConfigurationError(f"tool {name!r}: timeout is {timeout!r}; it must be seconds above 0, or None")
+    if tool.retain not in get_args(Retain):
+        raise ConfigurationError(f"tool {name!r}: retain is {tool.retain!r}; it must be 'keep' or 'once'")

@@ -1,0 +1,76 @@
+"""Progress: the steps that a tool shows while it works, begun, added to and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+
+class ProgressStep:
+    """One named step. Use it as a context manager, or call `end`."""
+
+    __slots__ = ("_emit", "ended", "icon", "id", "name", "parts")
+
+    def __init__(self, id: int, name: str, icon: str, emit: Callable[[dict[str, Any]], None]) -> None:
+        self.id = id
+        self.name = str(name)  # what is stored must be text: a step is no place for a tool to fail
+        self.icon = str(icon)
+        self.parts: list[str] = []
+        self.ended = False
+        self._emit = emit
+        emit(self.serialize())
+
+    def send(self, *parts: str) -> None:
+        """Add lines of text to the step."""
+        self.parts.extend(map(str, parts))
+        self._emit(self.serialize())
+
+    def end(self) -> None:
+        """Mark the step as ended; ending it again does nothing."""
+        if not self.ended:
+            self.ended = True
+            self._emit(self.serialize())
+
+    def serialize(self) -> dict[str, Any]:
+        """The step as plain data."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "icon": self.icon,
+            "parts": list(self.parts),
+            "ended": self.ended,
+        }
+
+    def __enter__(self) -> ProgressStep:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+
+class Progress:
+    """All steps of one tool call. Each change is emitted as it happens, and all are stored beside the result."""
+
+    __slots__ = ("_emit", "_steps")
+
+    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+        self._emit = emit
+        self._steps: list[ProgressStep] = []
+
+    def begin(self, name: str, icon: str = "") -> ProgressStep:
+        """Begin a step called *name*; *icon* is a word that the front end knows."""
+        step = ProgressStep(len(self._steps) + 1, name, icon, self._emit)
+        self._steps.append(step)
+        return step
+
+    def end(self) -> None:
+        """End all steps that are still open."""
+        for step in self._steps:
+            step.end()
+
+    def serialize(self) -> list[dict[str, Any]]:
+        """All steps as plain data, in the order in which they began."""
+        return [step.serialize() for step in self._steps]

@@ -1,0 +1,105 @@
+"""The web as a library: a search service finds pages, and the fetcher opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from concertino.errors import LibraryError
+from concertino.tools.library import Hit, Page, Source, source_id
+from concertino.tools.web.addresses import ALLOW_VARIABLE
+from concertino.tools.web.backends import Brave, SearchBackend, SearXNG, Tavily
+from concertino.tools.web.client import http, search_client
+from concertino.tools.web.fetching import fetch_page
+
+if TYPE_CHECKING:
+    import httpx2
+
+_MAX_REMEMBERED = 10_000
+
+
+class WebLibrary:
+    """A `Library` over a search service. A client that is passed in is used for searches, and left open.
+
+    Raises `MissingExtraError` when it is made without the extra `web`.
+    """
+
+    def __init__(
+        self, backend: SearchBackend, *, allow_private: bool = False, client: httpx2.AsyncClient | None = None
+    ) -> None:
+        self.name = f"the web ({backend.name})"
+        self._backend = backend
+        self._allow_private = allow_private
+        self._owns_client = client is None
+        self._client = client or search_client()
+        self._found: dict[str, Source] = {}
+
+    async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
+        """What the search service finds, in its order; an empty query finds nothing.
+
+        Raises `LibraryError`, naming the service, the status and the remedy.
+        """
+        httpx2 = http()
+        query = query.encode("utf-8", "ignore").decode().replace("\x00", " ").strip()
+        if not query or limit < 1:
+            return []
+        if self._client.is_closed:
+            raise LibraryError(f"{self.name}: the library is closed; make a new one")
+        try:
+            results = await self._backend.search(self._client, query, limit)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            reason = str(error) or type(error).__name__
+            raise LibraryError(
+                f"web search ({self._backend.name}): no connection ({reason}); check the network and try again"
+            ) from error
+        hits = [
+            Hit(
+                source=Source(id=source_id(result.url), title=result.title, location=result.url),
+                snippet=result.snippet,
+                score=1 / place,
+            )
+            for place, result in enumerate(results[:limit], 1)
+        ]
+        self._remember(hits)
+        return hits
+
+    def _remember(self, hits: Sequence[Hit]) -> None:
+        for hit in hits:
+            self._found.pop(hit.source.id, None)
+            self._found[hit.source.id] = hit.source
+        while len(self._found) > _MAX_REMEMBERED:
+            self._found.pop(next(iter(self._found)))
+
+    async def open(self, location: str) -> Page:
+        """The page at an address, or at the source id of a hit that this library gave; see `fetch_page`."""
+        location = location.strip()
+        known = self._found.get(location) or self._found.get(source_id(location))
+        url = known.location if known else location
+        if known is None and "://" not in url:
+            raise LibraryError(f"{self.name}: {url!r} is neither an address nor the source id of an earlier hit")
+        page = await fetch_page(url, allow_private=self._allow_private)
+        # A page without a title of its own keeps the one that the search service gave it.
+        titled = known if known and page.source.title == page.source.location else page.source
+        return replace(page, source=titled)
+
+    async def close(self) -> None:
+        """Close the connections to the search service. May be called twice."""
+        if self._owns_client:
+            await self._client.aclose()
+
+
+def web_library_from_environment(environ: Mapping[str, str]) -> WebLibrary | None:
+    """The web through the first service that *environ* has settings for: Tavily, Brave, SearXNG; else None.
+
+    Raises `MissingExtraError` where there are settings but the extra `web` is not installed.
+    """
+    backend: SearchBackend | None = None
+    if key := environ.get("TAVILY_API_KEY", "").strip():
+        backend = Tavily(key)
+    elif key := environ.get("BRAVE_API_KEY", "").strip():
+        backend = Brave(key)
+    elif url := environ.get("SEARXNG_URL", "").strip():
+        backend = SearXNG(url)
+    allow_private = environ.get(ALLOW_VARIABLE, "").strip() == "1"
+    return WebLibrary(backend, allow_private=allow_private) if backend else None
