@@ -1,0 +1,1 @@
+"""Models and their providers: the port, and one adapter folder for each vendor."""

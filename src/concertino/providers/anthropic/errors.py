@@ -1,0 +1,96 @@
+"""The SDK's exceptions in our words. Importing this module imports the SDK."""
+
+from __future__ import annotations
+
+import anthropic
+
+from ...errors import (
+    AuthenticationError,
+    BadRequestError,
+    BrokenStreamError,
+    ContextTooLongError,
+    ModelNotFoundError,
+    OverloadedError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+    RateLimitError,
+)
+from ..failures import HTTP_FAILURES, http_failure, retry_after
+from ..kinds import by_status, make
+from .reply import ERROR_TYPES
+from .request import PROVIDER
+
+FAILURES: tuple[type[Exception], ...] = (anthropic.AnthropicError, *HTTP_FAILURES)
+
+TABLE: dict[type[Exception], type[ProviderError]] = {
+    anthropic.AnthropicError: ProviderError,
+    anthropic.APIError: ProviderError,
+    anthropic.APIStatusError: ProviderError,  # by its status
+    anthropic.APITimeoutError: ProviderTimeoutError,
+    anthropic.APIConnectionError: ProviderConnectionError,
+    anthropic.APIResponseValidationError: BrokenStreamError,
+    anthropic.APIWebhookValidationError: ProviderError,
+    anthropic.BadRequestError: BadRequestError,
+    anthropic.AuthenticationError: AuthenticationError,
+    anthropic.CredentialsError: AuthenticationError,
+    anthropic.IdentityTokenFileError: AuthenticationError,
+    anthropic.PaymentRequiredError: AuthenticationError,
+    anthropic.PermissionDeniedError: AuthenticationError,
+    anthropic.NotFoundError: ModelNotFoundError,
+    anthropic.RequestTimeoutError: ProviderTimeoutError,
+    anthropic.ConflictError: OverloadedError,
+    anthropic.PreconditionFailedError: BadRequestError,
+    anthropic.ContentTooLargeError: ContextTooLongError,
+    anthropic.UnprocessableEntityError: BadRequestError,
+    anthropic.RateLimitError: RateLimitError,
+    anthropic.RequestHeaderFieldsTooLargeError: BadRequestError,
+    anthropic.ClientClosedRequestError: ProviderConnectionError,
+    anthropic.InternalServerError: OverloadedError,
+    anthropic.HTTPNotImplementedError: OverloadedError,
+    anthropic.ServiceUnavailableError: OverloadedError,
+    anthropic.GatewayTimeoutError: ProviderTimeoutError,
+    anthropic.OverloadedError: OverloadedError,
+    anthropic.RetryableError: OverloadedError,
+    # By cause. What is about money or rights does not get better by waiting, whatever its status.
+    anthropic.WorkloadIdentityError: AuthenticationError,
+    anthropic.ContractSpendLimitReachedError: AuthenticationError,
+    anthropic.EnforcedSpendLimitReachedError: AuthenticationError,
+    anthropic.LinkedOrganizationBillingUnavailableError: AuthenticationError,
+    anthropic.LinkedOrganizationSpendLimitReachedError: AuthenticationError,
+    anthropic.OrganizationOnHoldError: AuthenticationError,
+    anthropic.OrganizationTypeNotSupportedError: AuthenticationError,
+    anthropic.ParentOrganizationRequiredError: AuthenticationError,
+    anthropic.ClaudeCodeKeyCreatorNotMemberError: AuthenticationError,
+    anthropic.CMEKKeyDisabledError: AuthenticationError,
+    anthropic.CMEKKeyNetworkBlockedError: AuthenticationError,
+    anthropic.CMEKKeyUnreachableError: OverloadedError,
+    anthropic.CMEKContextUnavailableError: OverloadedError,
+    anthropic.RampLimitExceededError: RateLimitError,
+    anthropic.SandboxEgressRestrictedError: AuthenticationError,
+    anthropic.ClaudeCodeVersionTooOldError: BadRequestError,
+    anthropic.RequestBodyEncodingInvalidError: BadRequestError,
+    anthropic.RequestBodyEncodingUnsupportedError: BadRequestError,
+    anthropic.RequestBodyTooLargeAfterDecodingError: ContextTooLongError,
+}
+"""Every exception class that the SDK exports."""
+
+
+def translate(error: Exception, *, begun: bool) -> ProviderError:
+    """One of `FAILURES` in our words; *begun* says whether the answer had begun."""
+    if isinstance(error, HTTP_FAILURES):
+        return http_failure(error, PROVIDER, begun=begun)
+    kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ProviderError)
+    if not isinstance(error, anthropic.APIStatusError):
+        return make(kind, f"anthropic: {error}", provider=PROVIDER)
+    if kind is ProviderError:
+        kind = by_status(error.status_code)
+    # The API's own name says more than the status where the two differ, as with a 400 that is about billing.
+    kind = ERROR_TYPES.get(error.type or "", kind) if kind is BadRequestError else kind
+    return make(
+        kind,
+        f"anthropic: {error.api_message or error}",
+        provider=PROVIDER,
+        status=error.status_code,
+        retry_after=retry_after(error.response.headers),
+    )

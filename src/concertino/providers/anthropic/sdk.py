@@ -1,0 +1,36 @@
+"""The SDK as transport: connection, authentication, pool. Importing this module imports the SDK."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+from anthropic import AsyncAnthropic
+
+CONNECT = 10.0
+"""How many seconds a connection may take to stand."""
+
+
+def connect(key: str, base_url: str | None, silence: float) -> AsyncAnthropic:
+    """A client that sends nothing twice and takes *silence* seconds without a byte for the end."""
+    timeout = httpx2.Timeout(silence, connect=min(CONNECT, silence))
+    return AsyncAnthropic(api_key=key, base_url=base_url, timeout=timeout, max_retries=0)
+
+
+async def send(client: AsyncAnthropic, data: bytes) -> httpx2.Response:
+    """Post *data*; the response's body is not read yet.
+
+    Through `client.post`, the SDK's documented door for requests of one's own making. Finished bytes spare its walk
+    over the body; the clients of Bedrock and Vertex, which are of other types, read the model's name out of it.
+    """
+    door: dict[str, Any] = {"content": data} if type(client) is AsyncAnthropic else {"body": json.loads(data)}
+    stream: bool = True  # the overload for a plain bool is the one that gives the response back
+    response: httpx2.Response = await client.post(
+        "/v1/messages",
+        cast_to=httpx2.Response,
+        stream=stream,
+        options={"max_retries": 0, "timeout": client.timeout},
+        **door,
+    )
+    return response

@@ -1,0 +1,72 @@
+"""The SDK's exceptions in our words. Importing this module imports the SDK."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from google.genai import errors
+
+from ...errors import (
+    AuthenticationError,
+    BadRequestError,
+    BrokenStreamError,
+    OverloadedError,
+    ProviderError,
+)
+from ..failures import HTTP_FAILURES, http_failure, retry_after
+from ..kinds import by_status, make
+from .request import PROVIDER
+
+TABLE: dict[type[Exception], type[ProviderError]] = {
+    errors.APIError: ProviderError,  # by its code
+    errors.ClientError: BadRequestError,  # by its code
+    errors.ServerError: OverloadedError,  # by its code
+    errors.UnknownApiResponseError: BrokenStreamError,
+    errors.ContinuationInterruptedError: BrokenStreamError,
+    errors.UnknownFunctionCallArgumentError: BadRequestError,
+    errors.UnsupportedFunctionError: BadRequestError,
+    errors.FunctionInvocationError: BadRequestError,
+}
+"""Every exception class that the SDK exports."""
+
+FAILURES: tuple[type[Exception], ...] = (*TABLE, *HTTP_FAILURES)
+
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+def translate(error: Exception, *, begun: bool) -> ProviderError:
+    """One of `FAILURES` in our words; *begun* says whether the answer had begun."""
+    if isinstance(error, HTTP_FAILURES):
+        return http_failure(error, PROVIDER, begun=begun)
+    kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ProviderError)
+    if not isinstance(error, errors.APIError):
+        return make(kind, f"google: {error}", provider=PROVIDER)
+    details = _details(error.details)
+    kind = by_status(error.code)
+    # An unusable key comes with 400.
+    if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
+        kind = AuthenticationError
+    return make(
+        kind,
+        f"google: {error.message or error}",
+        provider=PROVIDER,
+        status=error.code,
+        retry_after=_delay(error, details),
+    )
+
+
+def _details(body: Any) -> list[dict[str, Any]]:
+    """The `google.rpc` details of an error's body."""
+    inner = body.get("error", body) if isinstance(body, dict) else {}
+    found = inner.get("details") if isinstance(inner, dict) else None
+    return [detail for detail in found if isinstance(detail, dict)] if isinstance(found, list) else []
+
+
+def _delay(error: errors.APIError, details: list[dict[str, Any]]) -> float | None:
+    """What `google.rpc.RetryInfo` asks for ("23s"), or else the header."""
+    for detail in details:
+        if match := _DELAY.fullmatch(str(detail.get("retryDelay"))):
+            return float(match[1])
+    headers = getattr(error.response, "headers", None)
+    return retry_after(headers) if headers else None

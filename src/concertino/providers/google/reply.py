@@ -1,0 +1,169 @@
+"""The chunks of a streamed generateContent answer, read. Facts are from the Gemini API reference
+(`GenerateContentResponse`, `UsageMetadata`, "Thought signatures").
+
+Usage: `promptTokenCount` includes `cachedContentTokenCount`; `candidatesTokenCount` leaves out
+`thoughtsTokenCount`; `toolUsePromptTokenCount` is input beside the prompt; `totalTokenCount` is the sum of the four
+without the cached one. Counts are cumulative: the newest of each field counts. Writing to the cache is not reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...errors import BrokenStreamError, ContentFilteredError, OverloadedError, ProviderError
+from ...messages import Part, Reasoning, StopReason, Text, ToolCall
+from ...usage import Tokens
+from ..kinds import by_status, make
+from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk
+from ..sse import Event
+from ..streaming import finished, payload
+from ..wire import dumps, new_call_id
+from .partial import PartialCall
+from .request import EMPTY_SIGNATURE, PROVIDER, TEXT_SIGNATURE
+
+STOP_REASONS: dict[str, StopReason] = {
+    "STOP": "end",
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+    "TOO_MANY_TOOL_CALLS": "length",
+    "MALFORMED_FUNCTION_CALL": "broken",
+    "UNEXPECTED_TOOL_CALL": "broken",
+    "MALFORMED_RESPONSE": "broken",
+    "MISSING_THOUGHT_SIGNATURE": "broken",
+    "SAFETY": "filter",
+    "RECITATION": "filter",
+    "LANGUAGE": "filter",
+    "BLOCKLIST": "filter",
+    "PROHIBITED_CONTENT": "filter",
+    "SPII": "filter",
+    "ESCALATION": "filter",
+    "MODEL_ARMOR": "filter",
+    "PUP_LIMITED_DISABLED": "filter",
+    "IMAGE_SAFETY": "filter",
+    "IMAGE_PROHIBITED_CONTENT": "filter",
+    "IMAGE_RECITATION": "filter",
+}
+
+
+class ContentReader:
+    """A `Reader` of generateContent. The format has no last event: a finish reason ends the answer."""
+
+    __slots__ = ("_call", "_model", "_open", "_parts", "_stop", "_usage", "_why", "ended")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._parts: list[Part] = []
+        self._call: PartialCall | None = None
+        self._open: tuple[str, list[str]] | None = None  # a run of text or thoughts without a signature
+        self._model = ""
+        self._stop = ""
+        self._why = ""
+        self._usage: dict[str, Any] = {}
+
+    def read(self, event: Event) -> Iterable[ModelEvent]:
+        """See `Reader.read`."""
+        chunk = payload(event, PROVIDER)
+        if error := chunk.get("error"):
+            raise stream_error(error)
+        self._model = chunk.get("modelVersion") or self._model
+        self._usage.update(chunk.get("usageMetadata") or {})
+        if reason := (chunk.get("promptFeedback") or {}).get("blockReason"):
+            raise ContentFilteredError(f"google refused the request: {reason}", provider=PROVIDER)
+        candidates = chunk.get("candidates")
+        if not candidates:
+            return ()
+        candidate = candidates[0]
+        if reason := candidate.get("finishReason"):
+            self._stop = reason
+            self._why = candidate.get("finishMessage") or reason
+            self.ended = True
+        parts = (candidate.get("content") or {}).get("parts")
+        return [item for part in parts for item in self._part(part)] if parts else ()
+
+    def reply(self) -> Reply:
+        """See `Reader.reply`."""
+        if not self.ended:
+            raise BrokenStreamError("the answer of google ended without a finish reason", provider=PROVIDER)
+        for _ in self._finish_call():
+            pass
+        self._finish_run()
+        stop = STOP_REASONS.get(self._stop, "end")
+        if stop == "broken" and not any(part.kind != "reasoning" for part in self._parts):
+            raise BrokenStreamError(f"the answer of google went wrong: {self._why}", provider=PROVIDER)
+        return finished(PROVIDER, self._parts, stop, self._model, tokens(self._usage), self._why)
+
+    def _part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
+        signature = part.get("thoughtSignature")
+        if (call := part.get("functionCall")) is not None:
+            yield from self._part_of_call(call, signature)
+            return
+        yield from self._finish_call()
+        text = part.get("text")
+        if text is None:
+            return  # pictures, and what the server's own tools did
+        kind = "thought" if part.get("thought") else "text"
+        if signature:  # a part with a signature must not be joined with others
+            self._finish_run()
+            self._sign(kind, text, signature)
+        elif text:
+            if self._open is None or self._open[0] != kind:
+                self._finish_run()
+                self._open = kind, []
+            self._open[1].append(text)
+        if text:
+            yield ReasoningChunk(text) if kind == "thought" else TextChunk(text)
+
+    def _part_of_call(self, call: dict[str, Any], signature: str | None) -> Iterator[ModelEvent]:
+        if name := call.get("name"):
+            yield from self._finish_call()
+            self._finish_run()
+            self._call = PartialCall(call.get("id") or new_call_id(), name, call.get("args"), signature)
+            if call.get("willContinue"):
+                yield ToolCallChunk(self._call.id, name, "")
+        elif self._call is not None:
+            self._call.add(call, signature)
+        if not call.get("willContinue"):
+            yield from self._finish_call()
+
+    def _finish_call(self) -> Iterator[ModelEvent]:
+        if self._call is not None:
+            call, self._call = self._call, None
+            arguments = dumps(call.arguments)
+            self._parts.append(ToolCall(call.id, call.name, arguments, call.signature))
+            yield ToolCallChunk(call.id, call.name, arguments)
+
+    def _sign(self, kind: str, text: str, signature: str) -> None:
+        if kind == "thought":
+            self._parts.append(Reasoning(text, signature=signature, provider=PROVIDER))
+        elif text:
+            self._parts += [Text(text), Reasoning("", TEXT_SIGNATURE, signature, PROVIDER)]
+        else:
+            self._parts.append(Reasoning("", EMPTY_SIGNATURE, signature, PROVIDER))
+
+    def _finish_run(self) -> None:
+        if self._open is not None:
+            kind, pieces = self._open
+            text = "".join(pieces)
+            self._parts.append(Reasoning(text, provider=PROVIDER) if kind == "thought" else Text(text))
+            self._open = None
+
+
+def tokens(usage: dict[str, Any]) -> Tokens | None:
+    """The API's counts in the meaning of `Tokens`."""
+    if "promptTokenCount" not in usage and "candidatesTokenCount" not in usage:
+        return None
+    thoughts = usage.get("thoughtsTokenCount") or 0
+    return Tokens(
+        prompt=(usage.get("promptTokenCount") or 0) + (usage.get("toolUsePromptTokenCount") or 0),
+        completion=(usage.get("candidatesTokenCount") or 0) + thoughts,
+        cached=usage.get("cachedContentTokenCount") or 0,
+        reasoning=thoughts,
+    )
+
+
+def stream_error(error: dict[str, Any]) -> ProviderError:
+    """The error that stands in the place of a chunk."""
+    code = error.get("code")
+    kind = by_status(code) if isinstance(code, int) and code >= 400 else OverloadedError
+    return make(kind, f"google: {error.get('message') or error}", provider=PROVIDER, status=code)

@@ -1,0 +1,124 @@
+"""The SDK as transport: address, authentication, pool. Importing this module imports the SDK.
+
+The SDK has no door for finished requests and unread answers, but it takes an HTTP client of one's own
+(`HttpOptions.httpx_async_client`). `_Tap` is one: it sends our bytes in place of the SDK's and keeps the response for
+us, while the SDK is told of an empty one. So its walks over the history and its objects, 230 µs for each chunk, are
+spared, and what it does not know is not lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from google import genai
+from google.genai import types
+
+from ..streaming import RawResponse
+
+CONNECT = 10.0
+"""How many seconds a connection may take to stand."""
+
+_PLACEHOLDER = "-"
+"""The contents that the SDK is given; they are replaced before anything is sent."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """What goes in place of the SDK's body, and the response once it is there."""
+
+    data: bytes
+    response: httpx2.Response | None = None
+
+
+_CALL: ContextVar[_Call] = ContextVar("concertino_google_call")
+
+
+class _Tap(httpx2.AsyncClient):
+    """Sends the running call's own bytes and keeps its response; one that reports an error goes to the SDK."""
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        call = _CALL.get()
+        headers = {name: value for name, value in request.headers.items() if name != "content-length"}
+        # Not with the SDK's time limit, which is one for the whole answer and would be sent to the server.
+        own = self.build_request(request.method, request.url, headers=headers, content=call.data)
+        response = await super().send(own, **options)
+        if response.status_code != 200:
+            return response
+        call.response = response
+        return httpx2.Response(200, request=own, headers={"content-type": "text/event-stream"}, content=b"data: {}\n\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A client of the SDK and the HTTP client below it; None for a client that was given."""
+
+    client: genai.Client
+    tap: _Tap | None = None
+
+    async def close(self) -> None:
+        """Close both."""
+        await self.client.aio.aclose()
+        self.client.close()
+        if self.tap is not None:
+            await self.tap.aclose()
+
+
+def connect(key: str, base_url: str | None, silence: float) -> Connection:
+    """A client that sends nothing twice and takes *silence* seconds without a byte for the end."""
+    tap = _Tap(follow_redirects=True, timeout=httpx2.Timeout(silence, connect=min(CONNECT, silence)))
+    options = types.HttpOptions(base_url=base_url, httpx_async_client=tap)
+    return Connection(genai.Client(api_key=key, vertexai=False, http_options=options), tap)
+
+
+async def send(connection: Connection, model: str, data: bytes) -> RawResponse:
+    """Post *data*; the response's body is not read yet."""
+    if connection.tap is None:
+        return await _send_objects(connection.client, model, data)
+    call = _Call(data)
+    token = _CALL.set(call)
+    try:
+        stream = await connection.client.aio.models.generate_content_stream(
+            model=model, contents=_PLACEHOLDER, config=types.GenerateContentConfig(automatic_continuation=False)
+        )
+        async for _ in stream:
+            pass
+    finally:
+        _CALL.reset(token)
+    assert call.response is not None
+    return call.response
+
+
+async def _send_objects(client: genai.Client, model: str, data: bytes) -> RawResponse:
+    """The same over a client of the user's own making, whose HTTP client cannot be replaced: through its objects."""
+    stream = await client.aio.models.generate_content_stream(
+        model=model,
+        contents=_PLACEHOLDER,
+        config=types.GenerateContentConfig(
+            automatic_continuation=False, http_options=types.HttpOptions(extra_body=json.loads(data))
+        ),
+    )
+    return _Objects(stream)
+
+
+class _Objects:
+    """The SDK's chunks as the events that they were read from."""
+
+    def __init__(self, stream: AsyncIterator[types.GenerateContentResponse]) -> None:
+        self._stream = stream
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """See `RawResponse.aiter_bytes`."""
+        async for chunk in self._stream:
+            text = chunk.model_dump_json(by_alias=True, exclude_none=True, exclude={"sdk_http_response"})
+            yield f"data: {text}\n\n".encode()
+
+    async def aclose(self) -> None:
+        """See `RawResponse.aclose`."""
+        close = getattr(self._stream, "aclose", None)
+        if close is not None:
+            await close()

@@ -1,0 +1,68 @@
+"""Which error a provider's answer stands for: by its HTTP status, and by words where no status exists."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import (
+    AuthenticationError,
+    BadRequestError,
+    ContextTooLongError,
+    ModelNotFoundError,
+    OverloadedError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+    RateLimitError,
+)
+
+_TOO_LONG = re.compile(
+    # Anthropic: "prompt is too long: 213462 tokens > 200000 maximum"; "input length and `max_tokens` exceed
+    # context limit"
+    r"prompt is too long|exceed context limit"
+    # OpenAI and the servers that speak its formats: "maximum context length is 128000 tokens", "context window"
+    r"|maximum context length|exceeds the context window|context_length_exceeded"
+    # Gemini: "The input token count (1250074) exceeds the maximum number of tokens allowed (1048576)."
+    r"|input token count.*exceeds the maximum",
+    re.IGNORECASE | re.DOTALL,
+)
+
+_BY_STATUS: dict[int, type[ProviderError]] = {
+    401: AuthenticationError,
+    402: AuthenticationError,
+    403: AuthenticationError,
+    404: ModelNotFoundError,
+    408: ProviderTimeoutError,
+    409: OverloadedError,  # a lock that somebody else holds, says OpenAI's SDK, which sends such requests again
+    413: ContextTooLongError,
+    429: RateLimitError,
+    499: ProviderConnectionError,
+    504: ProviderTimeoutError,
+}
+
+
+def by_status(status: int) -> type[ProviderError]:
+    """The error for an HTTP status of 400 and above."""
+    found = _BY_STATUS.get(status)
+    return found or (OverloadedError if status >= 500 else BadRequestError)
+
+
+def is_too_long(message: str) -> bool:
+    """Whether *message* says that the request is over the model's context window; none has a status for it."""
+    return _TOO_LONG.search(message) is not None
+
+
+def make(
+    kind: type[ProviderError],
+    message: str,
+    *,
+    provider: str,
+    status: int | None = None,
+    retry_after: float | None = None,
+) -> ProviderError:
+    """An error of *kind*, made finer where the message says more: a bad request may be one that is too long."""
+    if kind is BadRequestError and is_too_long(message):
+        kind = ContextTooLongError
+    if issubclass(kind, RateLimitError):
+        return kind(message, provider=provider, status=status, retry_after=retry_after)
+    return kind(message, provider=provider, status=status)

@@ -1,0 +1,97 @@
+"""GPT over the Responses API, and any model over Chat Completions."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from ...errors import MissingExtraError, MissingKeyError, ProviderError
+from ..port import ModelRequest
+from ..streaming import SILENCE, RawResponse, Reader, StreamingModel, key_from
+from ..wire import ToolForms
+from . import chat_request, request
+from .chat_reply import ChatReader
+from .reply import ResponseReader
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+Api = Literal["responses", "chat"]
+
+_OWN = ("api.openai.com", ".openai.azure.com")
+"""Where OpenAI's own models answer, who take no `max_tokens`."""
+
+
+class OpenAIModel(StreamingModel["AsyncOpenAI"]):
+    """A `Model` of OpenAI, or of a server that speaks its formats.
+
+    *api* is `responses` or `chat`; by default `responses` at api.openai.com and `chat` where a *base_url* leads
+    elsewhere (or `OPENAI_BASE_URL`, which the SDK reads). *provider* names that other server in records, prices and
+    errors. *encrypted_reasoning* asks the Responses API for reasoning that can be sent back; by default for models
+    known to reason. *client* is an SDK client of one's own (also Azure's); it is not closed here. Without one, the
+    key is *api_key* or `OPENAI_API_KEY`; another server may do without. *timeout* is the longest silence in seconds.
+    The SDK sends nothing twice.
+
+    Raises `MissingExtraError` without the SDK and `MissingKeyError` without a key.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: AsyncOpenAI | None = None,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        api: Api | None = None,
+        provider: str = "openai",
+        timeout: float = SILENCE,
+        encrypted_reasoning: bool | None = None,
+    ) -> None:
+        try:
+            from . import errors, sdk  # noqa: PLC0415 - the SDK is an extra
+        except ImportError as error:
+            raise MissingExtraError("OpenAI's models need `pip install 'concertino[openai]'`") from error
+        super().__init__(name, provider, client)
+        self._errors, self._sdk = errors, sdk
+        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        url = str(client.base_url) if client is not None else self._base_url
+        host = urlsplit(url).hostname or "" if url else _OWN[0]
+        self._key = "" if client is not None else _key(api_key, host)
+        self._timeout = timeout
+        self._api: Api = api or ("responses" if host == _OWN[0] else "chat")
+        self._limit_name = "max_completion_tokens" if host.endswith(_OWN) else "max_tokens"
+        self._encrypted = request.reasons(name) if encrypted_reasoning is None else encrypted_reasoning
+        self._items = request.Items(provider if self._encrypted else "")
+        self._tools = ToolForms(request.tool_form if self._api == "responses" else chat_request.tool_form)
+
+    def _connect(self) -> AsyncOpenAI:
+        return self._sdk.connect(self._key, self._base_url, self._timeout)
+
+    async def _close(self, client: AsyncOpenAI) -> None:
+        await client.close()
+
+    async def _open(self, asked: ModelRequest) -> RawResponse:
+        if self._api == "responses":
+            data = request.request_body(asked, self._items, self._tools, encrypted=self._encrypted)
+            return await self._sdk.send(self._client(), "/responses", data)
+        data = chat_request.request_body(asked, self._tools, self._limit_name)
+        return await self._sdk.send(self._client(), "/chat/completions", data)
+
+    def _reader(self) -> Reader:
+        return ResponseReader(self.provider) if self._api == "responses" else ChatReader(self.provider)
+
+    def _failures(self) -> tuple[type[Exception], ...]:
+        return self._errors.FAILURES
+
+    def _translate(self, error: Exception, *, begun: bool) -> ProviderError:
+        return self._errors.translate(error, self.provider, begun=begun)
+
+
+def _key(given: str | None, host: str) -> str:
+    try:
+        return key_from(given, "OPENAI_API_KEY")
+    except MissingKeyError:
+        if host == _OWN[0]:
+            raise
+        return "none"  # the SDK wants one; a server at home asks for none

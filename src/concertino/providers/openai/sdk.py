@@ -1,0 +1,33 @@
+"""The SDK as transport: connection, authentication, pool. Importing this module imports the SDK."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+from openai import AsyncOpenAI
+
+CONNECT = 10.0
+"""How many seconds a connection may take to stand."""
+
+
+def connect(key: str, base_url: str | None, silence: float) -> AsyncOpenAI:
+    """A client that sends nothing twice and takes *silence* seconds without a byte for the end."""
+    timeout = httpx2.Timeout(silence, connect=min(CONNECT, silence))
+    return AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=0)
+
+
+async def send(client: AsyncOpenAI, path: str, data: bytes) -> httpx2.Response:
+    """Post *data*; the response's body is not read yet.
+
+    Through `client.post`, the SDK's documented door for requests of one's own making. Finished bytes spare its walk
+    over the messages, about 110 µs for each; Azure's client, which is of another type, reads the deployment's name
+    out of the body.
+    """
+    door: dict[str, Any] = {"content": data} if type(client) is AsyncOpenAI else {"body": json.loads(data)}
+    stream: bool = True  # the overload for a plain bool is the one that gives the response back
+    response: httpx2.Response = await client.post(
+        path, cast_to=httpx2.Response, stream=stream, options={"max_retries": 0, "timeout": client.timeout}, **door
+    )
+    return response

@@ -1,0 +1,92 @@
+"""The port of all models: one verb, and close. Adapters live beside this file, one folder each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..messages import AssistantMessage, Message, ToolChoice, ToolSpec
+from ..usage import Tokens, UsageSource
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelRequest:
+    """One call of a model, in no provider's format."""
+
+    model: str
+    """The provider's own name of the model, without the provider before it."""
+    system: str
+    messages: Sequence[Message]
+    """Append-only between steps: what was sent once is sent again, unchanged, as the prefix of the next request."""
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool = True
+    max_output_tokens: int | None = None
+    """None: the provider's default, or the model's maximum where the provider wants a number."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Settings of one provider, merged into its request as they are."""
+
+
+@dataclass(slots=True)
+class TextChunk:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class ReasoningChunk:
+    """A piece of the reasoning."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class ToolCallChunk:
+    """A piece of a call's arguments; the first one of a call may be empty."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The whole answer. It is the last item of every stream that did not break."""
+
+    message: AssistantMessage
+    tokens: Tokens | None
+    """As the provider reported them, brought to the meaning of `Tokens`; None where it reported nothing."""
+    source: UsageSource = "measured"
+    how: str = ""
+    """For counts that the provider did not report itself: how they were made."""
+
+
+ModelEvent = TextChunk | ReasoningChunk | ToolCallChunk | Reply
+
+
+class Model(Protocol):
+    """A model of a provider, ready to be asked."""
+
+    provider: str
+    """`anthropic`, `openai`, `google`, `extractive`, ...: part of the model's id and of the price look-up."""
+    name: str
+    """The provider's own name of the model."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Ask. Pieces as they come, then one `Reply`.
+
+        Raises a `ProviderError`; a stream that ends without a reply raises `BrokenStreamError`. Closing the
+        iterator early ends the request.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections. May be called twice."""
+        ...
+
+
+def model_id(model: Model) -> str:
+    """`provider:name`, the form in which models are named in settings, hooks and records."""
+    return f"{model.provider}:{model.name}"

@@ -1,0 +1,76 @@
+"""Server-sent events, decoded as bytes come in.
+
+After the "Interpreting an event stream" section of the HTML standard (server-sent events): lines end in CRLF, LF or
+CR; a blank line ends an event; `data` lines of one event are joined with LF; a line that begins with a colon is a
+comment. One thing is more lenient: an event that only lacks its last blank line still counts, because some servers
+close the connection right after `data: [DONE]`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Event(NamedTuple):
+    """One event: its name, "" where it has none, and its data."""
+
+    name: str
+    data: str
+
+
+class SseDecoder:
+    """Takes pieces of a stream, cut anywhere, and gives the events that are complete.
+
+    Text is decoded line by line, so a cut inside a character does no harm.
+    """
+
+    __slots__ = ("_after_cr", "_begun", "_data", "_name", "_rest")
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []  # pieces of the line that has not ended yet
+        self._data: list[bytes] = []
+        self._name = b""
+        self._after_cr = False
+        self._begun = False
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """The events that *piece* completes."""
+        if self._after_cr and piece:
+            piece = piece.removeprefix(b"\n")  # the LF of a CRLF that was cut in two
+            self._after_cr = False
+        if b"\r" in piece:
+            self._after_cr = piece.endswith(b"\r")
+            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        first, *lines = piece.split(b"\n")
+        self._rest.append(first)
+        if not lines:
+            return []
+        lines.insert(0, b"".join(self._rest))
+        self._rest = [lines.pop()]
+        return self._read(lines)
+
+    def close(self) -> list[Event]:
+        """The last event, if the stream ended without the blank line after it."""
+        return self._read([b"".join(self._rest), b""])
+
+    def _read(self, lines: list[bytes]) -> list[Event]:
+        if not self._begun:
+            self._begun = True
+            lines[0] = lines[0].removeprefix(_BOM)
+        events = []
+        for line in lines:
+            if not line:
+                if self._data:
+                    data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                    events.append(Event(self._name.decode("utf-8", "replace"), data.decode("utf-8", "replace")))
+                    self._data = []
+                self._name = b""
+                continue
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                self._data.append(value.removeprefix(b" "))
+            elif field == b"event":
+                self._name = value.removeprefix(b" ")
+        return events

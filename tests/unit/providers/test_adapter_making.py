@@ -1,0 +1,88 @@
+"""Making a model: keys, extras, settings, and that importing costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from openai import AsyncOpenAI
+
+from concertino.errors import ConcertinoError, MissingExtraError, MissingKeyError
+from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.google import GoogleModel
+from concertino.providers.openai import OpenAIModel
+from concertino.providers.port import Model, model_id
+
+MAKERS: list[tuple[Callable[[str], Model], list[str], str]] = [
+    (AnthropicModel, ["ANTHROPIC_API_KEY"], "anthropic"),
+    (OpenAIModel, ["OPENAI_API_KEY"], "openai"),
+    (GoogleModel, ["GEMINI_API_KEY", "GOOGLE_API_KEY"], "google"),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for names in [names for _, names, _ in MAKERS] + [["OPENAI_BASE_URL"]]:
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(("make", "variables", "extra"), MAKERS)
+def test_a_missing_key_is_named(
+    make: Callable[[str], Model], variables: list[str], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(MissingKeyError) as caught:
+        make("m")
+    for variable in variables:
+        assert variable in str(caught.value)
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, "key")
+            assert model_id(make("m")) == f"{extra}:m"
+
+
+@pytest.mark.parametrize(("_", "__", "extra"), MAKERS)
+def test_a_missing_sdk_is_named(_: object, __: object, extra: str) -> None:
+    package = "google.genai" if extra == "google" else extra
+    program = f"""
+import sys
+sys.modules[{package!r}] = None
+import concertino.providers.{extra} as adapter
+from concertino.errors import MissingExtraError
+try:
+    getattr(adapter, adapter.__all__[0])("m", api_key="k")
+except MissingExtraError as error:
+    assert "concertino[{extra}]" in str(error), error
+else:
+    raise AssertionError("it was made")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_importing_loads_no_sdk() -> None:
+    program = """
+import sys
+import concertino
+import concertino.providers.anthropic, concertino.providers.openai, concertino.providers.google
+import concertino.providers.catalogue, concertino.token_engine.prices
+loaded = {"anthropic", "openai", "google.genai", "genai_prices", "httpx2"} & sys.modules.keys()
+assert not loaded, loaded
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_server_at_home_needs_no_key() -> None:
+    model = OpenAIModel("llama", base_url="http://127.0.0.1:1/v1", provider="ollama")
+    assert model_id(model) == "ollama:llama"
+
+
+async def test_a_given_client_is_not_closed() -> None:
+    async with AsyncOpenAI(api_key="k") as client:
+        model = OpenAIModel("gpt-5", client=client)
+        await model.close()
+        assert not client.is_closed()
+
+
+def test_errors_are_of_the_tree() -> None:
+    assert issubclass(MissingExtraError, ConcertinoError)

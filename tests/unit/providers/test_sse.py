@@ -1,0 +1,57 @@
+"""The decoder of server-sent events: what the standard says, whatever the cuts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concertino.providers.sse import Event, SseDecoder
+
+TEXTS = st.text(st.characters(blacklist_characters="\r\n", blacklist_categories=["Cs"]), max_size=12)
+NAMES = st.text("abc._", max_size=5)
+
+
+def decoded(data: bytes, cuts: list[int]) -> list[Event]:
+    decoder = SseDecoder()
+    places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    events = [event for a, b in itertools.pairwise(places) for event in decoder.feed(data[a:b])]
+    return events + decoder.close()
+
+
+@given(
+    st.lists(st.tuples(NAMES, st.lists(TEXTS, min_size=1, max_size=3)), max_size=5),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.lists(st.integers(0, 1000)),
+    st.booleans(),
+)
+def test_events_are_read_whatever_ends_lines_and_wherever_cuts_fall(
+    events: list[tuple[str, list[str]]], end: str, cuts: list[int], space: bool
+) -> None:
+    lines = [": hello"]
+    for name, texts in events:
+        lines += [f"event: {name}"] if name else []
+        lines += [f"data:{' ' if space or text.startswith(' ') else ''}{text}" for text in texts]
+        lines += ["id: 7", "retry: 10", ": ping", ""]
+    data = end.join([*lines, ""]).encode()
+    assert decoded(data, cuts) == [Event(name, "\n".join(texts)) for name, texts in events]
+
+
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        (b"\xef\xbb\xbfdata: a\n\n", [Event("", "a")]),
+        (b"data\n\n", [Event("", "")]),
+        (b"event: a\n\ndata: b\n\n", [Event("", "b")]),
+        (b"data: [DONE]", [Event("", "[DONE]")]),
+        (b"event: a\ndata: b\n", [Event("a", "b")]),
+        (b"\r\n\r\n: only comments\r\n\r\n", []),
+        (b"", []),
+        (b"data: \xff\n\n", [Event("", "\ufffd")]),
+    ],
+)
+def test_edges(stream: bytes, expected: list[Event]) -> None:
+    for cuts in ([], list(range(len(stream)))):
+        assert decoded(stream, cuts) == expected
