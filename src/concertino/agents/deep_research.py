@@ -1,0 +1,150 @@
+"""The deep-research supervisor: sends out researchers side by side and turns what they find into one report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import json_repair
+
+from ..errors import ToolArgumentsError
+from ..messages import ForcedTool, SystemMessage, ToolCall, ToolMessage
+from ..orchestrator.config import AgentConfig, read_arguments
+from ..orchestrator.outcome import DataPolicy, Finish, GoOn, NoCallsReason, StepOutcome
+from ..orchestrator.run import Run
+
+RESEARCHER = "researcher"
+FEEDBACK = "feedback_questions"
+REPORT = "report_generation"
+_RETRIES = 3
+
+_PROMPT = """\
+You lead a research team and write its report.
+
+- Split the question into 2 to 5 sub-questions that do not overlap, and call the researcher once for each, all in one
+  turn. Each task must be complete in itself: a researcher sees nothing but it.
+- Read what comes back. Send out researchers again only for what is missing and matters.
+- Then call report_generation once. Begin with the answer in two to four sentences, then a section for each part. Keep
+  the researchers' citations, such as [s0123456789], behind what they support; add none of your own. Where they found
+  nothing, say so. No list of sources: it is added."""
+
+_NO_CALLS = (
+    "You called no tool. Call the researcher for what you still need to know, or report_generation if you know enough. "
+    "Do not answer in text."
+)
+_REPORT_NOW = "Write the report now: call report_generation with what the researchers have found so far."
+
+
+@dataclass(slots=True)
+class ResearchState:
+    """What the supervisor keeps of a run."""
+
+    retries: int = 0
+    """How often it was asked again because it called no tool."""
+    forced: bool = False
+    """Whether the report was forced already."""
+
+
+class DeepResearchSupervisor(AgentConfig[ResearchState]):
+    """Works with three tools: researcher, feedback questions and report. The report is the run's answer.
+
+    A turn without calls is asked again, from the second time on with *retry_model* (a cheaper one); when retries or
+    limit run out, the report is forced. Broken report arguments are mended. Only the three tools are stored.
+    """
+
+    name = "supervisor"
+    prompt = _PROMPT
+    tool_call_limit = 12
+
+    def __init__(self, retry_model: str | None = None) -> None:
+        self._retry_model = retry_model
+
+    def initialize_agent_state(self, run: Run[ResearchState]) -> ResearchState:
+        """No retries yet."""
+        return ResearchState()
+
+    def should_continue_loop(self, run: Run[ResearchState]) -> bool | GoOn:
+        """Until there is a report; if limit or calls run out without one, the report is forced, once."""
+        if run.state.has_tool_calls and run.state.iteration < run.limits.tool_calls:
+            return True
+        if REPORT in run.data or run.agent_state.forced:
+            return False
+        return self._force(run)
+
+    def get_model_id(self, run: Run[ResearchState]) -> str:
+        """The chat's model; after the first retry the cheaper one."""
+        if self._retry_model is not None and run.agent_state.retries > 1:
+            return self._retry_model
+        return run.model_id
+
+    def should_send_tools(self, run: Run[ResearchState]) -> bool:
+        """Always: the answer is a tool call."""
+        return True
+
+    def on_no_tool_calls(
+        self, run: Run[ResearchState], reason: NoCallsReason, calls: Sequence[ToolCall]
+    ) -> bool | GoOn | Finish:
+        """Ask again, then force the report."""
+        state = run.agent_state
+        if reason == "TOOLS_DISABLED":
+            return True
+        if reason == "NO_CALLS_GENERATED" and state.retries < _RETRIES and not state.forced:
+            state.retries += 1
+            return GoOn(messages=(SystemMessage(_NO_CALLS),))
+        return False if state.forced or REPORT in run.data else self._force(run)
+
+    def preprocess_tool_arguments(self, run: Run[ResearchState], call: ToolCall) -> dict[str, Any]:
+        """As they are; those of a report are mended, for all the research is in them."""
+        if call.name != REPORT:
+            return read_arguments(call)
+        try:
+            arguments = read_arguments(call)
+        except ToolArgumentsError:
+            arguments = _mended(call.arguments)
+        markdown = arguments.get("markdown") or _longest_text(arguments) or _findings(run)
+        title = arguments.get("title")
+        return {"title": title if isinstance(title, str) else run.chat.message[:120], "markdown": markdown}
+
+    def after_step(self, run: Run[ResearchState], outcome: StepOutcome) -> StepOutcome:
+        """A report, or questions back to the user, are the end."""
+        if REPORT in run.data:
+            return Finish(run.data[REPORT]["report"])
+        if FEEDBACK in run.data:
+            return Finish("\n".join(run.data[FEEDBACK]["questions"]))
+        return outcome
+
+    def conclude(self, run: Run[ResearchState], text: str) -> str:
+        """The report; if not even a forced one came, what the researchers found."""
+        if REPORT in run.data or FEEDBACK in run.data or text.strip():
+            return text
+        return _findings(run) or "The research ended without a report and without findings."
+
+    def get_data_policy(self) -> DataPolicy:
+        """The three research tools, whole."""
+        tools = frozenset((RESEARCHER, FEEDBACK, REPORT))
+        return DataPolicy(only_calls=tools, only_results=tools, keep_whole_results=True)
+
+    def _force(self, run: Run[ResearchState]) -> GoOn:
+        run.agent_state.forced = True
+        choice = ForcedTool(REPORT) if REPORT in run.registry else None
+        return GoOn(messages=(SystemMessage(_REPORT_NOW),), tool_choice=choice)
+
+
+def _mended(text: str) -> dict[str, Any]:
+    """What can be read of broken JSON; text that is none at all is the report itself."""
+    mended = json_repair.loads(text)
+    if isinstance(mended, dict) and mended:
+        return {str(key): value for key, value in mended.items()}
+    return {"markdown": text}
+
+
+def _longest_text(arguments: dict[str, Any]) -> str:
+    """Models that forget the name of the argument still write the report into one."""
+    texts = [value for name, value in arguments.items() if isinstance(value, str) and name != "title"]
+    return max(texts, key=len, default="")
+
+
+def _findings(run: Run[ResearchState]) -> str:
+    found = [m.content for m in run.messages if isinstance(m, ToolMessage) and m.name == RESEARCHER and not m.is_error]
+    return "\n\n".join(found)

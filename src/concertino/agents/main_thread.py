@@ -1,0 +1,71 @@
+"""The main thread: the agent that the user talks to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..messages import ForcedTool, Message, SystemMessage, ToolCall, UserMessage
+from ..orchestrator.config import FINAL_ANSWER, AgentConfig
+from ..orchestrator.outcome import Finish, GoOn, NoCallsReason, Outcome, Special
+from ..orchestrator.prompting import CHATBOT_TOOL, RAG_TOOL
+from ..orchestrator.run import Run
+
+
+class MainThreadAgent(AgentConfig[None]):
+    """Answers the user with the tools of the chat, and stores everything.
+
+    At the limit it answers from what it has; a tool that is not enabled is named to the user. What RAG found goes
+    into the user's own message; a chatbot that wants its knowledge base has RAG called next.
+    """
+
+    name = "main_thread"
+    prompt = ""
+    allow_prompt_override = True
+
+    def on_no_tool_calls(
+        self, run: Run[None], reason: NoCallsReason, calls: Sequence[ToolCall]
+    ) -> bool | GoOn | Finish:
+        """At the limit: one last step that must answer. For a disabled tool: tell the user, and go on."""
+        match reason:
+            case "LIMIT_REACHED":
+                return GoOn(messages=(SystemMessage(FINAL_ANSWER),), tool_choice="none")
+            case "TOOLS_DISABLED":
+                names = ", ".join(dict.fromkeys(call.name for call in calls))
+                run.notify("tool_not_enabled", f"not enabled for you: {names}. You can switch it on in the settings.")
+                return True
+            case "NO_CALLS_GENERATED":
+                return False
+
+    def handle_special_tools(self, run: Run[None], call: ToolCall, outcome: Outcome) -> Special | None:
+        """RAG's passages move into the user's message; a chatbot that needs its files has RAG forced next."""
+        if outcome.is_error:
+            return None
+        if call.name == RAG_TOOL and outcome.content.strip():
+            return Special(
+                result="(the passages were put into the user's message)",
+                messages=_with_passages(run.messages[:-1], outcome.content),
+            )
+        if call.name == CHATBOT_TOOL and RAG_TOOL in run.registry and _wants_knowledge(call):
+            return Special(tool_choice=ForcedTool(RAG_TOOL))
+        return None
+
+
+def _with_passages(messages: Sequence[Message], passages: str) -> tuple[Message, ...]:
+    """The conversation with *passages* put before the text of the newest user message."""
+    changed = list(messages)
+    for place in range(len(changed) - 1, -1, -1):
+        message = changed[place]
+        if isinstance(message, UserMessage):
+            changed[place] = UserMessage(f"{passages}\n\nThe user asks: {message.text}")
+            break
+    return tuple(changed)
+
+
+def _wants_knowledge(call: ToolCall) -> bool:
+    try:
+        arguments: Any = json.loads(call.arguments)
+    except ValueError:
+        return False
+    return isinstance(arguments, dict) and arguments.get("should_use_knowledge_base") is True

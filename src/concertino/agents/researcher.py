@@ -1,0 +1,48 @@
+"""The researcher: a sub-agent that answers one question from sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..messages import SystemMessage, ToolCall
+from ..orchestrator.config import AgentConfig
+from ..orchestrator.outcome import DataPolicy, Finish, GoOn, NoCallsReason
+from ..orchestrator.run import Run
+
+_PROMPT = """\
+You are a researcher. You answer one question from sources, for a colleague who writes the report.
+
+- Search first, with several different queries in one turn. Then read the best pages. Follow up where a page points on.
+- Say only what the pages say. Put the source's id behind each sentence: [s0123456789]. Cite only what you have read.
+- Where sources disagree, say so. Where they do not answer, say that in one sentence, and what you searched.
+- Answer in 3 to 10 sentences. No introduction, no list of sources."""
+
+_ENOUGH = "Stop searching. Answer now from the pages that you have read, and say what they leave open."
+
+
+class ResearcherAgent(AgentConfig[None]):
+    """Searches, reads, follows up, and answers with citations.
+
+    It leaves the content index alone, always has its tools, and stores everything but its search history.
+    """
+
+    name = "researcher"
+    prompt = _PROMPT
+    tool_call_limit = 16
+    enable_global_context_update = False
+
+    def should_send_tools(self, run: Run[None]) -> bool:
+        """Always."""
+        return True
+
+    def on_no_tool_calls(
+        self, run: Run[None], reason: NoCallsReason, calls: Sequence[ToolCall]
+    ) -> bool | GoOn | Finish:
+        """At the limit: one last step that must answer."""
+        if reason == "LIMIT_REACHED":
+            return GoOn(messages=(SystemMessage(_ENOUGH),), tool_choice="none")
+        return reason == "TOOLS_DISABLED"
+
+    def get_data_policy(self) -> DataPolicy:
+        """Everything whole, but the search history, which is of use only while the research goes on."""
+        return DataPolicy(except_tools=frozenset(("search_history",)), keep_whole_results=True)

@@ -1,0 +1,96 @@
+"""What the product hands to the engine: the conversation, who asks, and what to work with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from ..errors import UnknownModelError
+from ..messages import Message
+from ..providers.port import Model, model_id
+from ..storage.port import Store
+from ..token_engine.estimate import EstimatingCounter
+from ..token_engine.port import ContextWindow, TokenCounter
+from ..token_engine.prices import price
+from ..token_engine.window import SlidingWindow
+from ..tools.context import Session
+from ..usage import Tokens
+from .limits import LimitsFunction, default_limits
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that the user gave along."""
+
+    name: str
+    description: str = ""
+    """What it is, in a line; the contents are found by the RAG tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """One request of a user. Only `model` and `message` are needed."""
+
+    model: Model
+    """The model that answers unless the agent chooses another one."""
+    message: str
+    """What the user says now."""
+    history: Sequence[Message] = ()
+    """What was said before: the `messages` of the results of earlier runs, one after another."""
+    summary: str = ""
+    """A summary of what came before the history."""
+    session: Session = field(default_factory=Session)
+    conversation_id: str = ""
+    system_prompt: str | None = None
+    """Replaces the prompt of an agent that allows it (`allow_prompt_override`)."""
+    personalization: str = ""
+    """How the user wants to be answered."""
+    memories: Sequence[str] = ()
+    """What is known of the user."""
+    project_rules: str = ""
+    attachments: Sequence[Attachment] = ()
+    chatbot_id: str | None = None
+    """The chatbot that the user talks to: its tool is forced first."""
+    few_shot: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+    """Examples to begin with, by model id, for the models that want them."""
+    models: Callable[[str], Model] | None = None
+    """Finds a model by its id, for agents that choose one; `concertino.wiring.open_model` is one."""
+    store: Store | None = None
+    """Where runs are kept; None: nowhere."""
+    deps: Any = None
+    """The product's own object, for its tools."""
+    limits: LimitsFunction = default_limits
+    counter: TokenCounter = field(default_factory=EstimatingCounter)
+    window: Callable[[TokenCounter, int], ContextWindow] = SlidingWindow
+    price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
+    """What an attempt costs, by provider, model and tokens: US dollars and the price list's version."""
+
+    def find_model(self, wanted: str) -> Model:
+        """The model with the id *wanted* (`provider:name`). Raises `UnknownModelError`."""
+        if wanted == model_id(self.model):
+            return self.model
+        if self.models is None:
+            raise UnknownModelError(
+                f"the agent asks for the model {wanted!r}, and this chat only has {model_id(self.model)!r}; "
+                "give it Chat(models=concertino.wiring.open_model)"
+            )
+        return self.models(wanted)
+
+    def for_child(self, task: str) -> Chat:
+        """The chat of a sub-agent: the same means and user, and none of the conversation."""
+        return dataclasses.replace(
+            self,
+            message=task,
+            history=(),
+            summary="",
+            system_prompt=None,
+            personalization="",
+            memories=(),
+            project_rules="",
+            attachments=(),
+            chatbot_id=None,
+            few_shot={},
+        )

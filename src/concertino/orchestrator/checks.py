@@ -1,0 +1,98 @@
+"""What can be wrong with what a product hands to the engine, said before the run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..errors import ConfigurationError
+from ..messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from ..tools.context import Session
+from ..tools.port import Tool
+from ..tools.registry import ToolRegistry
+from .chat import Attachment, Chat
+from .config import AgentConfig
+
+_FIELDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
+    ("model",): (lambda value: _has(value, "stream"), "it is no model; wiring.open_model('provider:name') opens one"),
+    ("store",): (
+        lambda value: value is None or _has(value, "append"),
+        "it is no store; SqliteStore.open(path) gives one",
+    ),
+    ("counter",): (lambda value: _has(value, "count"), "it is no counter of tokens; EstimatingCounter() is one"),
+    ("limits", "window", "price"): (callable, "it must be a function"),
+    ("session",): (lambda value: isinstance(value, Session), "it must be a Session"),
+    ("few_shot",): (lambda value: isinstance(value, Mapping), "it must be messages by model id"),
+    ("system_prompt",): (lambda value: value is None or isinstance(value, str), "it must be text"),
+    ("summary", "conversation_id", "personalization", "project_rules"): (
+        lambda value: isinstance(value, str),
+        "it must be text",
+    ),
+}
+"""What the fields of a chat must be, and what is said of one that is not."""
+_LISTS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "history": (
+        (UserMessage, AssistantMessage, ToolMessage, SystemMessage),
+        "messages, such as UserMessage(...) or the `messages` of an earlier result",
+    ),
+    "memories": (str, "texts"),
+    "attachments": (Attachment, "Attachments"),
+}
+
+
+def check_agent(config: object) -> None:
+    """Raise `ConfigurationError` unless *config* is an agent whose name can stand in an agent path."""
+    if not isinstance(config, AgentConfig):
+        raise ConfigurationError(f"{config!r:.80} is no agent; pass an object of a subclass of AgentConfig")
+    name, prompt = config.name, config.prompt
+    if not isinstance(name, str) or not name.isprintable() or not name.strip() or "/" in name:
+        raise ConfigurationError(f"the agent's name is {name!r:.80}; it must be a line of text without '/'")
+    if not isinstance(prompt, str):
+        raise ConfigurationError(f"the prompt of agent {name!r} is {prompt!r:.80}; it must be text")
+
+
+def registry_of(config: AgentConfig[Any], given: object) -> ToolRegistry:
+    """The registry that was given, or one of the agent's own tools. Raises `ConfigurationError` if it is none."""
+    if given is None:
+        if isinstance(config.tools, Tool) or not isinstance(config.tools, Iterable):
+            raise ConfigurationError(f"agent {config.name!r} has the tools {config.tools!r:.80}; use a tuple of tools")
+        return ToolRegistry(config.tools)
+    if not isinstance(given, ToolRegistry):
+        raise ConfigurationError(f"{given!r:.80} is no registry; pass ToolRegistry([...])")
+    return given
+
+
+def check_observers(observers: object) -> None:
+    """Raise `ConfigurationError` unless *observers* are functions."""
+    if not isinstance(observers, Sequence) or not all(map(callable, observers)):
+        raise ConfigurationError(f"observers are {observers!r:.80}; pass a list of functions that take an event")
+
+
+def check_chat(chat: object) -> None:
+    """Raise `ConfigurationError`, naming the field, if a field of *chat* is not what it is declared to be."""
+    if not isinstance(chat, Chat):
+        raise ConfigurationError(f"{chat!r:.80} is no Chat; pass Chat(model=..., message=...)")
+    if not isinstance(chat.message, str) or not chat.message.strip():
+        raise ConfigurationError("the message is empty or no text; Chat(message=...) needs what the user says")
+    for fields, (fits, problem) in _FIELDS.items():
+        for field in fields:
+            if not fits(value := getattr(chat, field)):
+                raise _wrong(field, value, problem)
+    for field, (kind, wanted) in _LISTS.items():
+        _check_list(field, getattr(chat, field), kind, wanted)
+
+
+def _check_list(field: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise _wrong(field, value, f"it must be a list of {wanted}")
+    for item in value:
+        if not isinstance(item, kind):
+            raise ConfigurationError(f"Chat({field}=...) holds {item!r:.80}; it must hold {wanted}")
+
+
+def _has(value: object, method: str) -> bool:
+    return not isinstance(value, type) and hasattr(value, method)
+
+
+def _wrong(field: str, value: object, problem: str) -> ConfigurationError:
+    return ConfigurationError(f"Chat({field}=...) is {value!r:.80}; {problem}")

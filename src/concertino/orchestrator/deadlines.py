@@ -1,0 +1,56 @@
+"""Time limits of tools, at the price of a dictionary entry each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Deadlines:
+    """Calls back what is not done in time.
+
+    One timer serves all calls of a run and stays armed from one to the next: a timer for each call costs more than
+    everything else that a short tool needs.
+    """
+
+    __slots__ = ("_loop", "_next", "_open", "_timer")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._next = 0.0
+
+    def add(self, key: object, seconds: float, expire: Callable[[], None]) -> None:
+        """Call *expire* in *seconds*, unless *key* is removed before."""
+        when = self._loop.time() + seconds
+        self._open[key] = (when, expire)
+        if self._timer is None or when < self._next:
+            self._arm(when)
+
+    def remove(self, key: object) -> None:
+        """*key* is done."""
+        self._open.pop(key, None)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._open.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next = when
+        self._timer = self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        late = [key for key, (when, _) in self._open.items() if when <= now]
+        for key in late:
+            _, expire = self._open.pop(key)
+            expire()
+        if self._open:
+            self._arm(min(when for when, _ in self._open.values()))

@@ -1,0 +1,140 @@
+"""`Run`: what a hook may see of the run that it decides about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ..events import Notice, NoticeCode
+from ..messages import Message, Messages
+from ..providers.port import Model, model_id
+from ..token_engine.port import ContextWindow
+from ..tools.registry import ToolRegistry
+from ..usage import UsageRecord
+from .chat import Chat
+from .deadlines import Deadlines
+from .ledger import Ledger
+from .limits import Limits
+from .mailbox import Mailbox
+from .outcome import GoOn
+from .recorder import Recorder
+from .state import ContentIndex, RunState
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    S = DefaultTypeVar("S", default=None)
+else:
+    S = TypeVar("S")
+
+
+class Ask(Protocol):
+    """Asks the chat's model one question beside the conversation; see `Run.ask`."""
+
+    async def __call__(self, prompt: str, *, system: str | None = None) -> str: ...
+
+
+class Run(Generic[S]):
+    """One run of one agent. Hooks read from it; what they decide, they return."""
+
+    def __init__(  # noqa: PLR0913 - only the engine makes one
+        self,
+        *,
+        id: str,
+        root_id: str,
+        path: str,
+        chat: Chat,
+        registry: ToolRegistry,
+        limits: Limits,
+        ledger: Ledger,
+        index: ContentIndex,
+        recorder: Recorder,
+    ) -> None:
+        self.id = id
+        self.root_id = root_id
+        self.path = path
+        """The agent path: `supervisor/researcher-2`."""
+        self.chat = chat
+        self.registry = registry
+        """This run's own copy: a hook may take tools out."""
+        self.limits = limits
+        self.ledger = ledger
+        self.index = index
+        self.recorder = recorder
+        self.state = RunState()
+        self.agent_state: S
+        self.ask: Ask
+        """Ask the chat's model one question beside the conversation, without tools: `await run.ask("...")` returns
+        its text. For `prepare` and `conclude`; the text streams, and the attempt is booked like any other."""
+        self.data: dict[str, Any] = {}
+        """By tool name, the structured result of its last call."""
+        self.window: ContextWindow = chat.window(chat.counter, limits.context)
+        self.mailbox = Mailbox()
+        self.deadlines = Deadlines()
+        self.system = ""
+        self.calls_in_history = False
+        """Whether the conversation has calls of tools in it."""
+        self.unsent = 0
+        """How many messages of the conversation no longer fit, as the consumer was told."""
+        self._fixed_of: object = None
+        self._fixed: dict[str, str] = {}
+        self.added: list[Message] = []
+        self.hook_value: Any = None
+        self._attempts = 0
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    @property
+    def model(self) -> Model:
+        """The chat's model."""
+        return self.chat.model
+
+    @property
+    def model_id(self) -> str:
+        """The id of the chat's model."""
+        return model_id(self.chat.model)
+
+    @property
+    def messages(self) -> Messages:
+        """The conversation so far, all of it."""
+        return self.window.record()
+
+    def fixed(self) -> dict[str, str]:
+        """What goes along with every request, for counting: the same object until the registry changes."""
+        specs = self.registry.specs()
+        if self._fixed_of is not specs:
+            self._fixed_of = specs
+            tools = "\n".join([spec.text for spec in specs])
+            self._fixed = {"system prompt": self.system, "tools": tools}
+        return self._fixed
+
+    def notify(self, code: NoticeCode, text: str) -> None:
+        """Tell the consumer something that the user should know."""
+        self.mailbox.put(Notice(self.id, self.path, self.index.value, code, text))
+
+    def add(self, message: Message) -> None:
+        """Put *message* at the end of the conversation, to be stored with the next append."""
+        self.window.append(message)
+        self.added.append(message)
+        self.recorder.add(message)
+
+    def prepare_next(self, wish: GoOn) -> None:
+        """Put in place what *wish* wants before the next step."""
+        for message in wish.messages:
+            self.add(message)
+        if wish.tool_choice is not None:
+            self.state.tool_choice = wish.tool_choice
+
+    def book(self, record: UsageRecord) -> None:
+        """Enter *record* in the ledger, to be stored with the next append."""
+        if self.ledger.book(record):
+            self.recorder.book(record)
+
+    def next_attempt(self) -> str:
+        """The number of the next attempt at a model; the same in every life of the run."""
+        self._attempts += 1
+        return str(self._attempts)
+
+    def next_number(self, what: str, call_id: str) -> int:
+        """The how-manieth *what* of a call this is, in all of the run: some providers use the id of a call again."""
+        key = (what, call_id)
+        self._numbers[key] = self._numbers.get(key, 0) + 1
+        return self._numbers[key]

@@ -1,0 +1,163 @@
+"""The main thread and the default tools of a chat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from concertino import Attachment, Chat, Session, ToolOrchestrator, ToolRegistry
+from concertino.agents import MainThreadAgent
+from concertino.errors import ConfigurationError
+from concertino.events import Notice
+from concertino.messages import ForcedTool, SystemMessage, UserMessage
+from concertino.storage.memory import MemoryStore
+from concertino.testing import ScriptedModel, call
+from concertino.tools.builtin.default import Settings, default_registry
+from concertino.tools.port import Tool
+
+PASSAGES = "Section 4: refunds take five days."
+
+
+async def find_passages(*, query: str, context: Any) -> str:
+    """A RAG backend."""
+    return PASSAGES
+
+
+async def ask_bot(*, message: str, should_use_knowledge_base: bool, context: Any) -> str:
+    """A chatbot backend."""
+    return "be brief"
+
+
+async def compute(*, question: str, context: Any) -> int:
+    """A data-analysis backend."""
+    return 42
+
+
+FULL = Settings(rag=find_passages, chatbot=ask_bot, data_analysis=compute)
+
+
+async def test_rag_is_forced_and_its_passages_move_into_the_message() -> None:
+    with ScriptedModel(call("rag", query="refund"), "Five days.") as model:
+        chat = Chat(model=model, message="How long?", attachments=[Attachment("terms.pdf", "our terms")])
+        result = await ToolOrchestrator(chat, MainThreadAgent(), default_registry(["RAG"], FULL)).run()
+    assert model.requests[0].tool_choice == ForcedTool("rag")
+    assert "terms.pdf: our terms" in model.requests[0].system
+    assert model.requests[1].messages[0] == UserMessage(f"{PASSAGES}\n\nThe user asks: How long?")
+    assert PASSAGES not in model.requests[1].messages[-1].content
+    assert result.messages[0] == UserMessage("How long?"), "what the user said is kept as it was said"
+
+
+async def test_the_chatbot_is_forced_and_wants_its_knowledge_base() -> None:
+    steps = [call("chatbot", message="hi", should_use_knowledge_base=True), call("rag", query="hi"), "Hello."]
+    with ScriptedModel(*steps) as model:
+        chat = Chat(model=model, message="hi", chatbot_id="bot-1", attachments=[Attachment("a.txt")])
+        await ToolOrchestrator(chat, MainThreadAgent(), default_registry(["CHATBOT"], FULL)).run()
+    assert [r.tool_choice for r in model.requests] == [ForcedTool("chatbot"), ForcedTool("rag"), "auto"]
+
+
+async def test_a_disabled_tool_is_named_to_the_user() -> None:
+    class Locked(Tool):
+        name = "image_generation"
+        description = "Paints."
+        parameters = {"type": "object"}
+
+        async def should_use(self, context: Any) -> bool:
+            return False
+
+        async def execute(self, arguments: dict[str, Any], context: Any) -> None: ...
+
+    with ScriptedModel(call("image_generation"), "I cannot paint.") as model:
+        orchestrator = ToolOrchestrator(Chat(model=model, message="paint"), MainThreadAgent(), ToolRegistry([Locked()]))
+        events = [event async for event in orchestrator.stream()]
+    assert ["image_generation" in e.text for e in events if isinstance(e, Notice)] == [True]
+    assert orchestrator.result is not None
+    assert orchestrator.result.text == "I cannot paint."
+
+
+async def test_the_prompt_has_all_that_the_product_adds() -> None:
+    with ScriptedModel("ok") as model:
+        chat = Chat(
+            model=model,
+            message="new",
+            system_prompt="You are Ada.",
+            personalization="Be formal.",
+            memories=["likes tea"],
+            project_rules="No emoji.",
+            history=[UserMessage("old")],
+            summary="They talked of tea.",
+            few_shot={"scripted:script": [UserMessage("example")]},
+        )
+        await ToolOrchestrator(chat, MainThreadAgent(), default_registry()).run()
+    (request,) = model.requests
+    for part in ("You are Ada.", "- craft: ", "Be formal.", "- likes tea", "No emoji."):
+        assert part in request.system
+    assert [m.text for m in request.messages] == [
+        "example", "old", "Summary of the conversation before this:\nThey talked of tea.", "new",
+    ]  # fmt: skip
+    assert isinstance(request.messages[2], SystemMessage)
+
+
+async def test_memory_belongs_to_the_session_and_to_nobody_else() -> None:
+    store = MemoryStore()
+    registry = default_registry(settings=Settings(memory=store))
+    for user, steps in (("ada", [call("store_memory", text="likes tea"), "ok"]), ("bob", [])):
+        ask = [call("retrieve_memory", query="tea"), "done"]
+        with ScriptedModel(*steps, *ask) as model:
+            for _ in range(len(steps + ask) // 2):
+                chat = Chat(model=model, message="go", session=Session(user_id=user))
+                result = await ToolOrchestrator(chat, MainThreadAgent(), registry).run()
+        found = next(m for m in result.messages if m.role == "tool")
+        assert found.content == ('["likes tea"]' if user == "ada" else "[]")
+
+
+async def test_a_craft_is_shown_once_and_stored_as_a_snippet() -> None:
+    store = MemoryStore()
+    text = "word " * 500
+    with ScriptedModel(call("craft", title="Poem", content=text), "There it is.") as model:
+        chat = Chat(model=model, message="a poem", store=store)
+        result = await ToolOrchestrator(chat, MainThreadAgent(), default_registry()).run()
+    assert "Do not write it again" in model.requests[1].messages[-1].content
+    assert result.data["craft"]["content"] == text
+    stored = (await store.messages(result.run_id))[2]
+    assert stored.message.content.startswith("a craft was written here, 'Poem': word")  # type: ignore[union-attr]
+    assert len(stored.message.content) < 700  # type: ignore[union-attr]
+    assert stored.progress[0]["name"] == "Writing Poem"
+
+
+def test_modes_choose_the_tools() -> None:
+    assert default_registry().names() == ("craft",)
+    full = default_registry(["RAG", "CHATBOT", "DATA_ANALYSIS"], FULL).names()
+    assert set(full) == {"craft", "rag", "chatbot", "data_analysis"}
+    assert default_registry(["DEEP_RESEARCH"], FULL).names() == ()
+    off = Settings(memory=MemoryStore(), memory_enabled=False)
+    assert "store_memory" not in default_registry(settings=off)
+
+
+@pytest.mark.parametrize(("mode", "setting"), [("RAG", "rag"), ("CHATBOT", "rag"), ("DATA_ANALYSIS", "data_analysis")])
+def test_a_mode_without_its_backend_names_the_setting(mode: Any, setting: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"Settings\({setting}="):
+        default_registry([mode])
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="unknown mode 'RAGS'"):
+        default_registry(["RAGS"])  # type: ignore[list-item]
+
+
+async def test_images_come_from_the_backend() -> None:
+    async def paint(*, prompt: str, size: str, context: Any) -> str:
+        return f"data:{prompt}@{size}"
+
+    registry = default_registry(settings=Settings(image_generation=paint))
+    with ScriptedModel(call("image_generation", prompt="a cat"), "here") as model:
+        chat = Chat(model=model, message="a cat please")
+        result = await ToolOrchestrator(chat, MainThreadAgent(), registry).run()
+    assert result.data["image_generation"] == {"picture": "data:a cat@1024x1024"}
+
+
+async def test_data_analysis_computes() -> None:
+    with ScriptedModel(call("data_analysis", question="sum?"), "42") as model:
+        registry = default_registry(["DATA_ANALYSIS"], FULL)
+        await ToolOrchestrator(Chat(model=model, message="sum?"), MainThreadAgent(), registry).run()
+    assert model.requests[1].messages[-1].content == "42"

@@ -1,0 +1,65 @@
+"""Scenarios run the real engine against a scripted model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Chat, RunEvent, RunResult, Tool, ToolOrchestrator, ToolRegistry, tool
+from concertino.events import RunEnded
+from concertino.testing import ScriptedModel
+
+
+class Seen:
+    """All events of a run, and its result."""
+
+    def __init__(self, events: list[RunEvent]) -> None:
+        self.events = events
+        last = events[-1]
+        assert isinstance(last, RunEnded)
+        self.result: RunResult = last.result
+
+    def of(self, kind: type[Any], path: str | None = None) -> list[Any]:
+        """The events of one kind, of one agent if asked."""
+        return [e for e in self.events if isinstance(e, kind) and path in (None, e.agent_path)]
+
+    def kinds(self) -> list[str]:
+        """The names of the events, in order."""
+        return [type(event).__name__ for event in self.events]
+
+
+async def play(
+    model: ScriptedModel,
+    agent: AgentConfig[Any] | None = None,
+    tools: list[Tool] | None = None,
+    message: str = "go",
+    **settings: Any,
+) -> Seen:
+    """Run *agent* to its end and gather everything."""
+    limit = settings.pop("tool_call_limit", None)
+    observers = settings.pop("observers", ())
+    chat = Chat(model=model, message=message, **settings)
+    registry = None if tools is None else ToolRegistry(tools)
+    orchestrator = ToolOrchestrator(chat, agent or AgentConfig(), registry, tool_call_limit=limit, observers=observers)
+    return Seen([event async for event in orchestrator.stream()])
+
+
+Play = Callable[..., Any]
+
+
+@pytest.fixture(name="play")
+def play_fixture() -> Play:
+    return play
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two whole numbers."""
+    return a + b
+
+
+@pytest.fixture(name="add")
+def add_fixture() -> Tool:
+    return add

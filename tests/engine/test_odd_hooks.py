@@ -1,0 +1,47 @@
+"""Hooks that return the right type with the wrong things in it, or that are cancelled: the hook is named."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Fail, Finish, GoOn, Run, Special, Tool, Turn
+from concertino.messages import AssistantMessage, SystemMessage
+from concertino.testing import ScriptedModel, call
+
+from .conftest import Play
+
+CASES: list[tuple[str, Any, str]] = [
+    ("on_no_tool_calls", lambda: Finish({"a": 1}), "Finish takes text"),  # type: ignore[arg-type]
+    ("after_step", lambda: Fail(None), "Fail takes text"),  # type: ignore[arg-type]
+    ("should_continue_loop", lambda: GoOn("go on"), "tuple of messages"),  # type: ignore[arg-type]
+    ("should_continue_loop", lambda: GoOn((SystemMessage("x"), "y")), "tuple of messages"),  # type: ignore[arg-type]
+    ("on_no_tool_calls", lambda: GoOn(messages=SystemMessage("x")), "tuple of messages"),  # type: ignore[arg-type]
+    ("handle_special_tools", lambda: Special(result=5), "takes text"),  # type: ignore[arg-type]
+    ("handle_special_tools", lambda: Special(messages=("x",)), "tuple of messages"),  # type: ignore[arg-type]
+    ("interpret_response", lambda: Turn("x", ()), "AssistantMessage"),  # type: ignore[arg-type]
+    ("interpret_response", lambda: Turn(AssistantMessage(()), None), "calls"),  # type: ignore[arg-type]
+    ("interpret_response", lambda: Turn(AssistantMessage(()), ("x",)), "ToolCalls"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("hook", "make", "problem"), CASES, ids=[f"{hook}-{why}" for hook, _, why in CASES])
+async def test_the_right_type_with_the_wrong_things(hook: str, make: Any, problem: str, play: Play, add: Tool) -> None:
+    agent = type("Agent", (AgentConfig,), {hook: lambda *_: make()})()
+    seen = await play(ScriptedModel(call("add", a=1, b=2), "3"), agent, tools=[add])
+    assert seen.result.status == "failed"
+    assert f"HookError: hook {hook} of agent" in seen.result.error
+    assert problem in seen.result.error
+
+
+@pytest.mark.parametrize("hook", ["prepare", "should_continue_loop", "authorize_tool_call", "conclude"])
+async def test_a_hook_that_is_cancelled_from_within_fails_the_run(hook: str, play: Play, add: Tool) -> None:
+    async def cancelled(self: Any, run: Run[Any], *_: Any) -> None:
+        raise asyncio.CancelledError
+
+    agent = type("Agent", (AgentConfig,), {hook: cancelled})()
+    seen = await play(ScriptedModel(call("add", a=1, b=2), "3"), agent, tools=[add])
+    assert seen.result.status == "failed"
+    assert f"hook {hook} of agent 'agent' was cancelled from within" in seen.result.error

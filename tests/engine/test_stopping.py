@@ -1,0 +1,245 @@
+"""However a run is stopped, and whenever: nothing hangs, nothing is lost, nothing is stored twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Chat, Run, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
+from concertino.agents import delegate
+from concertino.errors import StorageError
+from concertino.events import RunStarted, ToolStarted
+from concertino.messages import AssistantMessage, Message, SystemMessage, ToolMessage
+from concertino.providers.port import ModelRequest
+from concertino.storage.memory import MemoryStore
+from concertino.storage.port import Batch, RunStart, Store
+from concertino.storage.sqlite import SqliteStore
+from concertino.testing import ScriptedModel, call
+from concertino.usage import Tokens
+
+from .conftest import Play
+
+
+@tool
+async def work(turns: int, context: ToolContext) -> str:
+    """Work for some turns of the loop."""
+    with context.progress.begin("working"):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    context.add_usage(provider="scripted", model="aside", tokens=Tokens(prompt=1, completion=1))
+    return "worked"
+
+
+class Asking(AgentConfig[None]):
+    """Asks before it begins and when it ends."""
+
+    async def prepare(self, run: Run[None]) -> list[Message]:
+        return [SystemMessage(await run.ask("what first?"))]
+
+    async def conclude(self, run: Run[None], text: str) -> str:
+        return text + await run.ask("what last?")
+
+
+class Child(AgentConfig[None]):
+    name = "child"
+    prompt = "You are the child."
+    tools = (work,)
+
+
+def orchestrator(store: Store | None) -> ToolOrchestrator:
+    """A run with everything in it: questions aside, tools, two sub-agents side by side."""
+
+    def child(request: ModelRequest) -> Any:
+        begun = any(isinstance(message, ToolMessage) for message in request.messages)
+        return "done" if begun else [call("work", turns=2), call("work", turns=1)]
+
+    turn = [call("work", turns=3), call("child", query="a"), call("child", query="b")]
+    model = ScriptedModel("first", turn, call("work", turns=1), "end", "last", scripts={"the child": [child] * 4})
+    registry = ToolRegistry([work, delegate(Child(), description="A child.")])
+    return ToolOrchestrator(Chat(model=model, message="go", store=store), Asking(), registry)
+
+
+async def check(stopped: ToolOrchestrator, store: Store) -> None:
+    """Result and store agree, and the conversation is one that every provider takes."""
+    result = stopped.result
+    assert result is not None
+    for run in await store.runs(root_id=stopped.run_id):
+        assert run.end is not None, f"{run.start.agent_path} has no end"
+        messages = [kept.message for kept in await store.messages(run.start.run_id)]
+        calls = [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
+        assert calls == [m.call_id for m in messages if isinstance(m, ToolMessage)], run.start.agent_path
+    top = await store.run(stopped.run_id)
+    if top is not None:
+        assert top.end is not None
+        assert top.end.status == result.status
+        assert [kept.message for kept in await store.messages(stopped.run_id)] == list(result.messages)
+    assert {r.id: r for r in await store.usage(stopped.run_id)} == {r.id: r for r in result.usage}
+
+
+async def settle() -> None:
+    """Wait for all other tasks: none may be left for ever."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        _, left = await asyncio.wait(others, timeout=10)
+        assert not left
+
+
+async def test_cancelled_at_any_moment(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "runs.db") as store:
+        for moment in range(1, 120):
+            stopped = orchestrator(store)
+            task = asyncio.create_task(stopped.run())
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            task.cancel()
+            if moment % 3 == 0:  # and again, while it is ending
+                for _ in range(moment % 7):
+                    await asyncio.sleep(0)
+                task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await settle()
+            await check(stopped, store)
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_left_at_any_event(tmp_path: Path, closes: bool) -> None:
+    async with await SqliteStore.open(tmp_path / "runs.db") as store:
+        for most in range(40):
+            stopped = orchestrator(store)
+            await _leave(stopped, most, closes=closes)
+            await settle()
+            await check(stopped, store)
+
+
+async def _leave(stopped: ToolOrchestrator, most: int, *, closes: bool) -> None:
+    stream = stopped.stream()
+    for _ in range(most + 1):
+        await anext(stream, None)
+    if closes:
+        await stream.aclose()
+    del stream
+    await asyncio.sleep(0)  # a generator that nobody holds is closed by the loop, in its next turn
+
+
+async def test_a_run_that_is_left_at_its_first_event_has_a_result() -> None:
+    store = MemoryStore()
+    stopped = orchestrator(store)
+    async with contextlib.aclosing(stopped.stream()) as events:
+        assert isinstance(await anext(events), RunStarted)
+    assert stopped.result is not None
+    assert stopped.result.status == "cancelled"
+    assert await store.run(stopped.run_id) is None, "it had not begun"
+
+
+class Stuck(MemoryStore):
+    """A store that hangs at the end of a run, until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+        self.free = asyncio.Event()
+
+    async def append(self, batch: Batch) -> None:
+        if batch.end is not None:
+            self.reached.set()
+            await self.free.wait()
+        await super().append(batch)
+
+
+async def test_an_end_that_is_cancelled_is_stored_once() -> None:
+    store = Stuck()
+    stopped = orchestrator(store)
+    task = asyncio.create_task(stopped.run())
+    await store.reached.wait()
+    store.free.set()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await settle()
+    await check(stopped, store)
+
+
+async def test_a_store_that_hangs_keeps_nobody_who_cancels_twice() -> None:
+    store = Stuck()
+    stopped = ToolOrchestrator(Chat(model=ScriptedModel("hi"), message="go", store=store), AgentConfig())
+    task = asyncio.create_task(stopped.run())
+    for _ in range(2):
+        await store.reached.wait()
+        store.reached.clear()
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert stopped.result is not None
+    store.free.set()
+    await settle()
+
+
+class Broken(MemoryStore):
+    """A store that fails."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self._where = where
+
+    async def begin(self, start: RunStart) -> None:
+        if self._where == "begin":
+            raise StorageError("the disk is full")
+        await super().begin(start)
+
+    async def append(self, batch: Batch) -> None:
+        if self._where == ("end" if batch.end else "append"):
+            raise StorageError("the disk is full")
+        await super().append(batch)
+
+
+@pytest.mark.parametrize("where", ["begin", "append", "end"])
+async def test_a_store_that_fails_fails_the_run(where: str, play: Play, add: Tool) -> None:
+    seen = await play(ScriptedModel(call("add", a=1, b=2), "3"), tools=[add], store=Broken(where))
+    assert seen.result.status == "failed"
+    assert "the disk is full" in seen.result.error
+    assert seen.result.text == ("3" if where == "end" else "")
+
+
+@pytest.mark.parametrize(
+    "hook", ["process_tool_calls", "on_tools_selected", "handle_special_tools", "calculate_usage", "interpret_response"]
+)
+async def test_a_hook_that_fails_beside_open_calls_leaves_them_answered(hook: str, play: Play, add: Tool) -> None:
+    def broken(self: Any, run: Any, *_: Any) -> None:
+        raise ValueError("boom")
+
+    store = MemoryStore()
+    agent = type("Agent", (AgentConfig,), {hook: broken})()
+    seen = await play(ScriptedModel([call("add", a=1, b=2)] * 2), agent, tools=[add], store=store)
+    assert hook in seen.result.error
+    assert [m.call_id for m in seen.result.messages if isinstance(m, ToolMessage)] == ["call_1", "call_2"]
+    assert len(seen.result.usage) == 1, "the attempt is booked"
+    assert [kept.message for kept in await store.messages(seen.result.run_id)] == list(seen.result.messages)
+
+
+async def test_a_hook_that_fails_before_the_first_step_is_stored(play: Play) -> None:
+    class Agent(AgentConfig[None]):
+        def initialize_agent_state(self, run: Run[None]) -> None:
+            raise ValueError("boom")
+
+    store = MemoryStore()
+    seen = await play(ScriptedModel(), Agent(), store=store)
+    stored = await store.run(seen.result.run_id)
+    assert stored is not None
+    assert stored.end is not None
+    assert stored.end.status == "failed"
+
+
+async def test_more_calls_than_run_at_once_can_be_left(recwarn: pytest.WarningsRecorder) -> None:
+    model = ScriptedModel([call("work", turns=1_000)] * 300)
+    stopped = ToolOrchestrator(Chat(model=model, message="go"), AgentConfig(), ToolRegistry([work]))
+    async with contextlib.aclosing(stopped.stream()) as events:
+        async for event in events:
+            if isinstance(event, ToolStarted):
+                break
+    assert stopped.result is not None
+    assert len([m for m in stopped.result.messages if isinstance(m, ToolMessage)]) == 300
+    assert not recwarn.list
