@@ -1,0 +1,71 @@
+"""`concertino chat`: a conversation, in one turn or turn by turn."""
+
+from __future__ import annotations
+
+from ..agents.main_thread import MainThreadAgent
+from ..ids import new_run_id
+from ..messages import Message
+from ..orchestrator.chat import Chat
+from ..orchestrator.engine import ToolOrchestrator
+from ..tools.builtin.default import Settings, default_registry
+from .asking import read_line
+from .means import Means
+from .outcome import Outcome, outcome_of
+from .running import hand_out, watch
+from .sources import Sources
+
+QUIT = "/quit"
+
+
+def new_conversation_id() -> str:
+    """A fresh id of a conversation, of the same shape as that of a run."""
+    return "conv_" + new_run_id().removeprefix("run_")
+
+
+class Conversation:
+    """The turns of one conversation: each sees what was said before, and may cite what was found before."""
+
+    def __init__(self, means: Means) -> None:
+        self.id = new_conversation_id()
+        self._means = means
+        self._history: list[Message] = []
+        self._registry = default_registry(settings=Settings(library=means.library, memory=means.store))
+        self._sources = Sources()
+
+    async def turn(self, message: str) -> Outcome:
+        """Answer *message*. A turn that does not complete is not carried on."""
+        means = self._means
+        chat = Chat(
+            model=means.model,
+            models=means.models.find,
+            message=message,
+            history=tuple(self._history),
+            store=means.store,
+            session=means.session,
+            conversation_id=self.id,
+            counter=means.counter,
+        )
+        view = means.screen.view(streams_answer=True)
+        orchestrator = ToolOrchestrator(chat, MainThreadAgent(), self._registry)
+        result = await watch(orchestrator, means, view, self._sources)
+        if result.status == "completed":
+            self._history += result.messages
+        return outcome_of(result, question=message, conversation_id=self.id, sources=self._sources)
+
+
+async def chat(message: str | None, means: Means) -> int:
+    """Answer *message*; without one, each line of standard input until its end, `/quit` or a signal.
+
+    The status is that of the worst turn.
+    """
+    conversation = Conversation(means)
+    if message is not None:
+        return hand_out(await conversation.turn(message), means)
+    status = 0
+    while not means.stop.signal:
+        line = read_line("you> ", means.screen, means.stop)
+        if line is None or line.strip() == QUIT:
+            break
+        if line.strip():
+            status = max(status, hand_out(await conversation.turn(line), means))
+    return means.stop.status if means.stop.signal else status

@@ -1,0 +1,138 @@
+"""Means: what a command works with, opened from its options and closed in the end, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .. import wiring
+from ..errors import CorpusError, MissingKeyError
+from ..providers.port import Model, model_id
+from ..storage.sqlite import SqliteStore
+from ..token_engine.port import TokenCounter
+from ..tools.context import Session
+from ..tools.library import Library
+from .screen import Screen
+from .stop import Stop
+
+_SILENCE = 1.0
+"""Seconds after which a user wants to know what is going on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user chose; both commands take the same."""
+
+    corpus: tuple[str, ...] = ()
+    model: str | None = None
+    """None: by the keys in the environment."""
+    database: Path | None = None
+    as_json: bool = False
+
+    def with_corpus(self, corpus: tuple[str, ...]) -> Options:
+        """These options, with other paths."""
+        return replace(self, corpus=corpus)
+
+
+class Models:
+    """Opens each model once, and closes them all."""
+
+    def __init__(self) -> None:
+        self._opened: dict[str, Model] = {}
+
+    def find(self, spec: str) -> Model:
+        """The model named *spec*. Raises `ConfigurationError`, with the remedy for this program."""
+        if spec not in self._opened:
+            try:
+                self._opened[spec] = wiring.open_model(spec)
+            except MissingKeyError as error:
+                problem = str(error).removesuffix(", or pass api_key=")  # which is for programs
+                raise MissingKeyError(
+                    f"--model {spec}: {problem}; or use --model {wiring.EXTRACTIVE}, which needs no key"
+                ) from error
+        return self._opened[spec]
+
+    async def close(self) -> None:
+        """Close them all."""
+        for model in self._opened.values():
+            await model.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """All that a run needs, and where it is shown."""
+
+    model: Model
+    models: Models
+    counter: TokenCounter
+    store: SqliteStore
+    database: Path
+    library: Library
+    session: Session
+    screen: Screen
+    stop: Stop
+
+    @property
+    def extractive(self) -> bool:
+        """Whether rules answer instead of a language model."""
+        return self.model.provider == wiring.EXTRACTIVE
+
+
+@asynccontextmanager
+async def opened(options: Options, screen: Screen, stop: Stop) -> AsyncIterator[Means]:
+    """The means for *options*. Raises `ConfigurationError`, `CorpusError` and `StorageError`."""
+    async with AsyncExitStack() as stack:
+        models = Models()
+        stack.push_async_callback(models.close)
+        model = models.find(options.model if options.model is not None else wiring.model_from_environment())
+        database = (options.database or wiring.default_database()).expanduser()
+        with stop.cancels():
+            store = await wiring.open_store(database)
+            stack.push_async_callback(store.close)
+            library = await _open_library(options.corpus, screen)
+            stack.push_async_callback(library.close)
+        _say_model(model, screen)
+        yield Means(
+            model=model,
+            models=models,
+            counter=wiring.token_counter(),
+            store=store,
+            database=database,
+            library=library,
+            session=Session(user_id=_user()),
+            screen=screen,
+            stop=stop,
+        )
+
+
+async def _open_library(corpus: Sequence[str], screen: Screen) -> Library:
+    waits = "making the index of the documents; this is done once, and takes a few seconds ..."
+    timer = asyncio.get_running_loop().call_later(_SILENCE, screen.notice, waits)
+    try:
+        return await wiring.open_library(_paths(corpus), screen.notice)
+    finally:
+        timer.cancel()
+
+
+def _paths(corpus: Sequence[str]) -> list[Path]:
+    if not all(path.strip() for path in corpus):
+        raise CorpusError("--corpus is empty: name a file or a folder, or leave it out")
+    return [Path(path).expanduser() for path in corpus]
+
+
+def _say_model(model: Model, screen: Screen) -> None:
+    if model.provider == wiring.EXTRACTIVE:
+        screen.notice("model: extractive - no language model is involved: sentences are quoted from sources by rules")
+    else:
+        screen.notice(f"model: {model_id(model)}")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container without this user in its list
+        return "local"

@@ -1,0 +1,134 @@
+"""The screen: progress, notices and errors go to standard error, answers to standard output."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from ..events import RunEvent
+from .lines import Lines
+from .wording import one_line, safe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_READABLE = 100
+"""Columns of a rendered report, at most: longer lines are hard to read."""
+
+
+class OutputError(Exception):
+    """Standard output takes nothing any more. Without a message nobody reads it, and nobody need be told."""
+
+
+class View(Protocol):
+    """Shows one run while it lasts."""
+
+    async def __aenter__(self) -> View: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def see(self, event: RunEvent) -> None:
+        """Take *event* in."""
+        ...
+
+
+class Screen:
+    """Where a run is shown and its answer printed; *as_json*: standard output is for objects alone.
+
+    On a terminal, that is if both outputs are one that can redraw, the run is a live tree and the answer is rendered.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._answered = False
+        self.on_terminal = not as_json and _redraws(sys.stdout) and _redraws(sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")  # a narrow encoding must not cost the answer
+
+    def notice(self, text: str) -> None:
+        """A line for people. That nobody reads it any more is no reason to stop."""
+        try:
+            _write(sys.stderr, one_line(text) + "\n")
+        except OSError:
+            sys.stderr = None  # as Python itself has it where there is none
+
+    def answer(self, markdown: str) -> None:
+        """The report or the answer: rendered on a terminal, else as it is, a line apart. Raises `OutputError`."""
+        if not self.on_terminal:
+            self._print(("\n" if self._answered else "") + markdown.rstrip() + "\n")
+            self._answered = True
+            return
+        from rich.markdown import Markdown  # noqa: PLC0415 - only a terminal needs it
+
+        console = _console(sys.stdout)
+        console.print("", Markdown(safe(markdown)), "", sep="\n", width=min(console.width, _READABLE))
+
+    def object(self, value: dict[str, Any], *, indent: int | None = None) -> None:
+        """*value* as JSON. Raises `OutputError`."""
+        narrow = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+        self._print(json.dumps(value, ensure_ascii=narrow, indent=indent) + "\n")
+
+    def view(self, delegates: frozenset[str] = frozenset(), *, streams_answer: bool = False) -> View:
+        """A view for one run; see `Lines` for *delegates*. With *streams_answer* the answer is seen as it comes."""
+        if not self.on_terminal:
+            return Lines(self.notice, delegates)
+        from .live import LiveTree  # noqa: PLC0415 - only a terminal needs it
+
+        return LiveTree(_console(sys.stderr), answer=streams_answer)
+
+    def _print(self, text: str) -> None:
+        try:
+            _write(sys.stdout, text)
+        except BrokenPipeError as error:
+            raise OutputError from error
+        except OSError as error:
+            raise OutputError(f"standard output cannot be written to: {error.strerror}") from error
+
+
+def log_in_lines(write: Callable[[str], None]) -> None:
+    """Have the library's warnings written as lines, without tracebacks."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            error = record.exc_info[1] if record.exc_info else None
+            write(f"concertino: {record.getMessage()}" + (f" ({type(error).__name__}: {error})" if error else ""))
+
+    logger = logging.getLogger("concertino")
+    logger.addHandler(Handler(logging.WARNING))
+    logger.propagate = False
+
+
+def abandon_output() -> None:
+    """Have what is left in the buffers go nowhere, so that the interpreter does not complain at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person sits at *stream*."""
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def _redraws(stream: TextIO | None) -> bool:
+    return is_terminal(stream) and os.environ.get("TERM", "").lower() not in ("", "dumb", "unknown")
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+
+    return Console(file=stream, highlight=False)
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is not None:
+        stream.write(text)
+        stream.flush()

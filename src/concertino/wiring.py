@@ -1,0 +1,130 @@
+"""The one place that knows all adapters by name, for programs that are set up by words and the environment."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from .errors import StorageError, UnknownModelError, UnknownProviderError
+from .providers.extractive import ExtractiveModel
+from .providers.port import Model
+from .storage.sqlite import SqliteStore
+from .token_engine.estimate import EstimatingCounter
+from .token_engine.port import TokenCounter
+from .tools.builtin.research import ResearchTools
+from .tools.library import Library
+from .tools.port import Tool
+
+EXTRACTIVE = "extractive"
+
+# Each provider's variable and the model that is taken when none is named: the makers' general-purpose models as
+# of November 2026.
+_PROVIDERS: dict[str, tuple[tuple[str, ...], str]] = {
+    "anthropic": (("ANTHROPIC_API_KEY",), "claude-sonnet-5-5"),
+    "openai": (("OPENAI_API_KEY",), "gpt-6-luna"),
+    "google": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), "gemini-3.8-flash"),
+}
+
+
+def open_model(spec: str) -> Model:
+    """The model named *spec*: `provider:model`, or a provider alone for its usual one, or `extractive`.
+
+    Raises `UnknownProviderError`, `UnknownModelError`, `MissingKeyError` (naming the variable) or
+    `MissingExtraError` (naming the extra).
+    """
+    provider, _, name = spec.strip().partition(":")
+    if provider == EXTRACTIVE:
+        model = ExtractiveModel(token_counter().count)
+        if name not in ("", model.name):
+            raise UnknownModelError(f"the provider extractive has one model, {model.name!r}; there is no {name!r}")
+        return model
+    if provider not in _PROVIDERS:
+        names = ", ".join((*_PROVIDERS, EXTRACTIVE))
+        raise UnknownProviderError(f"there is no provider {provider!r} (in {spec!r}); there are: {names}")
+    return _opener(provider)(name or _PROVIDERS[provider][1])
+
+
+def model_from_environment(environ: Mapping[str, str] = os.environ) -> str:
+    """The spec of the first provider whose key is set; else `extractive`."""
+    for provider, (variables, name) in _PROVIDERS.items():
+        if any(environ.get(variable, "").strip() for variable in variables):
+            return f"{provider}:{name}"
+    return EXTRACTIVE
+
+
+async def open_library(
+    paths: Sequence[str | Path],
+    report: Callable[[str], None],
+    environ: Mapping[str, str] = os.environ,
+) -> Library:
+    """What is searched: the files at *paths*; without any, the web if a search service is set up, else the
+    documentation of this machine's Python standard library. *report* gets lines for people.
+
+    Raises `CorpusError` for a path that is missing or has nothing to read.
+    """
+    from .tools.corpus import open_corpus  # noqa: PLC0415 - only programs that search need it
+
+    if not paths:
+        from .tools.web import web_library_from_environment  # noqa: PLC0415 - the client is an extra
+
+        web = web_library_from_environment(environ)
+        if web is not None:
+            return web
+    return await open_corpus(list(paths) or None, report=report)
+
+
+async def open_store(path: Path) -> SqliteStore:
+    """The SQLite file at *path*; its folder is made if it is missing. Raises `StorageError`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make the folder {path.parent}: {error.strerror}; choose another --db") from error
+    return await SqliteStore.open(path)
+
+
+def default_database(environ: Mapping[str, str] = os.environ) -> Path:
+    """`$XDG_DATA_HOME/concertino/concertino.db`, else below `~/.local/share`."""
+    base = environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "concertino" / "concertino.db"
+
+
+def research_team(library: Library) -> tuple[Tool, ...]:
+    """The supervisor's tools: a researcher over *library*, and the report."""
+    from .agents import ResearcherAgent, delegate  # noqa: PLC0415 - agents are not needed to open a model
+
+    tools = ResearchTools(library)
+    researcher = delegate(
+        ResearcherAgent(),
+        description="Sends out a researcher who searches and reads sources and answers one question with citations.",
+        selection_rule="once for each sub-question, all in one turn",
+        tools=(tools.search(), tools.fetch(), tools.history()),
+    )
+    return (researcher, tools.report())
+
+
+@functools.cache
+def token_counter() -> TokenCounter:
+    """OpenAI's tokenizer where its ranks are on the machine; else an estimate."""
+    try:
+        from .token_engine.exact import TiktokenCounter  # noqa: PLC0415 - loading the ranks takes half a second
+    except ImportError:
+        return EstimatingCounter()
+    return TiktokenCounter()
+
+
+def _opener(provider: str) -> Callable[[str], Model]:
+    match provider:
+        case "anthropic":
+            from .providers.anthropic import AnthropicModel  # noqa: PLC0415 - only this provider's code is loaded
+
+            return AnthropicModel
+        case "openai":
+            from .providers.openai import OpenAIModel  # noqa: PLC0415
+
+            return OpenAIModel
+        case _:
+            from .providers.google import GoogleModel  # noqa: PLC0415
+
+            return GoogleModel

@@ -1,0 +1,68 @@
+"""For the tests of the program: a real process in a home of its own, with a small corpus and no key."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+PAGES = {
+    "apples.md": "# Apples\n\nApples are red fruits. An apple tree bears fruit in autumn.\n",
+    "pears.md": "# Pears\n\nPears are green fruits. A pear tree needs more warmth than an apple tree.\n",
+}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A folder with two pages."""
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for name, text in PAGES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Nothing of this machine but what a process needs to start."""
+    home = tmp_path / "home"
+    home.mkdir()
+    kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "TMPDIR") if name in os.environ}
+    return kept | {
+        "HOME": str(home),
+        "XDG_DATA_HOME": str(home / "data"),
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "LANG": "C.UTF-8",
+        "PYTHONWARNINGS": "error",
+    }
+
+
+@pytest.fixture
+def database(environment: dict[str, str]) -> Path:
+    """Where runs are kept if nothing else is said."""
+    return Path(environment["XDG_DATA_HOME"]) / "concertino" / "concertino.db"
+
+
+@pytest.fixture
+def cli(environment: dict[str, str], tmp_path: Path) -> Cli:
+    """Runs the program with these arguments, in the folder of the test."""
+
+    def run(*arguments: str, given: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "concertino.cli", *arguments],
+            input=given,
+            env=environment | (env or {}),
+            cwd=tmp_path,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=50,
+            check=False,
+        )
+
+    return run
