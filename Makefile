@@ -1,0 +1,45 @@
+.PHONY: setup demo test lint types format bench lock clean
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+setup: $(READY)
+
+$(READY): requirements.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "concertino needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(READY)
+
+demo: setup
+	$(BIN)/concertino research "$(QUESTION)"
+
+QUESTION ?= How do asyncio task groups handle errors, and how do they differ from gather?
+
+test: setup lint types
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lock:
+	$(PYTHON) -m venv .bench/lock
+	.bench/lock/bin/pip install --quiet uv
+	.bench/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-annotate --all-extras --group dev pyproject.toml -o requirements.txt
+
+clean:
+	rm -rf .venv .bench .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,155 @@
+"""What all systems share: the script that stands for a model, the tools, and the adapter's protocol.
+
+Standard library only, and as little of it as possible: this module is part of every system's import time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+PROMPT_TOKENS = 100
+COMPLETION_TOKENS = 10
+"""What the scripted model reports for each of its turns."""
+
+QUESTION = "Please do what has to be done."
+TOOL_SECONDS = 0.05
+"""How long a slow tool takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call that the model makes."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer of the model: calls, or the closing text in its pieces."""
+
+    calls: tuple[Call, ...] = ()
+    deltas: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(self.deltas)
+
+
+class Script:
+    """What the model says in one run, turn by turn. Every run has a script of its own."""
+
+    __slots__ = ("clock", "marks", "pause", "position", "seen", "turns")
+
+    def __init__(self, turns: tuple[Turn, ...], *, pause: float = 0.0, marks: frozenset[int] = frozenset()) -> None:
+        self.turns = turns
+        self.pause = pause
+        """Seconds that the model takes for a turn."""
+        self.marks = marks
+        """The turns at whose beginning the process's CPU clock is read."""
+        self.clock: dict[int, float] = {}
+        self.position = 0
+        self.seen: list[int] = []
+        """How many messages the model was shown: at the first turn, and at the last."""
+
+    async def next(self, messages: int) -> Turn:
+        """The next turn, for a model that is shown this number of *messages*."""
+        if self.pause:
+            await asyncio.sleep(self.pause)
+        position = self.position
+        self.position = position + 1
+        if position in self.marks:
+            self.clock[position] = time.process_time()
+        if position == 0 or position == len(self.turns) - 1:
+            self.seen.append(messages)
+        return self.turns[position]
+
+
+SCRIPT: ContextVar[Script] = ContextVar("SCRIPT")
+"""The script of the run that is going on. Adapters' models read it here, so one agent serves all runs."""
+
+
+def loop(steps: int, calls: int, tool: str, *, deltas: int = 1, run: str = "1") -> tuple[Turn, ...]:
+    """*steps* turns with so many *calls* of *tool*, and a closing answer of *deltas* pieces.
+
+    The ids of calls are unique in a conversation if each *run* in it has a name of its own.
+    """
+    turns = [
+        Turn(calls=tuple(Call(f"call_{run}_{step}_{i}", tool, '{"n": 1}') for i in range(calls)))
+        for step in range(steps)
+    ]
+    return (*turns, Turn(deltas=tuple(f"word{i}," for i in range(deltas))))
+
+
+class _Tally:
+    """How often the tools have run, and how long the slowest nap really was."""
+
+    def __init__(self) -> None:
+        self.executions = 0
+        self.slowest = 0.0
+        self._lock = threading.Lock()
+
+    def nap(self, n: int, begun: float) -> None:
+        with self._lock:
+            self.executions += n
+            self.slowest = max(self.slowest, time.perf_counter() - begun)
+
+
+TALLY = _Tally()
+
+
+async def ping(n: int) -> str:
+    """Answer at once."""
+    TALLY.executions += n
+    return "pong"
+
+
+async def nap(n: int) -> str:
+    """Answer after a while, without holding anybody up."""
+    begun = time.perf_counter()
+    await asyncio.sleep(TOOL_SECONDS)
+    TALLY.nap(n, begun)
+    return "awake"
+
+
+def blocking_nap(n: int) -> str:
+    """Answer after a while, holding its thread."""
+    begun = time.perf_counter()
+    time.sleep(TOOL_SECONDS)
+    TALLY.nap(n, begun)
+    return "awake"
+
+
+TOOLS: dict[str, Callable[..., Any]] = {"ping": ping, "nap": nap, "blocking_nap": blocking_nap}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended, by the system's own account."""
+
+    text: str
+    usage: Callable[[], tuple[int, int]]
+    """Prompt and completion tokens of the whole run. Asked when the clock has stopped."""
+    conversation: Any = None
+    """What has to be kept to continue the conversation, if that was asked for."""
+
+
+class System(Protocol):
+    """One system with an agent that has one tool. An adapter module has `build(tool) -> System`."""
+
+    async def run(self, conversation: Any = None, *, keep: bool = False) -> Outcome:
+        """Answer `QUESTION` by `SCRIPT`; in a new conversation, or in one that an earlier outcome kept."""
+        ...
+
+    def stream(self) -> AsyncIterator[str]:
+        """The same in a new conversation, giving each piece of text as it comes, one for each event."""
+        ...

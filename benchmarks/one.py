@@ -1,0 +1,82 @@
+"""One process of the benchmark: `python -m benchmarks.one SYSTEM '[["steps", {"steps": 10, ...}], ...]'`.
+
+Prints one line of JSON for each workload: its figures, or `{"error": ...}`.
+"""
+
+import time
+
+_BEGUN = time.perf_counter()  # first of all: what follows is the system's import time
+
+import asyncio  # noqa: E402
+import json  # noqa: E402
+import sys  # noqa: E402
+from importlib import import_module  # noqa: E402
+from types import ModuleType  # noqa: E402
+from typing import Any  # noqa: E402
+
+from benchmarks.common import TOOLS  # noqa: E402
+
+_Figures = dict[str, Any]
+_SDKS = ("openai", "anthropic", "google.genai")
+_OURS = ("floor", "concertino")
+
+
+def _load(system: str) -> tuple[ModuleType, _Figures]:
+    """The system's adapter, and what it took to import it and to build one agent."""
+    module = import_module(f"benchmarks.{'systems' if system in _OURS else 'peers'}.{system}")
+    imported = time.perf_counter() - _BEGUN
+    sdks = [name for name in _SDKS if name in sys.modules]
+    module.build(TOOLS["ping"])
+    ready = time.perf_counter() - _BEGUN
+    modules = len(sys.modules)
+    return module, {
+        "import_ms": imported * 1e3,
+        "ms": ready * 1e3,
+        "modules": modules,
+        "mib": _resident_mib(),
+        "sdks": sdks,
+    }
+
+
+def _resident_mib() -> float:
+    """Memory resident now; where the system does not say, the most there ever was."""
+    import resource
+    from pathlib import Path
+
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        unit = 2**20 if sys.platform == "darwin" else 2**10
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return pages * resource.getpagesize() / 2**20
+
+
+def _versions(module: ModuleType) -> _Figures:
+    from importlib.metadata import version
+
+    return {"versions": {name: version(name) for name in module.DISTRIBUTIONS}}
+
+
+def _figures(module: ModuleType, loaded: _Figures, workload: str, parameters: dict[str, Any]) -> _Figures:
+    if workload == "load":
+        return loaded
+    if workload == "versions":
+        return _versions(module)
+    from benchmarks.workloads import WORKLOADS
+
+    return asyncio.run(WORKLOADS[workload](module.build, **parameters))  # type: ignore[arg-type]
+
+
+def main() -> None:
+    """Do what the command line asks for."""
+    module, loaded = _load(sys.argv[1])
+    for workload, parameters in json.loads(sys.argv[2]):
+        try:
+            figures = _figures(module, loaded, workload, parameters)
+        except Exception as problem:  # noqa: BLE001  # it is the driver's to say, and the next workload's turn
+            figures = {"error": f"{type(problem).__name__}: {problem}"}
+        print(json.dumps(figures), flush=True)
+
+
+if __name__ == "__main__":
+    main()

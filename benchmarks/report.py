@@ -1,0 +1,133 @@
+"""How the figures are shown."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.figures import LOAD, OURS, ROWS, Goal, Job, Row, Samples, goals
+
+Results = Mapping[str, Samples]
+Jobs = Sequence[tuple[Job, dict[str, Any]]]
+"""The jobs with the parameters that they were done with."""
+
+
+class Note(NamedTuple):
+    """Why there is no figure."""
+
+    text: str
+    wrong: bool = False
+    """Whether the system did not do its work; otherwise it is too slow, or not there."""
+
+
+Notes = Mapping[str, Mapping[str, Note]]
+"""By system, then by job; `""` stands for all jobs."""
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def head(versions: Mapping[str, Mapping[str, str]], repetitions: int, load: float) -> str:
+    """What was measured with what, and where."""
+    machine = f"{cores()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    names = ", ".join(f"{name} {version}" for found in versions.values() for name, version in found.items())
+    return (
+        f"{machine}, load {load:.1f} at the start; median of {repetitions} interleaved repetitions, "
+        f"a fresh process per figure\n{names}"
+    )
+
+
+def table(results: Results, notes: Notes, systems: list[str], jobs: Jobs) -> str:
+    """All figures, one line each. Lower is better."""
+    names = [name.replace("_", "-") for name in systems]
+    titles = ["figure", *names, "concertino/floor", "best peer/concertino"]
+    parameters: dict[str, dict[str, Any]] = {LOAD.name: {}} | {job.name: found for job, found in jobs}
+    lines = [titles]
+    for row in ROWS:
+        label = row.label.format(**parameters[row.job])
+        lines.append([label, *_line(row, results, notes, systems)])
+    lines.append(["work checked", *(_checked(name, results, notes) for name in systems), "", ""])
+    lines.append(["usage of the runs", *(_usage(results.get(name, {})) for name in systems), "", ""])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    return "\n".join(_padded(line, widths) for line in lines)
+
+
+def _padded(line: list[str], widths: list[int]) -> str:
+    first, *rest = line
+    cells = [first.ljust(widths[0])]
+    cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+    return f"| {' | '.join(cells)} |"
+
+
+def _line(row: Row, results: Results, notes: Notes, systems: list[str]) -> list[str]:
+    values = {name: row.of(results.get(name, {})) for name in systems}
+    cells = [_cell(values[name], notes.get(name, {}), row.job) for name in systems]
+    ours, floor = values.get("concertino"), values.get("floor")
+    peers = [found for name, found in values.items() if name not in OURS and found is not None]
+    to_floor = _number(ours / floor) if ours and floor else ""
+    to_peer = _number(min(peers) / ours) if ours and peers else ""
+    return [*cells, to_floor, to_peer]
+
+
+def _number(found: float) -> str:
+    return f"{found:,.0f}" if found >= 99.95 else f"{found:.3g}"
+
+
+def _cell(found: float | None, why: Mapping[str, Note], job: str) -> str:
+    if found is not None:
+        return _number(found)
+    if "" in why:
+        return "fails" if why[""].wrong else "not installed"
+    note = why.get(job)
+    return "-" if note is None else "WRONG" if note.wrong else note.text
+
+
+def _checked(name: str, results: Results, notes: Notes) -> str:
+    wrong = any(note.wrong for note in notes.get(name, {}).values())
+    return "NO" if wrong else "yes" if results.get(name) else "-"
+
+
+def _usage(samples: Samples) -> str:
+    found = {sample.get("usage") for of_job in samples.values() for sample in of_job}
+    return "LOST" if "LOST" in found else "exact" if "exact" in found else "-"
+
+
+def footnotes(notes: Notes) -> list[str]:
+    """One line for each figure that is missing."""
+    return [
+        f"{name}: {job + ': ' if job else ''}{note.text}"
+        for name, found in notes.items()
+        for job, note in found.items()
+    ]
+
+
+def goal_lines(results: Results) -> list[str]:
+    """The goals of concertino and how they stand."""
+    return [_goal_line(goal) for goal in goals(results)]
+
+
+def _goal_line(goal: Goal) -> str:
+    verdict = {True: "met", False: "NOT MET", None: "-"}[goal.met]
+    return f"{verdict:>8}  {goal.text}: {goal.found}"
+
+
+def as_json(results: Results, notes: Notes, versions: Mapping[str, Any], repetitions: int) -> dict[str, Any]:
+    """The raw figures."""
+    machine = {
+        "cores": cores(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+    return {
+        "machine": machine,
+        "versions": versions,
+        "repetitions": repetitions,
+        "figures": results,
+        "missing": {name: {job: note.text for job, note in found.items()} for name, found in notes.items()},
+        "goals": [{"goal": goal.text, "found": goal.found, "met": goal.met} for goal in goals(results)],
+    }

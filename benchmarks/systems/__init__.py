@@ -1,0 +1,1 @@
+"""The adapters that run in the project's own environment."""

@@ -1,0 +1,71 @@
+"""concertino: an engine per run; runs share registry and config; a conversation is its messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from benchmarks.common import COMPLETION_TOKENS, PROMPT_TOKENS, QUESTION, SCRIPT, Outcome, Turn
+from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
+from concertino.events import TextDelta
+from concertino.messages import AssistantMessage, Message, Text, ToolCall
+from concertino.providers.port import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk
+from concertino.usage import Tokens, total
+
+DISTRIBUTIONS: tuple[str, ...] = ("concertino",)
+_USED = Tokens(PROMPT_TOKENS, COMPLETION_TOKENS)
+_NO_LIMIT = 1_000_000
+
+
+class _ScriptedModel:
+    provider = "scripted"
+    name = "script"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        turn = await SCRIPT.get().next(len(request.messages))
+        for call in turn.calls:
+            yield ToolCallChunk(call.id, call.name, call.arguments)
+        for delta in turn.deltas:
+            yield TextChunk(delta)
+        yield Reply(_message(turn), _USED)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def _message(turn: Turn) -> AssistantMessage:
+    if turn.calls:
+        calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in turn.calls)
+        return AssistantMessage(calls, "tool_calls", "script")
+    return AssistantMessage((Text(turn.text),), "end", "script")
+
+
+class _Concertino:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._model = _ScriptedModel()
+        self._config: AgentConfig[None] = AgentConfig()
+        self._registry = ToolRegistry([tool(function)])
+
+    def _engine(self, history: Sequence[Message] = ()) -> ToolOrchestrator:
+        chat = Chat(model=self._model, message=QUESTION, history=history)
+        return ToolOrchestrator(chat, self._config, self._registry, tool_call_limit=_NO_LIMIT)
+
+    async def run(self, conversation: Sequence[Message] = (), *, keep: bool = False) -> Outcome:
+        before = conversation or ()
+        result = await self._engine(before).run()
+
+        def usage() -> tuple[int, int]:
+            tokens = total(result.usage).tokens
+            return tokens.prompt, tokens.completion
+
+        return Outcome(result.text, usage, (*before, *result.messages) if keep else None)
+
+    async def stream(self) -> AsyncIterator[str]:
+        async for event in self._engine().stream():
+            if isinstance(event, TextDelta):
+                yield event.text
+
+
+def build(function: Callable[..., Any]) -> _Concertino:
+    """An agent with one tool."""
+    return _Concertino(function)

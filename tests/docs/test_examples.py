@@ -1,0 +1,65 @@
+"""Every example of the documentation runs, as it stands there."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the page, in one namespace, with `await` allowed as in `python -m asyncio`.
+
+    Those of the README are whole programs: each of them is copied alone.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = page.read_text()
+    namespace: dict[str, Any] = {"__name__": "__example__"}
+    for block in BLOCK.finditer(text):
+        if page.name == "README.md":
+            namespace = {"__name__": "__example__"}
+        line = text.count("\n", 0, block.start(1))
+        source = "\n" * line + block[1]
+        code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        outcome = eval(code, namespace)
+        if inspect.iscoroutine(outcome):
+            asyncio.run(outcome)
+
+
+def test_every_hook_has_its_example() -> None:
+    from concertino import AgentConfig
+
+    text = (ROOT / "docs" / "hooks.md").read_text()
+    hooks = {name for name, value in vars(AgentConfig).items() if callable(value) and not name.startswith("_")}
+    for hook in hooks:
+        assert f"### {hook}\n" in text
+        assert f"def {hook}(" in text, f"{hook} has no example"
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: str(path.name))
+def test_examples_run(example: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(example)], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not link.startswith("http"):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
