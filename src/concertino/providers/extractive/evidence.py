@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
 
+from .fitness import is_named
 from .judging import ANSWERS, RELATED, Candidate, Grades, PageJudge
 from .pages import Page
 from .questions import Question, Term
-from .words import stem, stems
+from .words import is_identifier, stem, stems
 
 _ONE_FACT = ("why", "who", "when", "amount")
 """Kinds of questions to which something close is no help."""
@@ -60,7 +61,15 @@ class Findings:
         lacking = sum(term.weight for term in self.missing)
         whole = sum(term.weight for term in self.question.terms)
         best = max((candidate.covered for candidate in self.candidates), default=0.0)
-        return lacking <= 0.5 * whole and best >= RELATED
+        return lacking <= 0.5 * whole and (best >= RELATED or self.home is not None)
+
+    @property
+    def home(self) -> int | None:
+        """The page that is about the very thing asked for, if that is a name from a program."""
+        focus = self.question.focus
+        if not is_identifier(focus):
+            return None
+        return next((index for index, page in enumerate(self.pages) if is_named(page.title, focus)), None)
 
 
 def judge(question: Question, pages: Sequence[Page]) -> Findings:

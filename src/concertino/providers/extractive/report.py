@@ -14,6 +14,7 @@ from .words import is_identifier, stem, stems
 
 _SHORT = 3
 _SAME = 0.8
+_HEADED = 0.9
 _CLEARLY = 1.25
 """How much better a quote must fit a later question, to be moved there from the first that has it."""
 _MOST = 40
@@ -154,12 +155,23 @@ def _worth(question: Question, quote: Quote, beside: Sequence[Quote]) -> float:
         whole += weight
         own += weight * max(term.grade(known), 0.6 * term.grade(around))
     own = own / whole if whole else 0.0
+    if question.kind not in ("who", "when", "amount") and _is_headed(question, quote, beside):
+        own = max(own, _HEADED)
     if points_back(quote.text) or quote.text.endswith(":"):
         own *= 0.3
     bonus = kind_bonus(question.kind, quote.text, heading)
     if bonus > 1 or heads_answer(question.kind, heading):
         own = max(own, 0.5)
     return own * (1 + 0.4 * bonus) * quality(quote.text, item=quote.kind == "item")
+
+
+def _is_headed(question: Question, quote: Quote, beside: Sequence[Quote]) -> bool:
+    """Whether a quote is the first that is said under a heading which asks the very thing."""
+    title, _, heading = quote.label.partition(APART)
+    in_title, in_heading = frozenset(stems(title)), frozenset(stems(heading))
+    asked = [term.grade(in_heading) for term in question.content if not term.grade(in_title)]
+    first = next((other.text for other in beside if other.label == quote.label), "")
+    return bool(asked) and all(asked) and quote.text == first
 
 
 def _gap(finding: Finding, answered: Sequence[Finding]) -> str:

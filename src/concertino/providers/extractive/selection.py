@@ -64,6 +64,8 @@ def select(findings: Findings, limit: int = 6) -> list[Quote]:
     order: dict[int, int] = {}
     for candidate in chosen:
         order.setdefault(candidate.page, len(order))
+    for page, _ in wanted:
+        order.setdefault(page, len(order))
     places = sorted(wanted, key=lambda place: (order[place[0]], place[1]))
     return _quotes(findings.pages, [place for place in places if not _dangles(findings.pages, place, wanted)])
 
@@ -85,7 +87,7 @@ def _for_uncovered(findings: Findings, chosen: Sequence[Candidate]) -> list[Cand
 
 def _told_at_home(findings: Findings, wanted: Mapping[Place, None]) -> list[Place]:
     """More of the page that is about the very thing asked for: a short one nearly whole, of a long one its opening."""
-    pages = dict.fromkeys(page for page, _ in wanted)
+    pages = dict.fromkeys(page for page, _ in wanted) or dict.fromkeys([findings.home or 0])
     home = next((page for page in pages if is_named(findings.pages[page].title, findings.question.focus)), None)
     if home is None:
         return []
