@@ -8,8 +8,7 @@ ConcertinoError
 │   └── MissingExtraError         names the extra to install
 ├── HookError                     a hook of an agent raised, or returned what it may not
 ├── ToolError                     a tool's own failure; its text is what the model reads
-│   ├── ToolArgumentsError        the arguments do not fit the tool's schema
-│   └── ToolTimeoutError          the tool's time limit has passed
+│   └── ToolArgumentsError        the arguments do not fit the tool's schema
 ├── LibraryError                  search or fetch failed
 │   └── CorpusError               a corpus is missing, empty or unreadable
 ├── ContextFloorError             the smallest possible request is over the model's window
@@ -73,10 +72,6 @@ class ToolError(ConcertinoError):
 
 class ToolArgumentsError(ToolError):
     """The arguments of a call do not fit the tool's schema."""
-
-
-class ToolTimeoutError(ToolError):
-    """A tool ran longer than its time limit."""
 
 
 class LibraryError(ConcertinoError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from concertino import AgentConfig, Chat, Run, Tool, ToolContext, ToolOrchestrat
 from concertino.agents import delegate
 from concertino.errors import StorageError
 from concertino.events import RunStarted, ToolStarted
-from concertino.messages import AssistantMessage, Message, SystemMessage, ToolMessage
-from concertino.providers.port import ModelRequest
+from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage
+from concertino.providers.port import ModelEvent, ModelRequest, Reply, TextChunk
 from concertino.storage.memory import MemoryStore
 from concertino.storage.port import Batch, RunStart, Store
 from concertino.storage.sqlite import SqliteStore
@@ -243,3 +244,33 @@ async def test_more_calls_than_run_at_once_can_be_left(recwarn: pytest.WarningsR
     assert stopped.result is not None
     assert len([m for m in stopped.result.messages if isinstance(m, ToolMessage)]) == 300
     assert not recwarn.list
+
+
+async def test_an_answer_that_was_whole_counts_as_the_provider_reported_it() -> None:
+    arrived = asyncio.Event()
+
+    class Lingering:
+        """Answers, and does not end its stream."""
+
+        provider = "scripted"
+        name = "lingering"
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            yield TextChunk("all of it")
+            yield Reply(AssistantMessage((Text("all of it"),), "end", "lingering"), Tokens(prompt=70, completion=7))
+            arrived.set()
+            await asyncio.Event().wait()
+
+        async def close(self) -> None:
+            """Nothing to release."""
+
+    orchestrator = ToolOrchestrator(Chat(model=Lingering(), message="go"), AgentConfig())
+    task = asyncio.create_task(orchestrator.run())
+    await arrived.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert orchestrator.result is not None
+    (record,) = orchestrator.result.usage
+    assert (record.source, record.tokens.prompt) == ("measured", 70)
+    assert orchestrator.result.text == "all of it"

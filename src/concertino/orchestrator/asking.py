@@ -7,7 +7,6 @@ from typing import Any
 
 from ..errors import BrokenStreamError
 from ..events import ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, UsageRecorded
-from ..ids import usage_id
 from ..messages import AssistantMessage, Text
 from ..providers.port import Model, ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallChunk
 from ..token_engine.window import message_text
@@ -77,12 +76,13 @@ class Asking:
         """End the attempt, however far it came.
 
         If it broke off, the text that came is kept as `message`, and an estimate is booked: a provider bills an
-        answer that nobody read to its end.
+        answer that nobody read to its end. If the whole answer was there already, it counts as it is.
         """
         if not self._settled:
             text = "".join(self._text)
-            self.message = AssistantMessage((Text(text),) if text else (), "broken", self._model.name)
-            self._book(self._record(None))
+            broken = AssistantMessage((Text(text),) if text else (), "broken", self._model.name)
+            self.message = broken if self._reply is None else self._reply.message
+            self._book(self._record(self._reply))
         if (aclose := getattr(self.chunks, "aclose", None)) is not None:
             await aclose()
 
@@ -98,20 +98,8 @@ class Asking:
         else:
             tokens, source = self._estimate(reply), "estimated"
             how = f"counted with {self._run.chat.counter.name}"
-        cost, version = self._run.chat.price(model.provider, served, tokens)
-        return UsageRecord(
-            id=usage_id(self._run.id, self._run.state.step, self._attempt),
-            run_id=self._run.id,
-            agent_path=self._run.path,
-            provider=model.provider,
-            model=served,
-            tokens=tokens,
-            source=source,
-            how=how,
-            cost=cost,
-            price_version=version,
-            tools=tuple([call.name for call in self.message.tool_calls]),
-        )
+        tools = tuple([call.name for call in self.message.tool_calls])
+        return self._run.record(self._attempt, model.provider, served, tokens, tools, source=source, how=how)
 
     def _estimate(self, reply: Reply | None) -> Tokens:
         count = self._run.chat.counter.count

@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..events import RunResult, ToolProgress, ToolStreamed, UsageRecorded
-from ..ids import usage_id
 from ..messages import ToolCall
 from ..tools.context import Session, ToolContext
 from ..tools.progress import Progress
 from ..tools.registry import ToolRegistry
-from ..usage import Tokens, UsageRecord
+from ..usage import Tokens
 from .opening import Parent
 from .run import Run
 
@@ -82,18 +81,7 @@ class CallContext(ToolContext):
         """See `ToolContext.add_usage`."""
         run = self._run
         booking = run.next_number("booking", self._call.id)
-        cost, version = run.chat.price(provider, model, tokens)
-        record = UsageRecord(
-            id=usage_id(run.id, run.state.step, f"{self._call.id}.{booking}"),
-            run_id=run.id,
-            agent_path=run.path,
-            provider=provider,
-            model=model,
-            tokens=tokens,
-            cost=cost,
-            price_version=version,
-            tools=(self._call.name,),
-        )
+        record = run.record(f"{self._call.id}.{booking}", provider, model, tokens, (self._call.name,))
         run.book(record)
         run.mailbox.put(UsageRecorded(run.id, run.path, run.index.value, record))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..events import Notice, NoticeCode
+from ..ids import usage_id
 from ..messages import Message, Messages
 from ..providers.port import Model, model_id
 from ..token_engine.port import ContextWindow
 from ..tools.registry import ToolRegistry
-from ..usage import UsageRecord
+from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
 from .deadlines import Deadlines
 from .ledger import Ledger
@@ -122,6 +123,33 @@ class Run(Generic[S]):
             self.add(message)
         if wish.tool_choice is not None:
             self.state.tool_choice = wish.tool_choice
+
+    def record(
+        self,
+        attempt: str,
+        provider: str,
+        model: str,
+        tokens: Tokens,
+        tools: tuple[str, ...],
+        *,
+        source: UsageSource = "measured",
+        how: str = "",
+    ) -> UsageRecord:
+        """What an *attempt* in this step used, with its price."""
+        cost, version = self.chat.price(provider, model, tokens)
+        return UsageRecord(
+            id=usage_id(self.id, self.state.step, attempt),
+            run_id=self.id,
+            agent_path=self.path,
+            provider=provider,
+            model=model,
+            tokens=tokens,
+            source=source,
+            how=how,
+            cost=cost,
+            price_version=version,
+            tools=tools,
+        )
 
     def book(self, record: UsageRecord) -> None:
         """Enter *record* in the ledger, to be stored with the next append."""
