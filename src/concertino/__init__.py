@@ -11,29 +11,37 @@ from .orchestrator.chat import Attachment, Chat
 from .orchestrator.config import AgentConfig
 from .orchestrator.engine import ToolOrchestrator
 from .orchestrator.limits import Limits
-from .orchestrator.outcome import Allow, DataPolicy, Deny, Fail, Finish, GoOn, Special, Turn
+from .orchestrator.outcome import Allow, Ask, Deny, Fail, Finish, GoOn, Special, Turn
+from .orchestrator.policy import DataPolicy, KeepFor, ToolData
 from .orchestrator.run import Run
+from .storage.values import Budget
 from .tools.context import Session, ToolContext
 from .tools.function import tool
-from .tools.port import Tool, ToolResult
+from .tools.port import Done, NotDone, Pending, Tool, ToolResult
 from .tools.registry import ToolRegistry
 from .usage import Tokens, UsageRecord
 
 __all__ = [
     "AgentConfig",
     "Allow",
+    "Ask",
     "AssistantMessage",
     "Attachment",
+    "Budget",
     "Chat",
     "ConcertinoError",
     "DataPolicy",
     "Deny",
+    "Done",
     "Fail",
     "Finish",
     "GoOn",
     "HookError",
+    "KeepFor",
     "Limits",
     "Message",
+    "NotDone",
+    "Pending",
     "Run",
     "RunError",
     "RunEvent",
@@ -45,6 +53,7 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolContext",
+    "ToolData",
     "ToolError",
     "ToolMessage",
     "ToolOrchestrator",

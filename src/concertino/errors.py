@@ -16,7 +16,8 @@ ConcertinoError
 │   ├── AuthenticationError       the key is wrong or may not be used for this
 │   ├── ModelNotFoundError
 │   ├── BadRequestError           the provider refuses the request as it stands
-│   │   └── ContextTooLongError
+│   │   ├── ContextTooLongError
+│   │   └── UnsupportedError      the model cannot do what is asked; found before anything is sent
 │   ├── ContentFilteredError
 │   ├── RateLimitError            carries the delay that the provider asks for
 │   ├── OverloadedError           the provider's own failure (5xx, 529)
@@ -24,13 +25,26 @@ ConcertinoError
 │   ├── ProviderConnectionError
 │   └── BrokenStreamError         the answer broke off
 ├── StorageError                  the store failed; nothing half-written stays
-│   └── DatabaseVersionError      written by a newer concertino, or no database of ours
+│   ├── DatabaseVersionError      written by a newer concertino, or no database of ours
+│   ├── ErasedError               what is asked for was erased, as the data policy wants it
+│   └── StaleClaimError           somebody else has taken the run over: stop, without a side effect
+├── RunStateError                 the run is not in a state for what is asked of it
+│   ├── UnknownRunError
+│   ├── RunExistsError
+│   ├── RunEndedError
+│   ├── RunClaimedError           another process is at work on it
+│   ├── UnknownWaitError
+│   └── NotAllowedError           this person may not answer this wait
+├── BudgetError                   an account has no room; the engine makes an ending of it
 └── RunError                      what `run()` raises when a run fails; carries the result so far
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .messages import AssistantMessage
 
 
 class ConcertinoError(Exception):
@@ -93,6 +107,8 @@ class ProviderError(ConcertinoError):
         super().__init__(message)
         self.provider = provider
         self.status = status
+        self.partial: AssistantMessage | None = None
+        """What had come of the answer before it broke off; None if it had not begun."""
 
 
 class AuthenticationError(ProviderError):
@@ -106,9 +122,16 @@ class ModelNotFoundError(ProviderError):
 class BadRequestError(ProviderError):
     """The provider refuses the request as it stands; sending it again will not help."""
 
+    part: str = ""
+    """The part of the request that offends, in the provider's words; "" where it does not say."""
+
 
 class ContextTooLongError(BadRequestError):
     """The request is over the model's context window."""
+
+
+class UnsupportedError(BadRequestError):
+    """The model, or the API it is asked over, cannot do what is asked. The message names model, field and remedy."""
 
 
 class ContentFilteredError(ProviderError):
@@ -132,6 +155,9 @@ class OverloadedError(ProviderError):
 class ProviderTimeoutError(ProviderError):
     """The provider did not answer in time."""
 
+    limit: str = ""
+    """Which limit it was: `connect`, `delta` or `total`; "" where the SDK's own was the first."""
+
 
 class ProviderConnectionError(ProviderError):
     """The provider could not be reached."""
@@ -147,6 +173,58 @@ class StorageError(ConcertinoError):
 
 class DatabaseVersionError(StorageError):
     """The file was written by a newer concertino, or it is no database of concertino."""
+
+
+class ErasedError(StorageError):
+    """What is asked for was erased, because the data policy or a user wanted it so."""
+
+
+class StaleClaimError(StorageError):
+    """Somebody else has taken the run over. Nothing was written, and nothing more may be done for it here."""
+
+
+class RunStateError(ConcertinoError):
+    """A run is not in a state for what is asked of it."""
+
+
+class UnknownRunError(RunStateError):
+    """The store has no such run."""
+
+
+class RunExistsError(RunStateError):
+    """The store has this run already: resume it, or take another id."""
+
+
+class RunEndedError(RunStateError):
+    """The run has ended."""
+
+
+class RunClaimedError(RunStateError):
+    """Another process is at work on the run; `owner` names it."""
+
+    def __init__(self, message: str, owner: str = "") -> None:
+        super().__init__(message)
+        self.owner = owner
+
+
+class UnknownWaitError(RunStateError):
+    """No call waits under this key."""
+
+
+class NotAllowedError(RunStateError):
+    """This person may not answer this wait."""
+
+
+class BudgetError(ConcertinoError):
+    """An account has no room for what would be reserved; `account` names it, and the rest says what is left."""
+
+    def __init__(self, message: str, account: str, tokens: int | None = None, money: Any = None) -> None:
+        super().__init__(message)
+        self.account = account
+        self.tokens = tokens
+        """Tokens that are left; None: not limited."""
+        self.money = money
+        """US dollars that are left; None: not limited."""
 
 
 class RunError(ConcertinoError):

@@ -14,9 +14,19 @@ from typing import Any, Literal
 
 from .messages import AssistantMessage, Message, ToolCall
 from .usage import UsageRecord
+from .waits import Wait, WaitKind
 
-RunStatus = Literal["completed", "failed", "cancelled"]
-NoticeCode = Literal["user_message_cut", "context_trimmed", "tool_not_enabled", "limit_reached"]
+RunStatus = Literal["completed", "failed", "cancelled", "suspended"]
+"""`suspended`: it waits for outcomes from outside, and goes on when it is resumed. The others are ends."""
+NoticeCode = Literal[
+    "user_message_cut",
+    "context_trimmed",
+    "tool_not_enabled",
+    "limit_reached",
+    "budget_reached",
+    "outcome_unknown",
+    "not_sent",
+]
 
 
 @dataclass(slots=True)
@@ -38,6 +48,8 @@ class RunStarted(Event):
     """The user's message, or what the parent asked for."""
     parent_call: str | None = None
     """The tool call of the parent that this run belongs to."""
+    resumed: bool = False
+    """Whether it was taken up from its journal, in the middle."""
 
 
 @dataclass(slots=True)
@@ -47,6 +59,17 @@ class StepStarted(Event):
     step: int
     """From 1."""
     model: str
+
+
+@dataclass(slots=True)
+class AttemptFailed(Event):
+    """A model could not be asked, and is asked again, or another one is. What was shown of its answer is void."""
+
+    model: str
+    error: str
+    next_model: str
+    seconds: float
+    """Until the next attempt."""
 
 
 @dataclass(slots=True)
@@ -137,6 +160,30 @@ class ToolFailed(Event):
 
 
 @dataclass(slots=True)
+class CallWaiting(Event):
+    """A call waits for somebody outside: for an approval before it runs, or for its result."""
+
+    call_id: str
+    name: str
+    key: str
+    """To answer it by."""
+    kind: WaitKind
+    arguments: str
+    """JSON text, as they were checked."""
+    who: tuple[str, ...] = ()
+    note: str = ""
+    seconds: float | None = None
+    """Until it expires; None: never."""
+
+
+@dataclass(slots=True)
+class Steered(Event):
+    """A message was put into the running agent; it is part of the next request."""
+
+    text: str
+
+
+@dataclass(slots=True)
 class UsageRecorded(Event):
     """An attempt has been booked."""
 
@@ -149,6 +196,34 @@ class Notice(Event):
 
     code: NoticeCode
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedWork:
+    """Something that was going on when a run was stopped."""
+
+    agent_path: str
+    what: Literal["model", "tool"]
+    name: str
+    call_id: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReceipt:
+    """What became of all that was going on in a run and its sub-agents when it was stopped."""
+
+    stopped: tuple[StoppedWork, ...] = ()
+    """It ended, and had no effect."""
+    not_stopped: tuple[StoppedWork, ...] = ()
+    """It goes on: it took no notice, or runs in a thread."""
+    unknown: tuple[StoppedWork, ...] = ()
+    """It was cut short, and may have taken effect or not."""
+
+    @classmethod
+    def restored(cls, form: dict[str, Any]) -> StopReceipt:
+        """The receipt that `dataclasses.asdict` made *form* of."""
+        return cls(**{how: tuple(StoppedWork(**work) for work in works) for how, works in form.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +246,10 @@ class RunResult:
     messages: tuple[Message, ...] = field(repr=False)
     """What this run added to the conversation, from the user's message on: the history of the next run."""
     error: str | None = None
+    waiting: tuple[Wait, ...] = field(default=(), repr=False)
+    """For a suspended run: the open calls, of sub-agents too."""
+    receipt: StopReceipt | None = field(default=None, repr=False)
+    """For a cancelled run: what became of what was going on."""
 
     @property
     def tool_call_count(self) -> int:
@@ -188,6 +267,7 @@ class RunEnded(Event):
 RunEvent = (
     RunStarted
     | StepStarted
+    | AttemptFailed
     | TextDelta
     | ReasoningDelta
     | ToolCallDelta
@@ -198,6 +278,8 @@ RunEvent = (
     | ToolStreamed
     | ToolDone
     | ToolFailed
+    | CallWaiting
+    | Steered
     | UsageRecorded
     | Notice
     | RunEnded

@@ -12,14 +12,34 @@ def new_run_id() -> str:
     return f"run_{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
-def child_run_id(parent: str, call_id: str, ordinal: int = 1) -> str:
+def child_run_id(call_key: str, ordinal: int = 1) -> str:
     """The id of the *ordinal*-th run that a tool call starts.
 
-    It follows from its parent's id and the call's alone, so that a resumed parent finds its child again.
+    It follows from the call's key alone, so that a resumed parent finds its child again.
     """
-    return "run_" + blake2b(f"{parent}\n{call_id}\n{ordinal}".encode(), digest_size=16).hexdigest()
+    return "run_" + blake2b(f"{call_key}\n{ordinal}".encode(), digest_size=16).hexdigest()
 
 
 def usage_id(run_id: str, step: int, attempt: str) -> str:
     """The id of a usage record; the same attempt of the same step always has the same one."""
     return f"{run_id}:{step}:{attempt}"
+
+
+def token() -> str:
+    """A fresh random name."""
+    return os.urandom(12).hex()
+
+
+def call_key(run_id: str, step: int, place: int) -> str:
+    """The engine's id of a tool call: the *place*-th of a step's, the same in every life of the run."""
+    return f"{run_id}:{step}.{place}"
+
+
+def run_of(key: str) -> str:
+    """The run that a call's key belongs to."""
+    return key.partition(":")[0]
+
+
+def text_id(owner: str, body: str) -> str:
+    """The id of a text that *owner*'s runs share: the same text has the same id."""
+    return blake2b(f"{len(owner)}:{owner}{body}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Literal, TypeVar, overload
 
 W = TypeVar("W")
 
-StopReason = Literal["end", "tool_calls", "length", "filter", "broken"]
-"""Why a model stopped: it was done, it calls tools, it ran out of room, a filter cut it, or the stream broke."""
+StopReason = Literal["end", "tool_calls", "length", "filter", "broken", "pause"]
+"""Why a model stopped: it was done, it calls tools, it ran out of room, a filter cut it, the stream broke, or the
+provider paused a long turn of its own tools, which goes on when the conversation is sent again as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,11 @@ class Text:
 
     text: str
     kind: Literal["text"] = "text"
+    raw: str | None = field(default=None, repr=False, compare=False)
+    """The provider's own JSON of this block where it has more than our fields: citations, ids, signatures. It goes
+    back as it came, to that provider only."""
+    provider: str = field(default="", compare=False)
+    """Whose `raw` it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class Reasoning:
     provider: str = ""
     """Who signed it."""
     kind: Literal["reasoning"] = "reasoning"
+    raw: str | None = field(default=None, repr=False, compare=False)
+    """As `Text.raw`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +60,42 @@ class ToolCall:
     signature: str | None = None
     """A provider's signature on the call, to be sent back as it came (Gemini)."""
     kind: Literal["tool_call"] = "tool_call"
+    raw: str | None = field(default=None, repr=False, compare=False)
+    """As `Text.raw`."""
+    provider: str = field(default="", compare=False)
+    """Whose `raw` and `signature` these are."""
 
 
-Part = Text | Reasoning | ToolCall
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A block that only its provider understands, such as a call of a tool that runs at the provider, and its result.
+
+    It keeps its place among the parts, goes back as it came to that provider, and to no other.
+    """
+
+    provider: str
+    type: str
+    """The provider's own name for this kind of block."""
+    raw: str = field(repr=False)
+    """The block as the provider's JSON."""
+    kind: Literal["opaque"] = "opaque"
+
+
+Part = Text | Reasoning | ToolCall | Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """An image, a document or a recording: `data`, its content, or else `url` or `file_id`, where it is found."""
+
+    media_type: str
+    """`image/png`, `application/pdf`, `audio/wav`, ..."""
+    data: str | None = field(default=None, repr=False)
+    """The content in base64."""
+    url: str | None = None
+    file_id: str | None = None
+    """The provider's own id of a file that was uploaded to it."""
+    name: str = ""
 
 
 class _Wired:
@@ -86,9 +127,12 @@ class SystemMessage(_Wired):
 
 @dataclass(frozen=True, slots=True)
 class UserMessage(_Wired):
-    """What the user says."""
+    """What the user says, and shows."""
 
     text: str
+    media: tuple[Media, ...] = ()
+    tool: str | None = None
+    """The tool whose result this is, for an agent whose calls are not its provider's own."""
     role: ClassVar[Literal["user"]] = "user"
 
 
@@ -125,6 +169,8 @@ class ToolMessage(_Wired):
     """The result before it was cut or wrapped, if it was. It is kept and never sent."""
     summary: str | None = field(default=None, repr=False)
     """What stands for a use-and-throw result in the stored history; None: the result is stored as it is."""
+    media: tuple[Media, ...] = ()
+    """Images and documents beside `content`, for providers that take them in results."""
     role: ClassVar[Literal["tool"]] = "tool"
 
 

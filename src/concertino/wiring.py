@@ -7,15 +7,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .errors import StorageError, UnknownModelError, UnknownProviderError
+from .errors import ConfigurationError, StorageError, UnknownModelError, UnknownProviderError
+from .orchestrator.tree import LEASE
 from .providers.extractive import ExtractiveModel
 from .providers.port import Model
+from .runtime import Runtime
 from .storage.sqlite import SqliteStore
 from .token_engine.estimate import EstimatingCounter
 from .token_engine.port import TokenCounter
 from .tools.builtin.research import ResearchTools
 from .tools.library import Library
 from .tools.port import Tool
+from .tools.registry import ToolRegistry
 
 EXTRACTIVE = "extractive"
 
@@ -31,8 +34,12 @@ _PROVIDERS: dict[str, tuple[tuple[str, ...], str]] = {
 def open_model(spec: str) -> Model:
     """The model named *spec*: `provider:model`, or a provider alone for its usual one, or `extractive`.
 
-    Raises `UnknownProviderError`, `UnknownModelError`, `MissingKeyError` (naming the variable) or
-    `MissingExtraError` (naming the extra).
+    Besides the three makers there are the vendors of OpenAI's format (`groq:...`, `openrouter:...`, see
+    `providers.openai.vendors`), and `openai-compatible:...`, which answers at `OPENAI_COMPATIBLE_URL` and may have its
+    key in `OPENAI_COMPATIBLE_API_KEY`.
+
+    Raises `UnknownProviderError`, `UnknownModelError`, `MissingKeyError` (naming the variable),
+    `ConfigurationError` (naming the URL that is missing) or `MissingExtraError` (naming the extra).
     """
     provider, _, name = spec.strip().partition(":")
     if provider == EXTRACTIVE:
@@ -41,7 +48,13 @@ def open_model(spec: str) -> Model:
             raise UnknownModelError(f"the provider extractive has one model, {model.name!r}; there is no {name!r}")
         return model
     if provider not in _PROVIDERS:
-        names = ", ".join((*_PROVIDERS, EXTRACTIVE))
+        from .providers.openai.vendors import COMPATIBLE, NAMES  # noqa: PLC0415 - as below
+
+        if provider in NAMES:
+            return _open_compatible(provider, name)
+        names = ", ".join((*_PROVIDERS, EXTRACTIVE, *NAMES, COMPATIBLE))
+        if provider == COMPATIBLE:
+            return _open_compatible("", name)
         raise UnknownProviderError(f"there is no provider {provider!r} (in {spec!r}); there are: {names}")
     return _opener(provider)(name or _PROVIDERS[provider][1])
 
@@ -92,9 +105,38 @@ def default_database(environ: Mapping[str, str] = os.environ) -> Path:
 
 def research_team(library: Library) -> tuple[Tool, ...]:
     """The supervisor's tools: a researcher over *library*, and the report."""
-    from .agents import ResearcherAgent, delegate  # noqa: PLC0415 - agents are not needed to open a model
+    return _team(ResearchTools(library))
+
+
+def open_runtime(
+    store: SqliteStore,
+    library: Library,
+    *,
+    models: Callable[[str], Model] = open_model,
+    lease: float = LEASE,
+) -> Runtime:
+    """The `Runtime` of this program over *library*: its agents are `supervisor`, `researcher` and `main_thread`."""
+    from .agents import DeepResearchSupervisor, MainThreadAgent, ResearcherAgent  # noqa: PLC0415 - as above
+    from .tools.builtin.default import Settings, default_registry  # noqa: PLC0415
+    from .tools.builtin.feedback import feedback_questions  # noqa: PLC0415
 
     tools = ResearchTools(library)
+    return Runtime(
+        store,
+        [
+            (DeepResearchSupervisor(), ToolRegistry((*_team(tools), feedback_questions()))),
+            (ResearcherAgent(), ToolRegistry((tools.search(), tools.fetch(), tools.history()))),
+            (MainThreadAgent(), default_registry(settings=Settings(library=library, memory=store))),
+        ],
+        models=models,
+        lease=lease,
+        counter=token_counter(),
+    )
+
+
+def _team(tools: ResearchTools) -> tuple[Tool, ...]:
+    from .agents import ResearcherAgent, delegate  # noqa: PLC0415 - agents are not needed to open a model
+
     researcher = delegate(
         ResearcherAgent(),
         description="Sends out a researcher who searches and reads sources and answers one question with citations.",
@@ -112,6 +154,19 @@ def token_counter() -> TokenCounter:
     except ImportError:
         return EstimatingCounter()
     return TiktokenCounter()
+
+
+def _open_compatible(vendor: str, name: str) -> Model:
+    from .providers.openai import OpenAICompatibleModel  # noqa: PLC0415 - only this provider's code is loaded
+
+    if not name:
+        raise UnknownModelError(f"{vendor or 'openai-compatible'} has no usual model: name one behind a colon")
+    if vendor:
+        return OpenAICompatibleModel(name, vendor=vendor)
+    url = os.environ.get("OPENAI_COMPATIBLE_URL")
+    if not url:
+        raise ConfigurationError("openai-compatible models answer at a URL: set OPENAI_COMPATIBLE_URL")
+    return OpenAICompatibleModel(name, url, api_key=os.environ.get("OPENAI_COMPATIBLE_API_KEY"))
 
 
 def _opener(provider: str) -> Callable[[str], Model]:

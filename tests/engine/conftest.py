@@ -9,6 +9,7 @@ import pytest
 
 from concertino import AgentConfig, Chat, RunEvent, RunResult, Tool, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import RunEnded
+from concertino.orchestrator.retrying import Retry
 from concertino.testing import ScriptedModel
 
 
@@ -40,6 +41,7 @@ async def play(
     """Run *agent* to its end and gather everything."""
     limit = settings.pop("tool_call_limit", None)
     observers = settings.pop("observers", ())
+    settings.setdefault("retry", Retry(attempts=1))
     chat = Chat(model=model, message=message, **settings)
     registry = None if tools is None else ToolRegistry(tools)
     orchestrator = ToolOrchestrator(chat, agent or AgentConfig(), registry, tool_call_limit=limit, observers=observers)

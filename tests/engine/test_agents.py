@@ -81,7 +81,7 @@ async def test_a_child_that_fails_is_a_failed_tool_and_its_usage_counts(play: Pl
         seen = await play(model, tools=[child])
     assert seen.result.status == "completed"
     assert "child failed" in seen.of(ToolFailed)[0].error
-    assert [r.source for r in seen.result.usage] == ["measured", "measured", "estimated", "measured"]
+    assert [r.source for r in seen.result.usage] == ["measured", "measured", "measured", "measured"]
     assert seen.result.tool_calls["agent/child-1"] == 1
 
 

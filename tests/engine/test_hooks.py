@@ -27,6 +27,7 @@ from concertino import (
     SystemMessage,
     Tool,
     ToolCall,
+    ToolData,
     ToolOrchestrator,
     Turn,
     UsageRecord,
@@ -203,7 +204,7 @@ async def test_interpret_response_lets_json_drive_the_same_loop(play: Play, add:
     with ScriptedModel('{"a": 2, "b": 3}', "five") as model:
         seen = await play(model, Json(), tools=[add])
     assert seen.result.text == "five"
-    assert model.requests[1].messages[-1] == UserMessage("[result of add]\n5")
+    assert model.requests[1].messages[-1] == UserMessage("[result of add]\n5", tool="add")
 
 
 async def test_no_calls_can_be_asked_again(play: Play, add: Tool) -> None:
@@ -330,7 +331,7 @@ async def test_progress_and_selection_are_told(play: Play, add: Tool) -> None:
 async def test_the_policy_filters_what_is_stored(play: Play, add: Tool) -> None:
     class Private(AgentConfig[None]):
         def get_data_policy(self) -> DataPolicy:
-            return DataPolicy(store_text=False, except_tools=frozenset({"add"}))
+            return DataPolicy(text="drop", tools={"add": ToolData(arguments="drop", results="drop")})
 
     store = MemoryStore()
     with ScriptedModel([call("add", a=1, b=1), call("nope")], "two") as model:

@@ -10,6 +10,7 @@ from concertino import AgentConfig, Chat, Limits, RunError, Tool, ToolOrchestrat
 from concertino.errors import ConfigurationError, ContextFloorError, OverloadedError
 from concertino.events import Notice, StepStarted, TextDelta, ToolDone, ToolFailed, UsageRecorded
 from concertino.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from concertino.orchestrator.retrying import Retry
 from concertino.storage.memory import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.exact import TiktokenCounter
@@ -138,7 +139,8 @@ async def test_a_provider_that_fails_in_mid_stream(play: Play) -> None:
 
 async def test_run_raises_and_carries_what_there_was(add: Tool) -> None:
     model = ScriptedModel(call("add", a=1, b=1), OverloadedError("too busy"))
-    orchestrator = ToolOrchestrator(Chat(model=model, message="go"), AgentConfig(), ToolRegistry([add]))
+    chat = Chat(model=model, message="go", retry=Retry(attempts=1))
+    orchestrator = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([add]))
     with pytest.raises(RunError, match="too busy") as caught:
         await orchestrator.run()
     assert isinstance(caught.value.__cause__, OverloadedError)

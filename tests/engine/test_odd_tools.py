@@ -11,7 +11,7 @@ from concertino import AgentConfig, Chat, ToolContext, ToolError, ToolOrchestrat
 from concertino.agents import delegate
 from concertino.events import ToolFailed
 from concertino.messages import AssistantMessage, Text, ToolCall, ToolMessage
-from concertino.orchestrator import dispatch
+from concertino.orchestrator import tree
 from concertino.providers.port import Reply
 from concertino.storage.memory import MemoryStore
 from concertino.testing import ScriptedModel, call
@@ -66,7 +66,7 @@ async def test_whatever_a_tool_raises_is_its_result(
 async def test_a_tool_that_will_not_be_cancelled_is_left_behind(
     play: Play, monkeypatch: pytest.MonkeyPatch, parallel: bool
 ) -> None:
-    monkeypatch.setattr(dispatch, "PATIENCE", 0.05)
+    monkeypatch.setattr(tree, "STOP_DEADLINE", 0.05)
     free = asyncio.Event()
     stubborn: list[asyncio.Task[Any]] = []
 

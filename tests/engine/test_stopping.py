@@ -17,8 +17,9 @@ from concertino.events import RunStarted, ToolStarted
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage
 from concertino.providers.port import ModelEvent, ModelRequest, Reply, TextChunk
 from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Batch, RunStart, Store
+from concertino.storage.port import Store
 from concertino.storage.sqlite import SqliteStore
+from concertino.storage.values import Claim, Entry, Head, RunStart
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
 
@@ -133,7 +134,9 @@ async def test_a_run_that_is_left_at_its_first_event_has_a_result() -> None:
         assert isinstance(await anext(events), RunStarted)
     assert stopped.result is not None
     assert stopped.result.status == "cancelled"
-    assert await store.run(stopped.run_id) is None, "it had not begun"
+    stored = await store.run(stopped.run_id)
+    assert stored is not None
+    assert stored.state == "cancelled"
 
 
 class Stuck(MemoryStore):
@@ -144,11 +147,11 @@ class Stuck(MemoryStore):
         self.reached = asyncio.Event()
         self.free = asyncio.Event()
 
-    async def append(self, batch: Batch) -> None:
-        if batch.end is not None:
+    async def append(self, entry: Entry) -> Head:
+        if entry.end is not None:
             self.reached.set()
             await self.free.wait()
-        await super().append(batch)
+        return await super().append(entry)
 
 
 async def test_an_end_that_is_cancelled_is_stored_once() -> None:
@@ -186,15 +189,15 @@ class Broken(MemoryStore):
         super().__init__()
         self._where = where
 
-    async def begin(self, start: RunStart) -> None:
+    async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> None:
         if self._where == "begin":
             raise StorageError("the disk is full")
-        await super().begin(start)
+        await super().begin(start, entry, claim)
 
-    async def append(self, batch: Batch) -> None:
-        if self._where == ("end" if batch.end else "append"):
+    async def append(self, entry: Entry) -> Head:
+        if self._where == ("end" if entry.end else "append"):
             raise StorageError("the disk is full")
-        await super().append(batch)
+        return await super().append(entry)
 
 
 @pytest.mark.parametrize("where", ["begin", "append", "end"])

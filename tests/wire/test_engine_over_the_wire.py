@@ -9,6 +9,7 @@ import pytest
 
 from concertino import AgentConfig, Chat, RunError, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import AuthenticationError, RateLimitError
+from concertino.orchestrator.retrying import Retry
 
 from .wire_kit import MODELS, model_of, serving, sse
 
@@ -142,6 +143,6 @@ async def test_a_provider_that_refuses(kind: str, status: int, error: type[Excep
         body = {"error": {"message": "no", "type": "x", "code": status}}
         server.play(json.dumps(body), status=status, headers={"content-type": "application/json"})
         with pytest.raises(RunError) as caught:
-            await ToolOrchestrator(Chat(model=model, message="hi"), AgentConfig()).run()
+            await ToolOrchestrator(Chat(model=model, message="hi", retry=Retry(attempts=1)), AgentConfig()).run()
     assert isinstance(caught.value.__cause__, error)
     assert caught.value.result.status == "failed"

@@ -23,7 +23,7 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.anthropic.request import request_body, tool_form
-from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk
+from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.wire import ToolForms
 from concertino.usage import Tokens
 
@@ -101,7 +101,9 @@ async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
         ToolCallChunk("toolu_1", "weather", ""),
         ToolCallChunk("toolu_1", "weather", '{"city": "Kö'),
         ToolCallChunk("toolu_1", "weather", 'ln"}'),
+        ToolCallReady(ToolCall("toolu_1", "weather", '{"city": "Köln"}')),
         ToolCallChunk("toolu_2", "now", ""),
+        ToolCallReady(ToolCall("toolu_2", "now", "{}")),
     ]
     reply = reply_of(events)
     assert reply.message == AssistantMessage(
@@ -188,7 +190,7 @@ async def test_closing_early_ends_the_request_and_the_model_still_works() -> Non
 
 
 def body_of(*messages: Message, **settings: Any) -> dict[str, Any]:
-    found = json.loads(request_body(request(*messages, **settings), 4096, ToolForms(tool_form)))
+    found = json.loads(request_body(request(*messages, **settings), 4096, ToolForms(tool_form)).data)
     assert isinstance(found, dict)
     return found
 

@@ -32,8 +32,9 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.openai import OpenAIModel, chat_request
-from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk
-from concertino.providers.wire import ToolForms
+from concertino.providers.openai.vendors import vendor_of
+from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers.wire import Form, ToolForms
 from concertino.usage import Tokens
 
 from .wire_kit import events_of, model_of, played, random_cuts, reply_of, request, serving, sse
@@ -93,11 +94,13 @@ async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
         ToolCallChunk("call_1", "weather", '{"a":'),
         ToolCallChunk("call_2", "now", ""),
         ToolCallChunk("call_1", "weather", "1}"),
+        ToolCallReady(ToolCall("call_1", "weather", '{"a":1}')),
+        ToolCallReady(ToolCall("call_2", "now", "{}")),
     ]
     reply = reply_of(events)
     assert reply.message == AssistantMessage(
         (
-            Reasoning("Hm… so.", provider="openai"),
+            Reasoning("Hm… so.", provider="openai/chat"),
             Text("Zürich 🏔"),
             ToolCall("call_1", "weather", '{"a":1}'),
             ToolCall("call_2", "now", "{}"),
@@ -217,7 +220,8 @@ WEATHER = ToolSpec("weather", "Tells the weather.", {"type": "object", "properti
 
 def body_of(*messages: Message, **settings: Any) -> dict[str, Any]:
     forms = ToolForms(chat_request.tool_form)
-    found = json.loads(chat_request.request_body(request(*messages, **settings), forms, "max_tokens"))
+    vendor = vendor_of(settings.pop("vendor", "some"), "")
+    found = json.loads(chat_request.request_body(request(*messages, **settings), forms, vendor.name, vendor).data)
     assert isinstance(found, dict)
     return found
 
@@ -282,11 +286,9 @@ def test_settings_of_tools() -> None:
 
 def test_a_message_becomes_wire_form_once() -> None:
     message = UserMessage("Q")
-    first = message.wire(chat_request.STYLE, lambda _: "built")
-    assert first == "built"
-    assert b'"messages":[built]' in chat_request.request_body(
-        request(message), ToolForms(chat_request.tool_form), "max_tokens"
-    )
+    first = message.wire("chat:some:some", lambda _: Form("user", "", '{"built":1}'))
+    assert first.rest == '{"built":1}'
+    assert body_of(message)["messages"] == [{"built": 1}]
 
 
 def test_a_model_serves_one_event_loop_after_the_other() -> None:

@@ -29,7 +29,7 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.openai import request as responses
-from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk
+from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.wire import ToolForms
 from concertino.usage import Tokens
 
@@ -120,6 +120,8 @@ async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
         ToolCallChunk("call_2", "now", ""),
         ToolCallChunk("call_1", "weather", '{"city":'),
         ToolCallChunk("call_1", "weather", '"Köln"}'),
+        ToolCallReady(ToolCall("call_1", "weather", '{"city":"Köln"}')),
+        ToolCallReady(ToolCall("call_2", "now", "{}")),
     ]
     reply = reply_of(events)
     assert reply.message == AssistantMessage(PARTS, "tool_calls", "gpt-5-2025-08-07")
@@ -189,9 +191,9 @@ WEATHER = ToolSpec("weather", "Tells the weather.", {"type": "object", "properti
 
 
 def body_of(*messages: Message, provider: str = "openai", encrypted: bool = True, **settings: Any) -> dict[str, Any]:
-    items = responses.Items(provider if encrypted else "")
     forms = ToolForms(responses.tool_form)
-    found = json.loads(responses.request_body(request(*messages, **settings), items, forms, encrypted=encrypted))
+    asked = request(*messages, **settings)
+    found = json.loads(responses.request_body(asked, provider, forms, encrypted=encrypted).data)
     assert isinstance(found, dict)
     return found
 

@@ -27,12 +27,19 @@ MODELS: dict[str, Callable[[str], Model]] = {
 
 @dataclass(slots=True)
 class Answer:
-    """What the server says next: *pieces* are sent one by one; a *broken* answer drops the connection after them."""
+    """What the server says next: *pieces* are sent one by one; a *broken* answer drops the connection after them.
+
+    It may be *silent* at first, *stall* before the end, or *drip*, for so many seconds; *refused*: it only hangs up.
+    """
 
     pieces: Sequence[bytes]
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     broken: bool = False
+    silent: float = 0.0
+    stall: float = 0.0
+    drip: float = 0.0
+    refused: bool = False
 
 
 @dataclass(slots=True)
@@ -78,6 +85,9 @@ class Server:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         self.asked.append(Asked(head[0].split(" ")[1], headers, json.loads(body)))
         answer = self.answers.pop(0)
+        if answer.refused:
+            return False
+        await asyncio.sleep(answer.silent)
         answer.headers.setdefault("content-type", "text/event-stream")
         lines = [f"HTTP/1.1 {answer.status} Played", "transfer-encoding: chunked"]
         lines += [f"{name}: {value}" for name, value in answer.headers.items()]
@@ -85,6 +95,9 @@ class Server:
         for piece in answer.pieces:
             writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             await writer.drain()
+            if answer.drip:
+                await asyncio.sleep(answer.drip)
+        await asyncio.sleep(answer.stall)
         if not answer.broken:
             writer.write(b"0\r\n\r\n")
         await writer.drain()

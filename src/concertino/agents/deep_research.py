@@ -11,7 +11,8 @@ import json_repair
 from ..errors import ToolArgumentsError
 from ..messages import ForcedTool, SystemMessage, ToolCall, ToolMessage
 from ..orchestrator.config import AgentConfig, read_arguments
-from ..orchestrator.outcome import DataPolicy, Finish, GoOn, NoCallsReason, StepOutcome
+from ..orchestrator.outcome import Finish, GoOn, NoCallsReason, StepOutcome
+from ..orchestrator.policy import DataPolicy, ToolData
 from ..orchestrator.run import Run
 
 RESEARCHER = "researcher"
@@ -89,6 +90,8 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
         state = run.agent_state
         if reason == "TOOLS_DISABLED":
             return True
+        if reason == "BUDGET_REACHED":
+            return False  # what was found is the answer: a report would cost more than there is
         if reason == "NO_CALLS_GENERATED" and state.retries < _RETRIES and not state.forced:
             state.retries += 1
             return GoOn(messages=(SystemMessage(_NO_CALLS),))
@@ -122,8 +125,9 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
 
     def get_data_policy(self) -> DataPolicy:
         """The three research tools, whole."""
-        tools = frozenset((RESEARCHER, FEEDBACK, REPORT))
-        return DataPolicy(only_calls=tools, only_results=tools, keep_whole_results=True)
+        tools = dict.fromkeys((RESEARCHER, FEEDBACK, REPORT), ToolData())
+        never = ToolData(arguments="drop", results="drop")
+        return DataPolicy(tools=tools, other_tools=never, keep_whole_results=True)
 
     def _force(self, run: Run[ResearchState]) -> GoOn:
         run.agent_state.forced = True

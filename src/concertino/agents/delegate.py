@@ -17,6 +17,7 @@ class AgentTool(Tool):
 
     timeout = None  # the agent's own limits end it
     selection_rule = ""
+    effect = "idempotent"  # the same call finds the same sub-run again
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class MainThreadAgent(AgentConfig[None]):
     ) -> bool | GoOn | Finish:
         """At the limit: one last step that must answer. For a disabled tool: tell the user, and go on."""
         match reason:
-            case "LIMIT_REACHED":
+            case "LIMIT_REACHED" | "BUDGET_REACHED":
                 return GoOn(messages=(SystemMessage(FINAL_ANSWER),), tool_choice="none")
             case "TOOLS_DISABLED":
                 names = ", ".join(dict.fromkeys(call.name for call in calls))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ..messages import SystemMessage, ToolCall
 from ..orchestrator.config import AgentConfig
-from ..orchestrator.outcome import DataPolicy, Finish, GoOn, NoCallsReason
+from ..orchestrator.outcome import Finish, GoOn, NoCallsReason
+from ..orchestrator.policy import DataPolicy, ToolData
 from ..orchestrator.run import Run
 
 _PROMPT = """\
@@ -38,11 +39,12 @@ class ResearcherAgent(AgentConfig[None]):
     def on_no_tool_calls(
         self, run: Run[None], reason: NoCallsReason, calls: Sequence[ToolCall]
     ) -> bool | GoOn | Finish:
-        """At the limit: one last step that must answer."""
-        if reason == "LIMIT_REACHED":
+        """At the limit or budget: one last step that must answer."""
+        if reason in ("LIMIT_REACHED", "BUDGET_REACHED"):
             return GoOn(messages=(SystemMessage(_ENOUGH),), tool_choice="none")
         return reason == "TOOLS_DISABLED"
 
     def get_data_policy(self) -> DataPolicy:
         """Everything whole, but the search history, which is of use only while the research goes on."""
-        return DataPolicy(except_tools=frozenset(("search_history",)), keep_whole_results=True)
+        never = ToolData(arguments="drop", results="drop")
+        return DataPolicy(tools={"search_history": never}, keep_whole_results=True)

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
-from ..errors import BrokenStreamError
-from ..events import ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, UsageRecorded
-from ..messages import AssistantMessage, Text
-from ..providers.port import Model, ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallChunk
+from ..errors import BrokenStreamError, RateLimitError
+from ..events import Notice, ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, UsageRecorded
+from ..messages import AssistantMessage, Text, ToolCall
+from ..providers.gate import Gate
+from ..providers.port import (
+    Dropped,
+    Model,
+    ModelEvent,
+    ModelRequest,
+    ReasoningChunk,
+    Reply,
+    TextChunk,
+    ToolCallChunk,
+    ToolCallReady,
+)
 from ..token_engine.window import message_text
 from ..usage import Tokens, UsageRecord
 from .hooks import Hooks
+from .retrying import NOT_BILLED
 from .run import Run
 
 
 class Asking:
     """One attempt at a model. Afterwards `message` is its answer, or what came of it before it broke.
 
-    asking = Asking(run, hooks, model, request)
+    asking = Asking(run, hooks, model, request, attempt)
     try:
         async for chunk in asking.chunks:
             if (event := asking.take(chunk)) is not None:
@@ -28,21 +42,61 @@ class Asking:
         await asking.close()
     """
 
-    def __init__(self, run: Run[Any], hooks: Hooks, model: Model, request: ModelRequest) -> None:
+    __slots__ = (
+        "_attempt",
+        "_hooks",
+        "_model",
+        "_reasoning",
+        "_reply",
+        "_request",
+        "_run",
+        "_settled",
+        "_text",
+        "chunks",
+        "message",
+        "ready",
+    )
+
+    def __init__(self, run: Run[Any], hooks: Hooks, model: Model, request: ModelRequest, attempt: str) -> None:
         self._run = run
         self._hooks = hooks
         self._model = model
         self._request = request
-        self._attempt = run.next_attempt()
+        self._attempt = attempt
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._reply: Reply | None = None
         self._settled = False
+        self.ready: list[ToolCall] = []
+        """The calls whose arguments are complete, in order."""
         self.message = AssistantMessage((), "broken", model.name)
-        self.chunks = model.stream(request)
+        gate = run.chat.gates.get(model.provider) if run.chat.gates else None
+        self.chunks = model.stream(request) if gate is None else self._admitted(gate)
+
+    async def _admitted(self, gate: Gate) -> AsyncIterator[ModelEvent]:
+        """The stream, behind the gate of the provider's key. A rate limit that one meets holds for all."""
+        run = self._run
+        tokens = run.reserve.prompt(self._request) + (self._request.max_output_tokens or run.limits.output)
+        async with gate.admit(run.chat.session.user_id, tokens), aclosing(self._model.stream(self._request)) as chunks:  # type: ignore[type-var]  # all streams are generators
+            try:
+                async for chunk in chunks:
+                    yield chunk
+            except RateLimitError as error:
+                gate.pause(error.retry_after or 1.0)
+                raise
+
+    @property
+    def model_id(self) -> str:
+        """The id of the model that is asked."""
+        return f"{self._model.provider}:{self._model.name}"
+
+    @property
+    def answered(self) -> bool:
+        """Whether the whole answer has come."""
+        return self._reply is not None
 
     def take(self, chunk: ModelEvent) -> RunEvent | None:
-        """The event that a piece of the answer is for the consumer; None for the answer as a whole."""
+        """The event that a piece of the answer is for the consumer; None for what is none."""
         run = self._run
         if isinstance(chunk, TextChunk):
             self._text.append(chunk.text)
@@ -52,6 +106,12 @@ class Asking:
             return ReasoningDelta(run.id, run.path, run.index.value, chunk.text)
         if isinstance(chunk, ToolCallChunk):
             return ToolCallDelta(run.id, run.path, run.index.value, chunk.id, chunk.name, chunk.arguments)
+        if isinstance(chunk, ToolCallReady):
+            self.ready.append(chunk.call)
+            return None
+        if isinstance(chunk, Dropped):
+            told = f"not sent to {self.model_id}: {'; '.join(chunk.what)}"
+            return Notice(run.id, run.path, run.index.value, "not_sent", told)
         self._reply = chunk
         return None
 
@@ -72,8 +132,13 @@ class Asking:
         self._book(record)
         return UsageRecorded(run.id, run.path, run.index.value, record)
 
-    async def close(self) -> None:
-        """End the attempt, however far it came.
+    @property
+    def seen(self) -> bool:
+        """Whether the consumer has seen a part of the answer."""
+        return bool(self._text or self._reasoning or self.ready)
+
+    async def close(self, error: BaseException | None = None) -> None:
+        """End the attempt, however far it came; *error* is what ended it.
 
         If it broke off, the text that came is kept as `message`, and an estimate is booked: a provider bills an
         answer that nobody read to its end. If the whole answer was there already, it counts as it is.
@@ -82,7 +147,8 @@ class Asking:
             text = "".join(self._text)
             broken = AssistantMessage((Text(text),) if text else (), "broken", self._model.name)
             self.message = broken if self._reply is None else self._reply.message
-            self._book(self._record(self._reply))
+            refused = isinstance(error, NOT_BILLED) and not self.seen and self._reply is None
+            self._book(self._refused(error) if refused else self._record(self._reply))
         if (aclose := getattr(self.chunks, "aclose", None)) is not None:
             await aclose()
 
@@ -100,6 +166,11 @@ class Asking:
             how = f"counted with {self._run.chat.counter.name}"
         tools = tuple([call.name for call in self.message.tool_calls])
         return self._run.record(self._attempt, model.provider, served, tokens, tools, source=source, how=how)
+
+    def _refused(self, error: BaseException | None) -> UsageRecord:
+        how = f"not answered, so not billed: {type(error).__name__}"
+        model = self._model
+        return self._run.record(self._attempt, model.provider, model.name, Tokens(), (), how=how)
 
     def _estimate(self, reply: Reply | None) -> Tokens:
         count = self._run.chat.counter.count

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..events import RunResult, ToolProgress, ToolStreamed, UsageRecorded
+from ..ids import call_key
 from ..messages import ToolCall
 from ..tools.context import Session, ToolContext
 from ..tools.progress import Progress
@@ -19,16 +19,24 @@ SpawnFor = Callable[..., Awaitable[RunResult]]
 """Starts a sub-agent: for which call, and what `spawn` takes."""
 
 
+class ChildWaits(Exception):  # noqa: N818 - no error: how `spawn` tells the dispatch, and nobody else, that it waits
+    """A sub-agent of the call is suspended, and so is the call."""
+
+
 class CallContext(ToolContext):
     """One call of one run."""
 
-    __slots__ = ("_call", "_ordinal", "_progress", "_run", "_spawn", "_spawned")
+    __slots__ = ("_again", "_booked", "_call", "_ordinal", "_place", "_progress", "_run", "_spawn", "_spawned", "_step")
 
-    def __init__(self, run: Run[Any], call: ToolCall, spawn: SpawnFor, ordinal: int) -> None:
+    def __init__(self, run: Run[Any], call: ToolCall, spawn: SpawnFor, ordinal: int, place: int, again: bool) -> None:
         self._run = run
         self._call = call
         self._spawn = spawn
         self._ordinal = ordinal
+        self._place = place
+        self._step = run.state.step
+        self._again = again
+        self._booked = 0
         self._progress: Progress | None = None
         self._spawned = 0
 
@@ -39,6 +47,10 @@ class CallContext(ToolContext):
     @property
     def call_id(self) -> str:  # type: ignore[override]
         return self._call.id
+
+    @property
+    def key(self) -> str:  # type: ignore[override]
+        return call_key(self._run.id, self._step, self._place)
 
     @property
     def tool(self) -> str:  # type: ignore[override]
@@ -73,15 +85,17 @@ class CallContext(ToolContext):
         """See `ToolContext.spawn`."""
         self._spawned += 1
         element = f"{agent.name}-{self._ordinal}" + (f".{self._spawned}" if self._spawned > 1 else "")
-        ordinal = self._run.next_number("sub-agent", self._call.id)
-        parent = Parent(self._run, self._call.id, element, ordinal)
-        return await self._spawn(parent, agent, task, registry, tool_call_limit)
+        parent = Parent(self._run, self._call.id, self.key, element, self._spawned, self._again)
+        result = await self._spawn(parent, agent, task, registry, tool_call_limit)
+        if result.status == "suspended":
+            raise ChildWaits
+        return result
 
     def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
         """See `ToolContext.add_usage`."""
         run = self._run
-        booking = run.next_number("booking", self._call.id)
-        record = run.record(f"{self._call.id}.{booking}", provider, model, tokens, (self._call.name,))
+        self._booked += 1
+        record = run.record(f"call{self._place}.{self._booked}", provider, model, tokens, (self._call.name,))
         run.book(record)
         run.mailbox.put(UsageRecorded(run.id, run.path, run.index.value, record))
 
@@ -100,21 +114,3 @@ class CallContext(ToolContext):
             return []
         self._progress.end()
         return self._progress.serialize()
-
-
-def as_text(value: Any) -> str:
-    """Text as it is; anything else as JSON, and what JSON does not know as its own text."""
-    if isinstance(value, str):
-        return value
-    return str(value) if type(value) is int else _ENCODER.encode(value)  # the encoder is slow with single values
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: getattr(value, name) for name in value.__dataclass_fields__}
-    return str(value)
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, default=_plain)

@@ -10,8 +10,10 @@ from typing import Any
 
 from ..errors import UnknownModelError
 from ..messages import Message
+from ..providers.gate import Gate
 from ..providers.port import Model, model_id
 from ..storage.port import Store
+from ..storage.values import Budget
 from ..token_engine.estimate import EstimatingCounter
 from ..token_engine.port import ContextWindow, TokenCounter
 from ..token_engine.prices import price
@@ -19,6 +21,7 @@ from ..token_engine.window import SlidingWindow
 from ..tools.context import Session
 from ..usage import Tokens
 from .limits import LimitsFunction, default_limits
+from .retrying import Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class Chat:
 
     model: Model
     """The model that answers unless the agent chooses another one."""
-    message: str
-    """What the user says now."""
+    message: str = ""
+    """What the user says now. Only a run that is taken up from its journal needs none."""
     history: Sequence[Message] = ()
     """What was said before: the `messages` of the results of earlier runs, one after another."""
     summary: str = ""
@@ -60,6 +63,15 @@ class Chat:
     """Finds a model by its id, for agents that choose one; `concertino.wiring.open_model` is one."""
     store: Store | None = None
     """Where runs are kept; None: nowhere."""
+    retry: Retry = field(default_factory=Retry)
+    """How often a model is asked again that could not be asked."""
+    fallback: Sequence[str] = ()
+    """The models, by id, that are asked instead of one that cannot be asked, in this order. `models` finds them."""
+    gates: Mapping[str, Gate] = field(default_factory=dict)
+    """By provider: how many requests and tokens a minute its key may take. Share one gate between all chats."""
+    budget: Budget | None = None
+    """What the run and its sub-agents may spend together; needs a store. Budgets of users and organizations are the
+    store's (`Store.set_budget`)."""
     deps: Any = None
     """The product's own object, for its tools."""
     limits: LimitsFunction = default_limits

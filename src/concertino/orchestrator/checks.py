@@ -68,11 +68,20 @@ def check_observers(observers: object) -> None:
         raise ConfigurationError(f"observers are {observers!r:.80}; pass a list of functions that take an event")
 
 
-def check_chat(chat: object) -> None:
-    """Raise `ConfigurationError`, naming the field, if a field of *chat* is not what it is declared to be."""
+def check_chat(chat: object, *, resume: bool = False, run_id: str | None = None) -> None:
+    """Raise `ConfigurationError`, naming the field, if a field of *chat* is not what it is declared to be.
+
+    A run that is taken up has its message in the journal.
+    """
     if not isinstance(chat, Chat):
         raise ConfigurationError(f"{chat!r:.80} is no Chat; pass Chat(model=..., message=...)")
-    if not isinstance(chat.message, str) or not chat.message.strip():
+    if resume and chat.store is None:
+        raise ConfigurationError("resume=True takes up a run: pass its run_id, and Chat(store=...) that has it")
+    if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
+        raise ConfigurationError(f"run_id is {run_id!r:.80}; it must be text without ':'")
+    if chat.budget is not None and chat.store is None:
+        raise ConfigurationError("Chat(budget=...) needs Chat(store=...), such as MemoryStore(): it keeps the accounts")
+    if not isinstance(chat.message, str) or not (resume or chat.message.strip()):
         raise ConfigurationError("the message is empty or no text; Chat(message=...) needs what the user says")
     for fields, (fits, problem) in _FIELDS.items():
         for field in fields:

@@ -14,7 +14,7 @@ from ..tools.port import Tool
 from ..usage import UsageRecord
 from .outcome import (
     Allow,
-    DataPolicy,
+    Ask,
     Deny,
     Finish,
     GoOn,
@@ -24,6 +24,7 @@ from .outcome import (
     StepOutcome,
     Turn,
 )
+from .policy import DataPolicy
 from .run import Run
 
 if TYPE_CHECKING:
@@ -64,13 +65,20 @@ class AgentConfig(Generic[S]):
     """Whether the tools of one turn run side by side."""
     enable_global_context_update: bool = True
     """Whether this agent moves the content index; sub-agents do not."""
+    start_tools_early: bool = False
+    """Whether a call of a `read` tool starts as soon as its arguments are complete, while the model is still writing.
+    Not for an agent that overrides `interpret_response` or `process_tool_calls`: those decide which calls run."""
     allow_prompt_override: bool = False
     """Whether `Chat(system_prompt=...)` replaces the prompt."""
 
     # -- start ---------------------------------------------------------------------------------------------------
 
     def initialize_agent_state(self, run: Run[S]) -> Maybe[S]:
-        """The agent's own state at the start of a run. Default: None."""
+        """The agent's own state at the start of a run. Default: None.
+
+        It must be a dataclass, a pydantic model or plain JSON values: it is kept with every step. When a run is taken
+        up in another process this is asked again for the type, and the values come from the journal.
+        """
         return None  # type: ignore[return-value]  # an agent that declares a state overrides this
 
     def prepare(self, run: Run[S]) -> Maybe[Sequence[Message]]:
@@ -102,12 +110,13 @@ class AgentConfig(Generic[S]):
     def on_no_tool_calls(
         self, run: Run[S], reason: NoCallsReason, calls: Sequence[ToolCall]
     ) -> Maybe[bool | GoOn | Finish]:
-        """What to do when no tool was called, the limit is reached, or a called tool is not enabled.
+        """What to do when no tool was called, a limit or budget is reached, or a called tool is not enabled.
 
-        True and `GoOn` take another step, False and `Finish` end the run. Default: without calls, end; at the
-        limit, one last step that is told to answer; with a disabled tool, go on: the model has read that it is.
+        True and `GoOn` take another step, False and `Finish` end the run. Default: without calls, end; at the limit or
+        budget, one last step that is told to answer; with a disabled tool, go on: the model has read that it is.
+        When a budget is reached, that last step is taken only if there is room for it.
         """
-        if reason == "LIMIT_REACHED":
+        if reason in ("LIMIT_REACHED", "BUDGET_REACHED"):
             return GoOn(messages=(SystemMessage(FINAL_ANSWER),), tool_choice="none")
         return reason == "TOOLS_DISABLED"
 
@@ -128,8 +137,8 @@ class AgentConfig(Generic[S]):
         """
         return read_arguments(call)
 
-    def authorize_tool_call(self, run: Run[S], call: ToolCall, arguments: dict[str, Any]) -> Maybe[Allow | Deny]:
-        """Whether a call with these checked arguments may run. Default: yes."""
+    def authorize_tool_call(self, run: Run[S], call: ToolCall, arguments: dict[str, Any]) -> Maybe[Allow | Deny | Ask]:
+        """Whether a call with these checked arguments may run, or who must be asked first. Default: yes."""
         return Allow()
 
     def on_tool_progress(self, run: Run[S], event: RunEvent) -> Maybe[None]:
@@ -155,7 +164,7 @@ class AgentConfig(Generic[S]):
         return text
 
     def get_data_policy(self) -> Maybe[DataPolicy]:
-        """What of a run may be stored. Default: everything."""
+        """What of a run may be kept, in the store and in every other sink. Default: everything."""
         return DataPolicy()
 
 

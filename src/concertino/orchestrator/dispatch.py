@@ -7,191 +7,273 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ..errors import HookError, ToolError
-from ..events import ToolDone, ToolFailed, ToolStarted
+from ..errors import HookError, StorageError, ToolError
+from ..events import CallWaiting, StoppedWork, ToolDone, ToolFailed, ToolStarted
 from ..messages import ToolCall
-from ..token_engine.cut import cut_middle
-from ..tools.port import Tool, ToolResult
-from .call import CallContext, SpawnFor, as_text
-from .config import read_arguments
+from ..tools.port import Tool
+from ..waits import Wait
+from .call import CallContext, ChildWaits, SpawnFor
+from .closing import INTERRUPTED
+from .entries import note_outcomes
 from .hooks import Hooks
-from .mailbox import PATIENCE
-from .outcome import Deny, Outcome
+from .job import Job, described, failed
+from .outcome import Outcome
+from .record import OpenTurn
 from .run import Run
-
-NOT_ENABLED = "TOOL_NOT_ENABLED"
-INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
-_ERROR_LENGTH = 2_000
-_SHOWN = "The user sees this already. Do not write it again.\n<shown_to_the_user>\n{content}\n</shown_to_the_user>"
+from .waiting import Waiting, open_wait
 
 
 class Dispatch:
-    """The calls of one turn: `start`, then read the run's mailbox to its end, and `outcomes` has one for each."""
+    """The calls of one turn: `start`, then read the run's mailbox to its end. Then `outcomes` has one for each call
+    that has ended, and `open_keys` tells the others.
 
-    def __init__(self, run: Run[Any], hooks: Hooks, calls: Sequence[ToolCall], spawn: SpawnFor) -> None:
+    *turn* is the turn as the journal knows it, if the run was taken up in the middle of it.
+    """
+
+    __slots__ = ("_gate", "_hooks", "_jobs", "_run", "_spawn", "_turn", "started")
+
+    def __init__(self, run: Run[Any], hooks: Hooks, spawn: SpawnFor, turn: OpenTurn | None = None) -> None:
         self._run = run
         self._hooks = hooks
-        self._calls = calls
         self._spawn = spawn
-        self._outcomes: dict[int, Outcome] = {}
-        self._expired: set[int] = set()
-        self._left_behind: set[int] = set()
+        self._turn = turn
+        self._jobs: list[Job] = []
         self._gate: asyncio.Semaphore | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self.started = False
 
-    def start(self) -> None:
-        """Begin all calls; more than may run side by side wait for their turn."""
-        width = self._run.limits.parallel_tools if self._hooks.config.use_parallel_tools else 1
+    @property
+    def again(self) -> bool:
+        """Whether the calls may have begun in another life of the run."""
+        return self._turn is not None
+
+    # -- starting ------------------------------------------------------------------------------------------------
+
+    @property
+    def _width(self) -> int:
+        return self._run.limits.parallel_tools if self._hooks.config.use_parallel_tools else 1
+
+    def start_early(self, calls: Sequence[ToolCall]) -> None:
+        """Begin the newest of *calls*, of a turn that the model is still writing, if its tool only reads."""
+        for place in range(len(self._jobs), len(calls)):
+            call = calls[place]
+            before = self._run.state.calls_of.get(call.name, 0)
+            same = [other.name for other in calls[: place + 1]].count(call.name)
+            job = Job(self._run, self._hooks, place, call, before + same)
+            self._jobs.append(job)
+            if job.tool is not None and job.tool.effect == "read" and place < self._width:
+                (job.task,) = self._run.mailbox.start([self._one(job)])
+
+    def kept_early(self, calls: Sequence[ToolCall]) -> bool:
+        """Whether the calls that began early are those of the answer. They must be ended if not."""
+        return len(self._jobs) <= len(calls) and all(job.call == calls[job.place] for job in self._jobs)
+
+    def begun_at_once(self, calls: Sequence[ToolCall]) -> list[int]:
+        """Which `once` calls begin as soon as the answer is on record. The others say so by themselves."""
+        if self._hooks.authorizes:
+            return []
+        tools = [self._run.registry.get(call.name) for call in calls[: self._width]]
+        return [place for place, tool in enumerate(tools) if tool is not None and tool.effect == "once"]
+
+    def count(self, calls: Sequence[ToolCall]) -> None:
+        """Enter *calls* among those that the run has made."""
+        run, state = self._run, self._run.state
+        for call in calls:
+            state.calls_of[call.name] = state.calls_of.get(call.name, 0) + 1
+        state.tool_calls[run.path] = total = state.tool_calls.get(run.path, 0) + len(calls)
+        if run.journal.on:
+            run.journal.count(run.path, total)
+
+    def start(self, calls: Sequence[ToolCall], begun: Sequence[int] = (), waits: dict[str, Wait] | None = None) -> None:
+        """Begin all *calls* that have no outcome yet; more than may run side by side wait for their turn.
+
+        *begun* are the places of those that the journal says begin now. *waits* are those of the run by key, with what
+        has been answered since.
+        """
+        self._run.calls_at_once = len(calls)
+        if not self.started:
+            self._make_jobs(calls, begun)
+        if waits:
+            self._take_answers(waits)
+        jobs = [job for job in self._jobs if job.outcome is None and not (job.waits or job.has_child or job.task)]
         one = self._one
-        if len(self._calls) > width:
-            self._gate = asyncio.Semaphore(width)
+        if len(jobs) > self._width:
+            self._gate = asyncio.Semaphore(self._width)
             one = self._gated
-        self._tasks = self._run.mailbox.start([one(n, self._count(call)) for n, call in enumerate(self._calls)])
+        for job, task in zip(jobs, self._run.mailbox.start([one(job) for job in jobs]), strict=True):
+            job.task = task
 
-    def outcomes(self) -> list[Outcome]:
-        """One outcome for each call; a call that was stopped has one that says so."""
-        return [
-            self._outcomes.get(place) or Outcome(call, INTERRUPTED, is_error=True)
-            for place, call in enumerate(self._calls)
-        ]
+    def _make_jobs(self, calls: Sequence[ToolCall], begun: Sequence[int]) -> None:
+        self.started = True
+        calls_of, jobs = self._run.state.calls_of, self._jobs
+        for place in range(len(jobs), len(calls)):
+            call = calls[place]
+            later = [other.name for other in calls[place + 1 :]].count(call.name) if place + 1 < len(calls) else 0
+            jobs.append(Job(self._run, self._hooks, place, call, calls_of[call.name] - later))
+        for place in begun:
+            jobs[place].begun = True
+        if (turn := self._turn) is not None:
+            for job in jobs:
+                job.outcome = turn.outcomes.get(job.place)
+                job.recorded = job.outcome is not None
+                job.begun = job.place in turn.begun
+                job.waits = job.place in turn.waiting
+                job.unsure = turn.unsure
 
-    def _count(self, call: ToolCall) -> int:
-        state = self._run.state
-        state.calls_of[call.name] = state.calls_of.get(call.name, 0) + 1
-        state.tool_calls[self._run.path] = state.tool_calls.get(self._run.path, 0) + 1
-        return state.calls_of[call.name]
+    def _take_answers(self, waits: dict[str, Wait]) -> None:
+        for job in self._jobs:
+            wait = waits.get(self._run.call_key(job.place))
+            if wait is not None and wait.resolution is not None and job.outcome is None:
+                job.answer, job.waits, job.task = wait, False, None
+                self._run.journal.take([wait.key])
 
-    async def _gated(self, place: int, ordinal: int) -> None:
+    async def _gated(self, job: Job) -> None:
         assert self._gate is not None
         await self._gate.acquire()
         try:
-            await self._one(place, ordinal)
+            await self._one(job)
         finally:
-            if place not in self._left_behind:
+            if not job.left:
                 self._gate.release()
 
-    async def _one(self, place: int, ordinal: int) -> None:
+    # -- one call ------------------------------------------------------------------------------------------------
+
+    async def _one(self, job: Job) -> None:  # noqa: C901 - one line for each way in which a call can end
         """One call, from its start to its outcome."""
-        call = self._calls[place]
-        context = CallContext(self._run, call, self._spawn, ordinal)
+        run, call = self._run, job.call
+        context = CallContext(run, call, self._spawn, job.ordinal, job.place, self.again)
         context.emit(ToolStarted, call.arguments)
         try:
-            tool, value = await self._execute(place, context)
-            outcome = self._outcome(call, tool, value)
+            tool = self._tool(call)
+            if tool.timeout is not None:
+                run.deadlines.add(job, tool.timeout, partial(self._expire, job, context))
+            outcome = await job.perform(tool, context, again=self.again)
         except asyncio.CancelledError:
-            why = self._why_cancelled(place)
+            why = self._why_cancelled(job)
             if why is None:
                 raise
-            outcome = self._failed(call, why)
-        except HookError:
-            raise  # hooks decide, and one that cannot ends the run
+            outcome = failed(call, why)
+        except (HookError, StorageError):
+            raise  # hooks decide, and one that cannot ends the run; and without its store a run cannot go on
+        except (ChildWaits, Waiting) as pause:
+            await self._pause(job, context, pause)
+            return
         except ToolError as error:
-            outcome = self._failed(call, str(error))
+            outcome = failed(call, str(error))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - a failing tool never fails the run, nor ends the program
-            outcome = self._failed(call, _described(error))
-        if place not in self._left_behind:
-            self._end(place, outcome, context)
+            outcome = failed(call, described(error))
+        finally:
+            run.deadlines.remove(job)
+        job.working = None
+        if not job.left:
+            outcome.progress = context.end_progress()
+            if job.begun and run.journal.on:
+                await self._keep(job, outcome)
+            self._end(job, outcome, context)
 
-    def _end(self, place: int, outcome: Outcome, context: CallContext) -> None:
-        outcome.progress = context.end_progress()
-        self._outcomes[place] = outcome
+    def _tool(self, call: ToolCall) -> Tool:
+        tool = self._run.registry.get(call.name)
+        if tool is None:
+            names = ", ".join(self._run.registry.names()) or "none"
+            raise ToolError(f"there is no tool {call.name!r}; the tools are: {names}")
+        return tool
+
+    async def _keep(self, job: Job, outcome: Outcome) -> None:
+        """The outcome of a `once` call does not wait for its siblings: it is on record at once."""
+        job.outcome = outcome
+        if any(other.outcome is None for other in self._jobs):
+            await note_outcomes(self._run, {job.place: outcome})
+            job.recorded = True
+
+    def _end(self, job: Job, outcome: Outcome, context: CallContext) -> None:
+        job.outcome = outcome
         if outcome.is_error:
             context.emit(ToolFailed, outcome.content)
             return
         context.emit(ToolDone, outcome.content if outcome.whole is None else outcome.whole, outcome.data)
 
-    async def _execute(self, place: int, context: CallContext) -> tuple[Tool, Any]:
-        run, call = self._run, self._calls[place]
-        tool = run.registry.get(call.name)
-        if tool is None:
-            names = ", ".join(run.registry.names()) or "none"
-            raise ToolError(f"there is no tool {call.name!r}; the tools are: {names}")
-        if tool.timeout is not None:
-            run.deadlines.add(context, tool.timeout, partial(self._expire, place, context))
-        try:
-            if type(tool).should_use is not Tool.should_use and not await tool.should_use(context):
-                raise ToolError(NOT_ENABLED)
-            if self._hooks.has_own("preprocess_tool_arguments"):
-                arguments = await self._hooks.ask("preprocess_tool_arguments", run, call)
-            else:
-                arguments = read_arguments(call)
-            arguments = tool.validate(arguments)
-            if self._hooks.has_own("authorize_tool_call"):
-                decision = await self._hooks.ask("authorize_tool_call", run, call, arguments)
-                if isinstance(decision, Deny):
-                    raise ToolError(f"not allowed: {decision.reason}")
-            value = tool.execute(arguments, context)
-            if hasattr(value, "__await__"):
-                value = await value
-            return tool, await _last(value, context) if hasattr(value, "__aiter__") else value
-        finally:
-            run.deadlines.remove(context)
+    # -- waiting -------------------------------------------------------------------------------------------------
 
-    def _expire(self, place: int, context: CallContext) -> None:
-        self._expired.add(place)
-        task = self._tasks[place]
-        task.cancel()
-        self._run.deadlines.add(task, PATIENCE, partial(self._leave, place, context))
-
-    def _leave(self, place: int, context: CallContext) -> None:
-        """A tool that takes no notice of its cancellation is left behind; the run goes on without it."""
-        if self._tasks[place].done():
+    async def _pause(self, job: Job, context: CallContext, pause: ChildWaits | Waiting) -> None:
+        job.working = None
+        if isinstance(pause, ChildWaits):
+            job.has_child = True
             return
-        self._left_behind.add(place)
-        self._end(place, self._failed(self._calls[place], self._overdue(place)), context)
-        self._run.mailbox.leave(self._tasks[place])
+        run, call = self._run, job.call
+        if not run.journal.on:
+            kind = "an approval" if pause.kind == "approval" else "a result from outside"
+            self._end(job, failed(call, f"cannot wait for {kind}: the chat has no store"), context)
+            return
+        job.waits = True
+        wait = open_wait(run, call, context.key, pause)
+        await run.journal.append("waiting", run.state.step, {"waiting": [job.place]}, waits=[wait])
+        context.emit(CallWaiting, context.key, pause.kind, pause.arguments, pause.who, pause.note, pause.seconds)
+
+    @property
+    def waits(self) -> bool:
+        """Whether some calls have no outcome because they wait."""
+        return any(job.outcome is None for job in self._jobs)
+
+    def open_keys(self) -> tuple[str, ...]:
+        """The keys of the calls that wait for an answer from outside; those of sub-agents are in their own runs."""
+        return tuple(self._run.call_key(job.place) for job in self._jobs if job.waits)
+
+    def may_go_on(self, waits: dict[str, Wait]) -> bool:
+        """Whether a call that waits has been answered by now."""
+        answers = [waits.get(key) for key in self.open_keys()]
+        return any(wait is not None and wait.resolution is not None for wait in answers)
+
+    def unrecorded(self) -> dict[int, Outcome]:
+        """The outcomes that no entry of the journal has yet."""
+        return {job.place: job.outcome for job in self._jobs if job.outcome is not None and not job.recorded}
+
+    # -- ending --------------------------------------------------------------------------------------------------
+
+    def outcomes(self) -> list[Outcome]:
+        """One outcome for each call; a call that was stopped has one that says so."""
+        return [job.outcome or Outcome(job.call, INTERRUPTED, is_error=True) for job in self._jobs]
+
+    def note_stopped(self) -> None:
+        """Say in the tree's receipt what became of the calls that were at work."""
+        run = self._run
+        for job in self._jobs:
+            if (tool := job.working) is None:
+                continue
+            call = job.call
+            work = StoppedWork(agent_path=run.path, what="tool", name=call.name, call_id=call.id, effect=tool.effect)
+            if not tool.interruptible or (job.task is not None and not job.task.done()):
+                run.tree.note_stopped("not_stopped", work)
+            else:
+                run.tree.note_stopped("stopped" if tool.effect == "read" else "unknown", work)
+
+    def _expire(self, job: Job, context: CallContext) -> None:
+        assert job.task is not None
+        job.expired = True
+        job.task.cancel()
+        self._run.deadlines.add(job, self._run.tree.patience, partial(self._leave, job, context))
+
+    def _leave(self, job: Job, context: CallContext) -> None:
+        """A tool that takes no notice of its cancellation is left behind; the run goes on without it."""
+        assert job.task is not None
+        if job.task.done():
+            return
+        job.left = True
+        outcome = failed(job.call, _overdue(job))
+        outcome.progress = context.end_progress()
+        self._end(job, outcome, context)
+        self._run.mailbox.leave(job.task)
         if self._gate is not None:
             self._gate.release()  # those behind it must not wait for it either
 
-    def _overdue(self, place: int) -> str:
-        tool = self._run.registry.get(self._calls[place].name)
-        return f"no result within the time limit of {tool.timeout if tool else 0:g} s"
-
-    def _why_cancelled(self, place: int) -> str | None:
+    def _why_cancelled(self, job: Job) -> str | None:
         """What the model is told of a cancelled call; None if the run itself is being cancelled."""
         task = asyncio.current_task()
         assert task is not None
-        if place in self._expired and task.uncancel() == 0:
-            return self._overdue(place)
+        if job.expired and task.uncancel() == 0:
+            return _overdue(job)
         return None if task.cancelling() else "the tool was cancelled from within"
 
-    def _outcome(self, call: ToolCall, tool: Tool, value: Any) -> Outcome:
-        result = value if isinstance(value, ToolResult) else ToolResult(value)
-        whole = as_text(result.content)
-        content = cut_middle(self._run.chat.counter, whole, self._run.window.allowance(len(self._calls)))
-        if tool.shown:
-            content = _SHOWN.format(content=content)
-        return Outcome(
-            call,
-            content,
-            data=result.data,
-            whole=whole if content != whole else None,
-            summary=(result.summary or "") if tool.retain == "once" else None,
-        )
 
-    def _failed(self, call: ToolCall, problem: str) -> Outcome:
-        if len(problem) > _ERROR_LENGTH:
-            problem = problem[:_ERROR_LENGTH] + " [...]"
-        return Outcome(call, problem, is_error=True)
-
-
-def _described(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an error that cannot even be printed is a tool's failure like any other
-        return type(error).__name__
-
-
-async def _last(items: Any, context: CallContext) -> Any:
-    """The last item of an async iterator; each of them is streamed as it comes."""
-    last: Any = None
-    try:
-        async for item in items:
-            last = item
-            context.stream(as_text(item.content if isinstance(item, ToolResult) else item))
-    finally:
-        if hasattr(items, "aclose"):
-            await items.aclose()
-    return last
+def _overdue(job: Job) -> str:
+    return f"no result within the time limit of {job.tool.timeout if job.tool else 0:g} s"

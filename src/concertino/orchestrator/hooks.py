@@ -14,7 +14,8 @@ from ..messages import AssistantMessage, Message, ToolCall
 from ..providers.port import ModelRequest
 from ..usage import UsageRecord
 from .config import AgentConfig
-from .outcome import Allow, DataPolicy, Deny, Fail, Finish, GoOn, Special, Turn
+from .outcome import Allow, Ask, Deny, Fail, Finish, GoOn, Special, Turn
+from .policy import DataPolicy
 
 _RETURNS: dict[str, tuple[type, ...]] = {
     "initialize_agent_state": (object,),
@@ -28,7 +29,7 @@ _RETURNS: dict[str, tuple[type, ...]] = {
     "process_tool_calls": (Sequence, Finish),
     "on_tools_selected": (NoneType,),
     "preprocess_tool_arguments": (dict,),
-    "authorize_tool_call": (Allow, Deny),
+    "authorize_tool_call": (Allow, Deny, Ask),
     "on_tool_progress": (NoneType,),
     "handle_special_tools": (Special, NoneType),
     "calculate_usage": (UsageRecord,),
@@ -43,7 +44,7 @@ _ITEMS: dict[str, Any] = {"prepare": Message, "process_tool_calls": ToolCall, "i
 class Hooks:
     """Asks the hooks of one agent."""
 
-    __slots__ = ("_agent", "_own", "config")
+    __slots__ = ("_agent", "_own", "authorizes", "config", "preprocesses")
 
     def __init__(self, config: AgentConfig[Any]) -> None:
         self.config = config
@@ -51,6 +52,8 @@ class Hooks:
         self._own = _own_hooks(type(config))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
         if assigned := _RETURNS.keys() & vars(config).keys():  # hooks of this one object
             self._own |= assigned
+        self.authorizes = self.has_own("authorize_tool_call")
+        self.preprocesses = self.has_own("preprocess_tool_arguments")
 
     def has_own(self, hook: str) -> bool:
         """Whether the agent overrides *hook*: a default that does nothing need not be asked."""

@@ -7,7 +7,7 @@ import inspect
 import sys
 import threading
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from ..errors import ToolError
@@ -60,6 +60,11 @@ class Mailbox:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the run is over."""
+        return self._closed
+
     def put(self, event: RunEvent) -> None:
         """Add *event*, from any thread. After `close` nobody reads it any more, and it is dropped."""
         if self._closed:
@@ -87,13 +92,16 @@ class Mailbox:
             await self._read.wait()
 
     def start(self, work: Iterable[Coroutine[Any, Any, None]]) -> list[asyncio.Task[None]]:
-        """Begin to do all of *work* side by side."""
-        self._error = None
-        self._work = list(work)
-        self._left = len(self._work)
-        self._tasks = [asyncio.Task(self._watched(part), loop=self._loop, **_AT_ONCE) for part in self._work]
+        """Begin to do all of *work* side by side, and beside what is being done already."""
+        if not self._left:
+            self._tasks, self._work = [], []
+        parts = list(work)
+        self._left += len(parts)
+        tasks = [asyncio.Task(self._watched(part), loop=self._loop, **_AT_ONCE) for part in parts]
+        self._work += parts
+        self._tasks += tasks
         self._fresh = True
-        return self._tasks
+        return tasks
 
     async def next(self) -> RunEvent | None:
         """The next event; None when all work is done and everything has been read.
@@ -116,26 +124,28 @@ class Mailbox:
             self._read.set()
         return event
 
-    async def stop(self) -> None:
-        """Cancel the work that is not done, and wait until it has ended."""
+    async def stop(self, patience: float = PATIENCE) -> None:
+        """Cancel the work that is not done, and wait until it has ended, for *patience* seconds at most."""
         running = [task for task in self._tasks if not task.done()] if self._left else []
         for task in running:
             task.cancel()
         if running:
-            _, pending = await asyncio.wait(running, timeout=PATIENCE)
+            _, pending = await asyncio.wait(running, timeout=patience)
             self._behind.update(pending)
             for part in self._work:
                 if inspect.getcoroutinestate(part) == inspect.CORO_CREATED:
                     part.close()  # cancelled before it had its first go
-        self._tasks, self._work = [], []
+        self._tasks, self._work, self._left, self._error = [], [], 0, None
 
     def leave(self, task: asyncio.Task[None]) -> None:
         """Wait for *task* no longer: it does not end."""
         self._behind.add(task)
         self._done()
 
-    def drain(self) -> list[RunEvent]:
+    def drain(self) -> Sequence[RunEvent]:
         """Everything that has not been read, taken out."""
+        if not self._events:
+            return ()
         events = list(self._events)
         self._events.clear()
         if self._read is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -9,16 +10,20 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..ids import child_run_id
 from ..messages import UserMessage
-from ..storage.port import RunStart
+from ..providers.port import model_id
+from ..storage.codec import encode_message
+from ..storage.values import RunStart
+from ..tools.context import Session
 from ..tools.registry import ToolRegistry
-from .chat import Chat
+from .chat import Attachment, Chat
 from .config import AgentConfig
 from .ledger import Ledger
 from .limits import Limits
+from .policy import policy_form
 from .prompting import before_user_message, has_calls, system_prompt
-from .recorder import Recorder
+from .record import OpenRequest, Record
 from .run import Run
-from .state import ContentIndex
+from .tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +32,18 @@ class Parent:
 
     run: Run[Any]
     call_id: str
+    key: str
+    """The engine's id of the call."""
     element: str
     """This run's element of the agent path."""
     ordinal: int
-    """Which of the sub-agents of calls with this id it is, from 1."""
+    """Which of the call's sub-agents it is, from 1."""
+    again: bool = False
+    """Whether the call is run again, so that the sub-agent may have begun already."""
 
     def child_id(self) -> str:
         """The child's run id: it follows from its parent's and the call's."""
-        return child_run_id(self.run.id, self.call_id, self.ordinal)
+        return child_run_id(self.key, self.ordinal)
 
 
 def open_run(
@@ -44,28 +53,22 @@ def open_run(
     run_id: str,
     tool_call_limit: int | None,
     parent: Parent | None,
+    lease: float,
 ) -> Run[Any]:
     """A run of *config*, below *parent* if there is one. Raises `ConfigurationError` for limits that are none."""
     limits = chat.limits(chat.session, chat.model, config)
     if not isinstance(limits, Limits):
         raise ConfigurationError(f"Chat(limits=...) returned {limits!r:.80}; it must return Limits")
     if tool_call_limit is not None:
-        limits = Limits(
-            context=limits.context,
-            output=limits.output,
-            tool_calls=tool_call_limit,
-            parallel_tools=limits.parallel_tools,
-        )
+        limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
     return Run(
         id=run_id,
-        root_id=parent.run.root_id if parent else run_id,
         path=f"{parent.run.path}/{parent.element}" if parent else config.name,
         chat=chat,
         registry=registry.copy(),
         limits=limits,
         ledger=Ledger(parent.run.ledger if parent else None),
-        index=parent.run.index if parent else ContentIndex(),
-        recorder=Recorder(chat.store, run_id, chat.counter),
+        tree=parent.run.tree if parent else Tree(run_id, chat.store, chat.session, lease),
     )
 
 
@@ -84,7 +87,79 @@ def run_start(run: Run[Any], config: AgentConfig[Any], parent: Parent | None) ->
         organization_id=chat.session.organization_id,
         task=chat.message,
         started=time.time(),
+        forked_from=None,
     )
+
+
+def what_is_given(run: Run[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the run is given, for entry 0 of its journal: structure, and content. `chat_of` reads it."""
+    chat, limits = run.chat, run.limits
+    body = {
+        "model": model_id(chat.model),
+        "plan": chat.session.plan,
+        "chatbot": chat.chatbot_id,
+        "policy": policy_form(run.journal.policy),
+        "limits": dataclasses.asdict(limits),
+        "before": run.journal.text_ids([encode_message(message) for message in before_user_message(chat)]),
+    }
+    content = {
+        "message": chat.message,
+        "system_prompt": chat.system_prompt,
+        "personalization": chat.personalization,
+        "memories": list(chat.memories),
+        "project_rules": chat.project_rules,
+        "attachments": [[file.name, file.description] for file in chat.attachments],
+    }
+    return body, {name: value for name, value in content.items() if value}
+
+
+def chat_of(record: Record, chat: Chat) -> Chat:
+    """The chat that a run was given, with the means of *chat*: a store and an agent's choice of models are not kept."""
+    start, given = record.run.start, record.given
+    session = Session(user_id=start.user_id, organization_id=start.organization_id, plan=record.begun.get("plan", ""))
+    return dataclasses.replace(
+        chat,
+        message=given["message"],
+        history=record.before,
+        summary="",
+        few_shot={},
+        session=session,
+        conversation_id=start.conversation_id,
+        system_prompt=given.get("system_prompt"),
+        personalization=given.get("personalization", ""),
+        memories=given.get("memories", ()),
+        project_rules=given.get("project_rules", ""),
+        attachments=[Attachment(*file) for file in given.get("attachments", ())],
+        chatbot_id=record.begun.get("chatbot"),
+    )
+
+
+def restore(run: Run[Any], record: Record) -> None:
+    """Put *run* where its journal says it stands; all but the agent's own state."""
+    run.limits = Limits(**record.begun["limits"])
+    run.window = run.chat.window(run.chat.counter, run.limits.context)
+    run.state, run.attempts, run.data = record.state, record.attempts, record.data
+    run.index.value = max(run.index.value, record.index)
+    run.journal.restore(record.entries, record.commands, record.state.text)
+    if record.stage == "begun":
+        return
+    run.system = record.system
+    for message in record.messages:
+        run.window.append(message)
+    if record.edits is not None:
+        run.window.restore(record.edits)
+    run.unsent = run.window.trimmed
+    run.added = record.added
+    run.calls_in_history = has_calls(record.messages)
+    kept = {spec.name for spec in record.tools}
+    for name in run.registry.names():
+        if name not in kept:  # a hook took it out
+            run.registry.unregister(name)
+    if record.stage == "asking":
+        assert record.request is not None
+        run.opened = OpenRequest(record.request, record.model, record.own_messages)
+    else:
+        run.opened = record.turn
 
 
 def build_messages(run: Run[Any], config: AgentConfig[Any]) -> None:

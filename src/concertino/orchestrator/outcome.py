@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from ..messages import AssistantMessage, Message, ToolCall, ToolChoice
 
-NoCallsReason = Literal["NO_CALLS_GENERATED", "LIMIT_REACHED", "TOOLS_DISABLED"]
+NoCallsReason = Literal["NO_CALLS_GENERATED", "LIMIT_REACHED", "TOOLS_DISABLED", "BUDGET_REACHED"]
 """Why `on_no_tool_calls` is asked: the model called nothing; the limit of calls is reached; a called tool is not
-enabled for this user."""
+enabled for this user; a budget has no room for another step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,15 @@ class Fail:
             raise TypeError(f"Fail takes text, not {self.error!r:.80}")
 
 
-StepOutcome = GoOn | Finish | Fail
-"""How a step ends. The engine matches on it; a wait for an outside result will be its fourth member."""
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Leave the run until the outcomes of these calls, by their keys, have come."""
+
+    keys: tuple[str, ...]
+
+
+StepOutcome = GoOn | Finish | Suspend | Fail
+"""How a step ends. The engine matches on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,25 @@ class Deny:
     """The call may not run; the model reads why."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The call may run when somebody has approved it. It waits, and so does the run when nothing else is left to do.
+    The chat needs a store for that."""
+
+    who: tuple[str, ...] = ()
+    """Who may answer, by the names that the product uses; (): anybody whom the product lets."""
+    seconds: float | None = None
+    """After which it counts as denied; None: never."""
+    note: str = ""
+    """Why it is asked, for the one who answers."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.who, str) or not all(isinstance(name, str) for name in self.who):
+            raise TypeError(f"Ask takes a tuple of names as who, not {self.who!r:.80}")
+        if self.seconds is not None and not self.seconds > 0:
+            raise ValueError(f"Ask(seconds={self.seconds!r}): give seconds above 0, or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,40 +132,12 @@ class Outcome:
     data: Any = None
     whole: str | None = None
     summary: str | None = None
+    unknown: bool = False
+    """Whether nobody can say how it ended: a crash came between, and it is never run twice."""
     progress: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataPolicy:
-    """What of a run may be stored. It is applied at one place, where things go to the store."""
-
-    store_text: bool = True
-    """The user's message, the model's text and the answer."""
-    store_tool_calls: bool = True
-    store_tool_results: bool = True
-    only_calls: frozenset[str] | None = None
-    """Store the calls of these tools alone; None: of all."""
-    only_results: frozenset[str] | None = None
-    """Store the results of these tools alone; None: of all."""
-    except_tools: frozenset[str] = frozenset()
-    """Never store calls or results of these."""
-    keep_whole_results: bool = False
-    """Store use-and-throw results whole instead of their summary, as research agents do."""
-
-    def stores_call(self, tool: str) -> bool:
-        """Whether a call of *tool* may be stored."""
-        return self.store_tool_calls and _in(self.only_calls, tool) and tool not in self.except_tools
-
-    def stores_result(self, tool: str) -> bool:
-        """Whether a result of *tool* may be stored."""
-        return self.store_tool_results and _in(self.only_results, tool) and tool not in self.except_tools
 
 
 def _require_messages(owner: object, messages: object) -> None:
     """Said where the value is made, so that the hook which made it is named."""
     if not isinstance(messages, Sequence) or not all(isinstance(message, Message) for message in messages):
         raise TypeError(f"{type(owner).__name__} takes a tuple of messages, not {messages!r:.80}")
-
-
-def _in(names: frozenset[str] | None, tool: str) -> bool:
-    return names is None or tool in names

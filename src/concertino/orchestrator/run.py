@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..events import Notice, NoticeCode
-from ..ids import usage_id
+from ..ids import call_key, usage_id
 from ..messages import Message, Messages
 from ..providers.port import Model, model_id
 from ..token_engine.port import ContextWindow
 from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
+from .budget import Reserve
 from .chat import Chat
 from .deadlines import Deadlines
+from .journal import Journal
 from .ledger import Ledger
 from .limits import Limits
 from .mailbox import Mailbox
 from .outcome import GoOn
-from .recorder import Recorder
+from .record import OpenRequest, OpenTurn
 from .state import ContentIndex, RunState
+from .tree import Tree
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
@@ -37,21 +40,18 @@ class Ask(Protocol):
 class Run(Generic[S]):
     """One run of one agent. Hooks read from it; what they decide, they return."""
 
-    def __init__(  # noqa: PLR0913 - only the engine makes one
+    def __init__(
         self,
         *,
         id: str,
-        root_id: str,
         path: str,
         chat: Chat,
         registry: ToolRegistry,
         limits: Limits,
         ledger: Ledger,
-        index: ContentIndex,
-        recorder: Recorder,
+        tree: Tree,
     ) -> None:
         self.id = id
-        self.root_id = root_id
         self.path = path
         """The agent path: `supervisor/researcher-2`."""
         self.chat = chat
@@ -59,8 +59,10 @@ class Run(Generic[S]):
         """This run's own copy: a hook may take tools out."""
         self.limits = limits
         self.ledger = ledger
-        self.index = index
-        self.recorder = recorder
+        self.tree = tree
+        self.index: ContentIndex = tree.index
+        self.journal = Journal(tree, id, chat.session.user_id, chat.counter)
+        self.reserve = Reserve(self)
         self.state = RunState()
         self.agent_state: S
         self.ask: Ask
@@ -76,12 +78,22 @@ class Run(Generic[S]):
         """Whether the conversation has calls of tools in it."""
         self.unsent = 0
         """How many messages of the conversation no longer fit, as the consumer was told."""
+        self.opened: OpenTurn | OpenRequest | None = None
+        """What a run that was taken up goes on with."""
+        self.steers: list[str] = []
+        """Messages for the run that nobody keeps: it has no store."""
+        self.added: list[Message] = []
+        self.attempts = 0
+        self.calls_at_once = 1
+        """How many results the turn in hand will have: they share the room."""
+        self.hook_value: Any = None
         self._fixed_of: object = None
         self._fixed: dict[str, str] = {}
-        self.added: list[Message] = []
-        self.hook_value: Any = None
-        self._attempts = 0
-        self._numbers: dict[tuple[str, str], int] = {}
+
+    @property
+    def root_id(self) -> str:
+        """The run at the top of the tree."""
+        return self.tree.root_id
 
     @property
     def model(self) -> Model:
@@ -115,7 +127,15 @@ class Run(Generic[S]):
         """Put *message* at the end of the conversation, to be stored with the next append."""
         self.window.append(message)
         self.added.append(message)
-        self.recorder.add(message)
+        if self.journal.on:
+            self.journal.add(message)
+
+    def replace(self, messages: tuple[Message, ...]) -> None:
+        """Begin the conversation again with *messages*; its last one, the turn in hand, stays."""
+        self.window.replace([*messages, self.messages[-1]])
+        self.reserve.recount()
+        if self.journal.on:
+            self.journal.replace(messages)
 
     def prepare_next(self, wish: GoOn) -> None:
         """Put in place what *wish* wants before the next step."""
@@ -123,6 +143,21 @@ class Run(Generic[S]):
             self.add(message)
         if wish.tool_choice is not None:
             self.state.tool_choice = wish.tool_choice
+
+    def count_calls(self, calls: dict[str, int]) -> None:
+        """Enter how many tools agents, by path, have called by now."""
+        self.state.tool_calls.update(calls)
+        if self.journal.on:
+            for path, count in calls.items():
+                self.journal.count(path, count)
+
+    def keep_data(self, tool: str, value: Any) -> None:
+        """Keep the structured result of a tool's last call."""
+        self.data[tool] = value
+        if self.journal.on:
+            self.journal.data(tool, value)
+
+    # -- usage ---------------------------------------------------------------------------------------------------
 
     def record(
         self,
@@ -135,8 +170,8 @@ class Run(Generic[S]):
         source: UsageSource = "measured",
         how: str = "",
     ) -> UsageRecord:
-        """What an *attempt* in this step used, with its price."""
-        cost, version = self.chat.price(provider, model, tokens)
+        """What an *attempt* in this step used, with its price; nobody knows that of one whose source is unknown."""
+        cost, version = (None, "") if source == "unknown" else self.chat.price(provider, model, tokens)
         return UsageRecord(
             id=usage_id(self.id, self.state.step, attempt),
             run_id=self.id,
@@ -153,16 +188,14 @@ class Run(Generic[S]):
 
     def book(self, record: UsageRecord) -> None:
         """Enter *record* in the ledger, to be stored with the next append."""
-        if self.ledger.book(record):
-            self.recorder.book(record)
+        if self.ledger.book(record) and self.journal.on:
+            self.journal.book(record, self.reserve.settlement(record) if self.tree.budgeted else None)
+
+    def call_key(self, place: int) -> str:
+        """The engine's id of a call of this step."""
+        return call_key(self.id, self.state.step, place)
 
     def next_attempt(self) -> str:
         """The number of the next attempt at a model; the same in every life of the run."""
-        self._attempts += 1
-        return str(self._attempts)
-
-    def next_number(self, what: str, call_id: str) -> int:
-        """The how-manieth *what* of a call this is, in all of the run: some providers use the id of a call again."""
-        key = (what, call_id)
-        self._numbers[key] = self._numbers.get(key, 0) + 1
-        return self._numbers[key]
+        self.attempts += 1
+        return str(self.attempts)

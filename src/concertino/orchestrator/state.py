@@ -29,6 +29,8 @@ class RunState:
     """Tools that the model called in the last step and may not use."""
     limit_reached: bool = False
     """Whether the agent was told that its limit of tool calls is reached."""
+    budget_reached: bool = False
+    """Whether the agent was told that a budget has no more room."""
     text: str = ""
     """What the model said last; the answer, unless the agent concludes otherwise."""
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+from ..errors import ProviderError
 from ..events import (
+    AttemptFailed,
     RunEvent,
     StepStarted,
+    StoppedWork,
     ToolDone,
     ToolFailed,
     ToolProgress,
@@ -16,133 +20,203 @@ from ..events import (
     ToolStreamed,
     TurnCompleted,
 )
-from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage, UserMessage
-from ..providers.port import Model, ModelRequest
+from ..messages import ToolCall, ToolChoice, ToolMessage
+from ..waits import Wait
 from .asking import Asking
 from .call import SpawnFor
-from .dispatch import INTERRUPTED, NOT_ENABLED, Dispatch
+from .closing import INTERRUPTED, result_message
+from .dispatch import Dispatch
+from .entries import note_answer, note_outcomes
 from .hooks import Hooks
-from .outcome import Finish, GoOn, NoCallsReason, Outcome, Special, StepOutcome, Turn
+from .job import NOT_ENABLED
+from .outcome import Finish, GoOn, NoCallsReason, Outcome, Special, StepOutcome, Suspend, Turn
+from .record import OpenTurn
+from .requesting import Asked, Requesting
+from .retrying import Attempts
 from .run import Run
 
 _TOOL_EVENTS = (ToolStarted, ToolProgress, ToolStreamed, ToolDone, ToolFailed)
 
 
 class Step:
-    """One turn of the loop. Iterate `events`; then `outcome` says how it ended."""
+    """One turn of the loop. Iterate `events`; then `outcome` says how it ended.
+
+    A run that was taken up has left something open, a request or a turn: the step goes on with that.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_asked",
+        "_asking",
+        "_attempts",
+        "_dispatch",
+        "_hooks",
+        "_next",
+        "_requesting",
+        "_run",
+        "_spawn",
+        "_starts_early",
+        "_turn",
+        "_watches",
+        "outcome",
+    )
 
     def __init__(self, run: Run[Any], hooks: Hooks, spawn: SpawnFor) -> None:
         self._run = run
         self._hooks = hooks
         self._spawn = spawn
         self._watches = hooks.has_own("on_tool_progress")
+        self._starts_early = hooks.config.start_tools_early
         self._answered = False
+        self._asking: Asking | None = None
+        self._turn: Turn | None = None
+        self._requesting: Requesting | None = None
+        self._asked: Asked | None = None
+        self._attempts: Attempts | None = None
+        self._next: tuple[str, float] | None = None
+        self._dispatch: Dispatch | None = None
         self.outcome: StepOutcome = GoOn()
 
-    async def events(self) -> AsyncGenerator[RunEvent, None]:
+    async def events(self) -> AsyncGenerator[RunEvent, None]:  # noqa: C901, PLR0912 - a second generator is dear
         """The step's events, as they happen."""
         run = self._run
-        run.state.step += 1
-        model = await self._model()
-        request = await self._request(model)
-        yield StepStarted(run.id, run.path, run.index.value, run.state.step, f"{model.provider}:{model.name}")
-        asking = Asking(run, self._hooks, model, request)
-        turn: Turn | None = None
-        dispatch: Dispatch | None = None
-        before = len(run.added)
+        opened, before = run.opened, len(run.added)
+        calls: Sequence[ToolCall] = ()
+        begun: Sequence[int] = ()
         try:
-            async for chunk in asking.chunks:
-                if (piece := asking.take(chunk)) is not None:
-                    yield piece
-            yield await asking.settle()
-            await asking.close()
-            turn = await self._read(asking.message)
-            yield TurnCompleted(run.id, run.path, run.index.value, turn.message)
-            calls = await self._selected(turn)
-            await run.recorder.append()  # the answer is on record before any tool runs
+            if isinstance(opened, OpenTurn):
+                run.opened, before = None, opened.at
+                calls = self._take_up(opened)
+            elif (asking := await self._ask()) is not None:
+                yield StepStarted(run.id, run.path, run.index.value, run.state.step, asking.model_id)
+                while True:
+                    try:
+                        async for chunk in asking.chunks:
+                            if (piece := asking.take(chunk)) is not None:
+                                yield piece
+                            if self._starts_early and asking.ready:
+                                for event in self._start_early(asking):
+                                    yield event
+                        yield await asking.settle()
+                        break
+                    except ProviderError as error:
+                        yield await self._failed(asking, error)
+                        asking = await self._ask_again(asking, error)
+                await asking.close()
+                turn = await self._read(asking)
+                yield TurnCompleted(run.id, run.path, run.index.value, turn.message)
+                calls = await self._selected(turn)
+                begun = await self._note_answer(turn, calls)
             if calls:
                 yield ToolsSelected(run.id, run.path, run.index.value, tuple(calls))
-                dispatch = Dispatch(run, self._hooks, calls, self._spawn)
-                dispatch.start()
-                while (news := await run.mailbox.next()) is not None:
-                    if self._watches:
-                        await self._tell(news)
-                    yield news
-                await run.mailbox.stop()
-                await self._take(turn, dispatch)
-                await run.recorder.append()  # and the outcomes before the next model call
-            await self._account(calls)
+                dispatch = self._dispatch
+                assert dispatch is not None
+                dispatch.start(calls, begun, await self._waits() if dispatch.again else None)
+                working = True
+                while working:
+                    while (news := await run.mailbox.next()) is not None:
+                        if self._watches:
+                            await self._tell(news)
+                        yield news
+                    working = await self._end_work(calls)
+            if not isinstance(self.outcome, Suspend) and self._turn is not None:
+                await self._account(calls)
         except BaseException:
             try:
-                await asking.close()
-                await run.mailbox.stop()
+                await self._leave()
             finally:  # also where a second cancellation ends the wait
-                self._break_off(asking.message, turn, dispatch, before)
+                self._break_off(before)
             raise
-        if self._hooks.has_own("after_step"):
+        if self._hooks.has_own("after_step") and not isinstance(self.outcome, Suspend):
             self.outcome = await self._hooks.ask("after_step", run, self.outcome)
-
-    def _break_off(self, message: AssistantMessage, turn: Turn | None, dispatch: Dispatch | None, before: int) -> None:
-        """Leave a conversation that every provider takes: partial text is kept, and each call has a result."""
-        run = self._run
-        if turn is None:
-            turn = Turn(message, message.tool_calls)
-            if message.parts:
-                run.add(message)
-                run.state.text = message.text
-        if self._answered:
-            return
-        outcomes = [Outcome(call, INTERRUPTED, is_error=True) for call in turn.message.tool_calls]
-        if dispatch is not None:
-            outcomes = dispatch.outcomes()
-        unrun = {added.call_id for added in run.added[before:] if isinstance(added, ToolMessage)}
-        self._add_results(turn, [outcome for outcome in outcomes if outcome.call.id not in unrun])
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    async def _model(self) -> Model:
-        run = self._run
-        if not self._hooks.has_own("get_model_id"):
-            return run.model
-        return run.chat.find_model(await self._hooks.ask("get_model_id", run))
+    async def _ask(self) -> Asking | None:
+        """Ask the model. Where a budget leaves no room for that, the step ends instead, as the agent wants it."""
+        requesting = Requesting(self._run, self._hooks)
+        asked = await requesting.on_record()
+        if asked is None:
+            self.outcome = requesting.outcome
+            return None
+        self._requesting, self._asked = requesting, asked
+        self._asking = Asking(self._run, self._hooks, *asked)
+        return self._asking
 
-    async def _request(self, model: Model) -> ModelRequest:
+    async def _failed(self, asking: Asking, error: ProviderError) -> AttemptFailed:
+        """Book an attempt that failed, and decide what comes next. Raises *error* if nothing does."""
         run = self._run
-        tools = run.registry.specs()
-        send = bool(tools) and await self._hooks.ask("should_send_tools", run)
-        choice = run.state.tool_choice if send else "none"
-        if not send and not run.calls_in_history:
-            tools = ()  # else they stay: providers refuse a history with calls of tools that nobody declares
-        messages = run.window.view(run.fixed(), run.limits.output)
-        if run.window.trimmed > run.unsent:
-            run.unsent = run.window.trimmed
-            run.notify("context_trimmed", f"the model no longer sees the oldest {run.unsent:,} messages")
-        request = ModelRequest(
-            model=model.name,
-            system=run.system,
-            messages=messages,
-            tools=tools,
-            tool_choice=choice,
-            parallel_tool_calls=self._hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
-            max_output_tokens=run.limits.output,
-        )
-        run.state.tool_choice = "auto"
-        if self._hooks.has_own("build_request"):
-            request = await self._hooks.ask("build_request", run, request)
-        return request
+        await asking.close(error)
+        if self._attempts is None:
+            self._attempts = Attempts(run.chat.retry, run.chat.fallback)
+        self._next = self._attempts.after(error, asking.model_id, seen=asking.seen)
+        if self._next is None:
+            raise error
+        model, seconds = self._next
+        told = f"{type(error).__name__}: {error}"
+        return AttemptFailed(run.id, run.path, run.index.value, asking.model_id, told, model, seconds)
+
+    async def _ask_again(self, asking: Asking, error: ProviderError) -> Asking:
+        assert self._next is not None
+        assert self._asked is not None
+        assert self._requesting is not None
+        model, seconds = self._next
+        if self._dispatch is not None:  # what began early belongs to an answer that does not count
+            await self._run.mailbox.stop(self._run.tree.patience)
+            self._dispatch = None
+        await asyncio.sleep(seconds)
+        asked = await self._requesting.again(self._asked, model)
+        if asked is None:
+            raise error
+        self._asked = asked
+        self._asking = Asking(self._run, self._hooks, *asked)
+        return self._asking
+
+    def _start_early(self, asking: Asking) -> Sequence[RunEvent]:
+        """Begin the calls that are complete while the model is still writing; what the tools have told by now."""
+        hooks = self._hooks
+        if hooks.has_own("interpret_response") or hooks.has_own("process_tool_calls"):
+            return []  # these decide which calls run
+        self._dispatch = self._dispatch or Dispatch(self._run, hooks, self._spawn)
+        if not asking.answered:
+            self._dispatch.start_early(asking.ready)
+        return self._run.mailbox.drain()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    async def _read(self, message: AssistantMessage) -> Turn:
+    async def _read(self, asking: Asking) -> Turn:
         run = self._run
-        turn = Turn(message, message.tool_calls)
+        turn = Turn(asking.message, asking.message.tool_calls)
         if self._hooks.has_own("interpret_response"):
-            turn = await self._hooks.ask("interpret_response", run, message)
+            turn = await self._hooks.ask("interpret_response", run, asking.message)
+        self._turn = turn
         if turn.message.parts:  # no provider takes an empty message back
             run.add(turn.message)
         run.state.text = turn.message.text
         run.calls_in_history = run.calls_in_history or bool(turn.message.tool_calls)
+        if self._dispatch is not None and not self._dispatch.kept_early(turn.calls):
+            await run.mailbox.stop(run.tree.patience)
+            self._dispatch = None
         return turn
+
+    def _take_up(self, opened: OpenTurn) -> tuple[ToolCall, ...]:
+        """Go on with a turn whose answer is on record."""
+        self._turn = Turn(opened.message, opened.calls)
+        self.outcome = opened.outcome
+        self._dispatch = Dispatch(self._run, self._hooks, self._spawn, opened)
+        return opened.calls
+
+    async def _note_answer(self, turn: Turn, calls: Sequence[ToolCall]) -> list[int]:
+        """The answer is on record before any tool runs, but for those that only read. The places of the calls that it
+        says begin now."""
+        begun: list[int] = []
+        if calls:
+            self._dispatch = self._dispatch or Dispatch(self._run, self._hooks, self._spawn)
+            self._dispatch.count(calls)
+            begun = self._dispatch.begun_at_once(calls) if self._run.journal.on else []
+        if self._run.journal.on:
+            await note_answer(self._run, turn, tuple(calls), self.outcome, begun)
+        return begun
 
     async def _selected(self, turn: Turn) -> Sequence[ToolCall]:
         """The calls to run; sets the outcome where the step ends without any."""
@@ -188,7 +262,68 @@ class Step:
             case Finish():
                 self.outcome = decision
 
+    # -- breaking off --------------------------------------------------------------------------------------------
+
+    async def _leave(self) -> None:
+        """End what is going on, and say for the receipt what became of it."""
+        run = self._run
+        if (asking := self._asking) is not None and self._turn is None:
+            await asking.close()
+            if not asking.answered:
+                run.tree.note_stopped("stopped", StoppedWork(agent_path=run.path, what="model", name=asking.model_id))
+        await run.mailbox.stop(run.tree.patience)
+        if self._dispatch is not None:
+            self._dispatch.note_stopped()
+
+    def _break_off(self, before: int) -> None:
+        """Leave a conversation that every provider takes: partial text is kept, and each call has a result."""
+        run = self._run
+        if run.tree.parked or self._answered or (self._turn is None and self._asking is None):
+            return  # what is parked is taken up as the journal has it
+        turn = self._turn
+        if turn is None:
+            assert self._asking is not None
+            message = self._asking.message
+            turn = Turn(message, message.tool_calls)
+            if message.parts:
+                run.add(message)
+                run.state.text = message.text
+        outcomes = [Outcome(call, INTERRUPTED, is_error=True) for call in turn.message.tool_calls]
+        if self._dispatch is not None and self._dispatch.started:
+            outcomes = self._dispatch.outcomes()
+        unrun = {added.call_id for added in run.added[before:] if isinstance(added, ToolMessage)}
+        self._add_results(turn, [outcome for outcome in outcomes if outcome.call.id not in unrun])
+
     # -- tools ---------------------------------------------------------------------------------------------------
+
+    async def _end_work(self, calls: Sequence[ToolCall]) -> bool:
+        """All that could be done is done. Whether there is more now, because what was waited for has come; else the
+        outcomes are taken, or the step suspends."""
+        run, dispatch, turn = self._run, self._dispatch, self._turn
+        assert dispatch is not None
+        assert turn is not None
+        if not dispatch.waits:
+            await self._take(turn, dispatch)
+            return False
+        waits = await self._waits()
+        if dispatch.may_go_on(waits):
+            dispatch.start(calls, waits=waits)
+            return True
+        await note_outcomes(run, dispatch.unrecorded(), suspended=True)
+        self.outcome = Suspend(dispatch.open_keys())
+        return False
+
+    async def _waits(self) -> dict[str, Wait]:
+        store = self._run.tree.store
+        if store is None:
+            return {}
+        waits = {wait.key: wait for wait in await store.waits(run_id=self._run.id, open=False, limit=10_000)}
+        if self._dispatch is not None and self._dispatch.again:
+            for place in range(len(self._turn.calls if self._turn else ())):
+                key = self._run.call_key(place)  # its answer may have come before it was known to wait
+                if key not in waits and (early := await store.wait(key)) is not None:
+                    waits[key] = early
+        return waits
 
     async def _tell(self, event: RunEvent) -> None:
         if event.run_id == self._run.id and isinstance(event, _TOOL_EVENTS):
@@ -204,7 +339,7 @@ class Step:
         state.errored_tools = tuple([outcome.call.name for outcome in failed])
         for outcome in outcomes:
             if outcome.data is not None:
-                run.data[outcome.call.name] = outcome.data
+                run.keep_data(outcome.call.name, outcome.data)
         self._advance_index()
         if choice is not None:
             state.tool_choice = choice
@@ -234,28 +369,16 @@ class Step:
             outcome.content = special.result
         if special.messages is not None:
             # The turn that called this tool stays: its results follow it.
-            self._run.window.replace([*special.messages, self._run.messages[-1]])
+            self._run.replace(special.messages)
 
     def _add_results(self, turn: Turn, outcomes: Sequence[Outcome]) -> None:
         self._answered = True
         native = {call.id for call in turn.message.tool_calls}
         for outcome in outcomes:
-            call = outcome.call
-            if call.id not in native:
-                self._run.add(UserMessage(f"[result of {call.name}]\n{outcome.content}"))
-                continue
-            if outcome.progress:
-                self._run.recorder.progress(call.id, outcome.progress)
-            self._run.add(
-                ToolMessage(
-                    call.id,
-                    call.name,
-                    outcome.content,
-                    outcome.is_error,
-                    outcome.whole,
-                    outcome.summary,
-                )
-            )
+            is_native = outcome.call.id in native
+            if outcome.progress and is_native and self._run.journal.on:
+                self._run.journal.progress(outcome.call.id, outcome.progress)
+            self._run.add(result_message(outcome, native=is_native))
 
     # -- accounting ----------------------------------------------------------------------------------------------
 

@@ -1,12 +1,17 @@
-"""How much fits into a model, and how much it may say: plain data, and genai-prices' bundled list where it knows more.
+"""What models can do: how much fits, how much they may say, and which settings they take: plain data, and
+genai-prices' bundled list where it knows more.
 
 Nothing here decides a bill. A figure that is too small only makes a conversation trimmed earlier; one that is too
-large is found out by the provider's refusal, so unknown models get small figures.
+large is found out by the provider's refusal, so unknown models get small figures. What is said of abilities only
+refuses: an unknown model is asked, and its provider decides.
 """
 
 from __future__ import annotations
 
 import re
+
+from ..errors import UnsupportedError
+from .port import Effort, ModelRequest
 
 DEFAULT_CONTEXT = 128_000
 DEFAULT_OUTPUT = {"anthropic": 32_000, "google": 65_536}
@@ -41,6 +46,83 @@ _OUTPUT: tuple[tuple[str, int], ...] = (
     (r"gemini", 65_536),
 )
 
+# How much each may be told to reason, as of November 2026. Anthropic: "Effort", "Adaptive thinking" and "Extended
+# thinking"; Claude reasons when told to. OpenAI: the model pages, and the refusals of its API, which list the values
+# (openai-agents-python#2089). Google: "Thinking", and the page of each Gemini 3 model.
+_EFFORTS: tuple[tuple[str, tuple[Effort, ...]], ...] = (
+    (r"claude-(fable|mythos|[a-z]+-[5-9]|(opus|sonnet)-4-[6-9])", ("none", "low", "medium", "high")),
+    (r"claude-(3-7|4-|(opus|sonnet|haiku)-4)", ("none", "low", "medium", "high")),
+    (r"claude", ("none",)),
+    (r"gpt-5[^/]*-chat", ("none",)),
+    (r"gpt-5-pro", ("high",)),
+    (r"gpt-5[^/]*-pro", ("medium", "high")),
+    (r"gpt-5[^/]*-codex", ("low", "medium", "high")),
+    (r"gpt-5(?!\.)", ("minimal", "low", "medium", "high")),
+    (r"gpt-([5-9]|\d\d)", ("none", "low", "medium", "high")),
+    (r"gpt-", ("none",)),
+    (r"o[1-9]", ("low", "medium", "high")),
+    (r"gemini-3-pro", ("low", "high")),
+    (r"gemini-([3-9]|\d\d)[^/]*-pro", ("low", "medium", "high")),
+    (r"gemini-([3-9]|\d\d)", ("minimal", "low", "medium", "high")),
+    (r"gemini-2\.5-pro", ("minimal", "low", "medium", "high")),
+    (r"gemini-2\.5", ("none", "minimal", "low", "medium", "high")),
+    (r"gemini-(1|2)", ("none",)),
+)
+
+# Anthropic removed the sampling parameters with Opus 4.7; OpenAI's models take them only while they do not reason
+# ("Reasoning models", limitations).
+_NO_TEMPERATURE = r"claude-(fable|mythos|[a-z]+-[5-9]|opus-4-[7-9])|o[1-9]|gpt-5(?![^/]*-chat)(?!\.)|gpt-5[^/]*-codex"
+
+# Structured outputs: Anthropic has them since Sonnet 4.5 and Opus 4.1, OpenAI since GPT-4o.
+_NO_SCHEMA = (
+    r"claude-(2|3|v1|instant|4-|(opus|sonnet)-4(-0|-2025\d{4})?(@|$))|gpt-3|gpt-4(-turbo|-32k|-\d{4})?($|-preview)"
+    r"|o1-(mini|preview)"
+)
+
+_SCHEMA_OR_TOOLS = r"gemini-(1|2)"
+"""Gemini has taken both in one request since version 3 ("Structured outputs with tools")."""
+
+_TOOLS_OR_EFFORT = r"gpt-(5\.[6-9]|[6-9]|\d\d)"
+"""Over Chat Completions: "Function tools with reasoning_effort are not supported", says the API since GPT-5.6."""
+
+
+def efforts(model: str) -> tuple[Effort, ...] | None:
+    """How much *model* may be told to reason; None where nothing is known of it."""
+    for pattern, levels in _EFFORTS:
+        if _is(pattern, model):
+            return levels
+    return None
+
+
+def check(request: ModelRequest, provider: str, *, chat: bool = False) -> None:
+    """Raise `UnsupportedError` for a setting that the model is known not to take; *chat*: over Chat Completions."""
+    model, effort = request.model, request.effort
+    levels = efforts(model)
+    if effort is not None and levels is not None and effort not in levels:
+        raise unsupported(provider, model, f"effort={effort!r}", f"it takes {', '.join(map(repr, levels))}")
+    reasons = effort not in (None, "none")
+    if request.temperature is not None and (_is(_NO_TEMPERATURE, model) or (_is("gpt-", model) and reasons)):
+        raise unsupported(provider, model, f"temperature={request.temperature:g}", "leave it out")
+    if request.output_schema is not None:
+        if _is(_NO_SCHEMA, model):
+            raise unsupported(provider, model, "output_schema", "force a tool with this schema, or take a newer model")
+        if request.tools and _is(_SCHEMA_OR_TOOLS, model):
+            raise unsupported(provider, model, "output_schema beside tools", "send one of them, or take Gemini 3")
+    if chat and reasons and request.tools and _is(_TOOLS_OR_EFFORT, model):
+        raise unsupported(provider, model, f"effort={effort!r} beside tools", 'use api="responses", or effort="none"')
+
+
+def unsupported(provider: str, model: str, field: str, remedy: str) -> UnsupportedError:
+    """The error for a *field* of a request that *model* cannot take."""
+    error = UnsupportedError(f"{provider}: {model} does not take {field}; {remedy}", provider=provider)
+    error.part = field.partition("=")[0]
+    return error
+
+
+def _is(pattern: str, model: str) -> bool:
+    """Whether a word of *model* begins with *pattern*: names may have a maker's before them."""
+    return re.search(rf"(^|[/.:])({pattern})", model) is not None
+
 
 def context_window(provider: str, model: str) -> int:
     """The tokens that *model* takes in one request, its answer included; a cautious guess for an unknown one.
@@ -63,8 +145,4 @@ def max_output_tokens(provider: str, model: str) -> int:
 
 
 def _first(table: tuple[tuple[str, int], ...], model: str, default: int) -> int:
-    """The figure of the first pattern that a word of *model* begins with: names may have a maker's before them."""
-    for pattern, figure in table:
-        if re.search(rf"(^|[/.:])({pattern})", model):
-            return figure
-    return default
+    return next((figure for pattern, figure in table if _is(pattern, model)), default)

@@ -13,18 +13,34 @@ import httpx2
 
 from ..errors import BrokenStreamError, ProviderConnectionError, ProviderError, ProviderTimeoutError
 
-HTTP_FAILURES: tuple[type[Exception], ...] = (httpx2.HTTPError, httpx2.StreamError)
-"""The roots of what reading an answer can raise."""
+HTTP_FAILURES: tuple[type[Exception], ...] = (
+    httpx2.HTTPError,
+    httpx2.StreamError,
+    httpx2.InvalidURL,
+    httpx2.CookieConflict,
+)
+"""The roots of what sending a request and reading its answer can raise."""
 
 
 def http_failure(error: Exception, provider: str, *, begun: bool) -> ProviderError:
     """A failure of the connection; *begun* says whether the answer had begun."""
     words = str(error) or type(error).__name__
     if isinstance(error, httpx2.TimeoutException):
-        return ProviderTimeoutError(f"{provider} was silent for too long: {words}", provider=provider)
+        return timed_out(error, f"{provider} was silent for too long: {words}", provider)
     if begun:
         return BrokenStreamError(f"{provider} broke off its answer: {words}", provider=provider)
     return ProviderConnectionError(f"{provider} could not be reached: {words}", provider=provider)
+
+
+def timed_out(error: BaseException, words: str, provider: str) -> ProviderTimeoutError:
+    """A time-out of the HTTP library, or one that it is the cause of."""
+    failure = ProviderTimeoutError(words, provider=provider)
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, httpx2.TimeoutException):
+        cause = cause.__cause__
+    if cause is not None:
+        failure.limit = "connect" if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout) else "delta"
+    return failure
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from ..errors import (
     AuthenticationError,
@@ -59,10 +60,36 @@ def make(
     provider: str,
     status: int | None = None,
     retry_after: float | None = None,
+    part: str = "",
 ) -> ProviderError:
-    """An error of *kind*, made finer where the message says more: a bad request may be one that is too long."""
+    """An error of *kind*, made finer where the message says more: a bad request may be one that is too long. *part* is
+    what offends, in the provider's words."""
     if kind is BadRequestError and is_too_long(message):
         kind = ContextTooLongError
+    if issubclass(kind, BadRequestError):
+        refused = kind(message, provider=provider, status=status)
+        refused.part = part
+        return refused
     if issubclass(kind, RateLimitError):
         return kind(message, provider=provider, status=status, retry_after=retry_after)
     return kind(message, provider=provider, status=status)
+
+
+_SIGNING = (
+    ("google.auth.exceptions", "GoogleAuthError"),
+    ("botocore.exceptions", "BotoCoreError"),
+    ("azure.core.exceptions", "AzureError"),
+)
+
+
+def signing_failures() -> tuple[type[Exception], ...]:
+    """What the libraries raise with which the clients of Vertex, Bedrock and Azure sign requests, as far as they are
+    loaded: one that is not cannot have raised anything."""
+    return tuple(getattr(sys.modules[module], name) for module, name in _SIGNING if module in sys.modules)
+
+
+def signing_failure(error: Exception, provider: str) -> ProviderError:
+    """One of these in our words: there is no key, or the service that gives keys cannot be reached."""
+    unreached = any(word in type(error).__name__ for word in ("Transport", "Connection", "Timeout", "ServiceRequest"))
+    kind = ProviderConnectionError if unreached else AuthenticationError
+    return kind(f"{provider}: the request could not be signed: {error}", provider=provider)

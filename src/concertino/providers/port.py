@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from ..messages import AssistantMessage, Message, ToolChoice, ToolSpec
+from ..messages import AssistantMessage, Message, ToolCall, ToolChoice, ToolSpec
 from ..usage import Tokens, UsageSource
+
+Effort = Literal["none", "minimal", "low", "medium", "high"]
+"""How much a model is to reason before it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """The answer's text must be JSON of this schema."""
+
+    name: str
+    """Letters, digits, `_` and `-`."""
+    schema: dict[str, Any]
+    strict: bool = True
+    """Whether the provider must hold the model to it. Strict schemas are limited: OpenAI and Anthropic want
+    `additionalProperties: false` in each object, OpenAI all properties required."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,6 +41,25 @@ class ModelRequest:
     """None: the provider's default, or the model's maximum where the provider wants a number."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Settings of one provider, merged into its request as they are."""
+    output_schema: OutputSchema | None = None
+    effort: Effort | None = None
+    """None: the model's default."""
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    """Texts at which the model stops."""
+    cache: bool = False
+    """Mark where the stable prefix ends (tools and system, and the messages), for providers that cache only what is
+    marked. Those that cache by themselves do so whatever this says."""
+    cache_key: str = ""
+    """What requests with a common prefix have in common, for providers that look for a cached prefix by a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What of the conversation this provider cannot take and was left out of the request. It comes before all else."""
+
+    what: tuple[str, ...]
+    """In words, such as `reasoning of openai (3)`."""
 
 
 @dataclass(slots=True)
@@ -51,6 +85,17 @@ class ToolCallChunk:
     arguments: str
 
 
+@dataclass(slots=True)
+class ToolCallReady:
+    """A call whose arguments are complete, before the answer as a whole is. The same call is in the `Reply`.
+
+    Each call of a reply is announced once, in the order in which the calls are complete; one that the answer's limit
+    cut off is not. A stream that breaks may have announced some.
+    """
+
+    call: ToolCall
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """The whole answer. It is the last item of every stream that did not break."""
@@ -63,7 +108,7 @@ class Reply:
     """For counts that the provider did not report itself: how they were made."""
 
 
-ModelEvent = TextChunk | ReasoningChunk | ToolCallChunk | Reply
+ModelEvent = Dropped | TextChunk | ReasoningChunk | ToolCallChunk | ToolCallReady | Reply
 
 
 class Model(Protocol):
@@ -75,10 +120,10 @@ class Model(Protocol):
     """The provider's own name of the model."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Ask. Pieces as they come, then one `Reply`.
+        """Ask. `Dropped` if something was; pieces as they come; then one `Reply`.
 
-        Raises a `ProviderError`; a stream that ends without a reply raises `BrokenStreamError`. Closing the
-        iterator early ends the request.
+        Raises a `ProviderError`, whose `partial` is what had come; a stream that ends without a reply raises
+        `BrokenStreamError`. Closing the iterator early ends the request.
         """
         ...
 

@@ -6,19 +6,22 @@ import asyncio
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..errors import BrokenStreamError, ContentFilteredError, MissingKeyError, ProviderError
-from ..messages import AssistantMessage, Part, StopReason
+from ..errors import BrokenStreamError, ContentFilteredError, MissingKeyError, ProviderError, ProviderTimeoutError
+from ..messages import AssistantMessage, Part, StopReason, ToolCall
 from ..usage import Tokens, UsageSource
-from .port import ModelEvent, ModelRequest, Reply
-from .sse import Event, SseDecoder
+from .decoding import WHOLE, BodyDecoder
+from .kinds import signing_failure, signing_failures
+from .limits import SILENCE, Timeouts, Watch, timeouts
+from .port import Dropped, ModelEvent, ModelRequest, Reply, ToolCallReady
+from .sse import Event
+from .wire import Body
+
+__all__ = ["SILENCE", "RawResponse", "Reader", "StreamingModel", "Timeouts", "finished", "key_from", "payload"]
 
 C = TypeVar("C")
-
-SILENCE = 300.0
-"""How many seconds a provider may be silent before its request counts as lost. Reasoning models are silent long."""
 
 
 class RawResponse(Protocol):
@@ -34,13 +37,24 @@ class RawResponse(Protocol):
 
 
 class Reader(Protocol):
-    """Turns the events of one answer into pieces and, at the end, a reply."""
+    """Turns the events of one answer into pieces and, at the end, a reply.
+
+    An answer that comes whole is read as the events that it would have been, so both forms have one meaning.
+    """
 
     ended: bool
     """Whether the provider has said that the answer is complete."""
 
     def read(self, event: Event) -> Iterable[ModelEvent]:
         """The pieces in *event*. Raises a `ProviderError` if it reports one."""
+        ...
+
+    def whole(self, answer: Any) -> Iterable[ModelEvent]:
+        """The pieces in *answer*, the JSON of an unstreamed answer. Raises a `ProviderError` if it reports one."""
+        ...
+
+    def partial(self) -> tuple[list[Part], str]:
+        """What has come so far, and the model's name: text and reasoning as far as they go, calls that are complete."""
         ...
 
     def reply(self) -> Reply:
@@ -59,45 +73,98 @@ class StreamingModel(ABC, Generic[C]):
     provider: str
     name: str
 
-    def __init__(self, name: str, provider: str, client: C | None) -> None:
+    def __init__(self, name: str, provider: str, client: C | None, timeout: float | Timeouts = SILENCE) -> None:
         self.name = name
         self.provider = provider
+        self._limits = timeouts(timeout)
         self._given = client
         self._clients: dict[asyncio.AbstractEventLoop, C] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """See `Model.stream`."""
-        reader = self._reader()
-        response: RawResponse | None = None
-        try:
-            response = await self._open(request)
-            decoder = SseDecoder()
-            async for piece in response.aiter_bytes():
-                for event in decoder.feed(piece):
-                    for item in self._read(reader, event):
-                        yield item
-            for event in decoder.close():
-                for item in self._read(reader, event):
-                    yield item
-        except self._failures() as error:
-            # A connection that breaks after the answer is complete takes nothing away from it.
-            if not reader.ended:
-                raise self._translate(error, begun=response is not None) from error
-        finally:
-            if response is not None:
-                await response.aclose()
-        yield reader.reply()
+    @property
+    def _expected(self) -> tuple[type[Exception], ...]:
+        return (ProviderError, *self._failures(), *signing_failures())
 
-    def _read(self, reader: Reader, event: Event) -> Iterable[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:  # noqa: C901 - read it aloud
+        """See `Model.stream`."""
+        asked = self._body(request)
+        if asked.dropped:
+            yield Dropped(asked.dropped)
+        reader = self._reader()
+        ready: list[ToolCall] = []
+        source: _Source | None = None
+        watch = Watch(self._limits, self.provider)
         try:
-            return reader.read(event)
-        except (LookupError, TypeError, AttributeError) as error:
+            source = _Source(await watch.over(self._open(request, asked.data), begun=False), watch, self.provider)
+            while (events := await source.next()) is not None:
+                for event in events:
+                    for item in self._read(reader, event, ready):
+                        yield item
+        except self._expected as error:
+            failure = self._failed(error, reader, begun=source is not None)
+            if failure is error:
+                raise
+            if failure is not None:
+                raise failure from error
+        finally:
+            if source is not None:
+                await source.response.aclose()
+        try:
+            reply = reader.reply()
+            left = self._left(reply, ready)
+        except ProviderError as error:
+            error.partial = self._partial(reader)
+            raise
+        for call in left:
+            yield ToolCallReady(call)
+        yield reply
+
+    def _failed(self, error: Exception, reader: Reader, *, begun: bool) -> ProviderError | None:
+        """What *error* is in our words; None for a connection that broke, or fell silent, behind a complete answer."""
+        ours = isinstance(error, ProviderError)
+        if reader.ended and (not ours or isinstance(error, ProviderTimeoutError)):
+            return None
+        if isinstance(error, ProviderError):
+            failure = error
+        elif isinstance(error, signing_failures()):
+            failure = signing_failure(error, self.provider)
+        else:
+            failure = self._translate(error, begun=begun)
+        failure.partial = self._partial(reader) if begun else None
+        return failure
+
+    def _read(self, reader: Reader, event: Event, ready: list[ToolCall]) -> Iterator[ModelEvent]:
+        """The pieces in *event*; the calls announced among them join *ready*."""
+        try:
+            whole = event.name == WHOLE
+            for item in reader.whole(_json(event, self.provider)) if whole else reader.read(event):
+                if isinstance(item, ToolCallReady):
+                    ready.append(item.call)
+                yield item
+        except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
             raise BrokenStreamError(
                 f"{self.provider} sent an event of an unknown form: {event.data[:200]}", provider=self.provider
             ) from error
+
+    def _partial(self, reader: Reader) -> AssistantMessage:
+        """What had come before it broke off."""
+        parts, model = reader.partial()
+        return AssistantMessage(tuple(parts), "broken", model or self.name)
+
+    def _left(self, reply: Reply, ready: list[ToolCall]) -> list[ToolCall]:
+        """The complete calls of *reply* that are not yet in *ready*. Raises `BrokenStreamError` if it lacks one of
+        *ready*: that call may be running already."""
+        left = list(reply.message.tool_calls)
+        for call in ready:
+            if call not in left:
+                raise BrokenStreamError(
+                    f"{self.provider} changed the call of {call.name} after it was complete", provider=self.provider
+                )
+            left.remove(call)
+        # What is left was never proven complete; that the model says it is done is the proof.
+        return left if reply.message.stop_reason == "tool_calls" else []
 
     async def close(self) -> None:
         """See `Model.close`. Closes the client of the running event loop."""
@@ -125,8 +192,12 @@ class StreamingModel(ABC, Generic[C]):
         """Close a client that `_connect` made."""
 
     @abstractmethod
-    async def _open(self, request: ModelRequest) -> RawResponse:
-        """Send *request*; the answer has begun when this returns."""
+    def _body(self, request: ModelRequest) -> Body:
+        """*request* in the provider's form. Raises `UnsupportedError` for what the model cannot do."""
+
+    @abstractmethod
+    async def _open(self, request: ModelRequest, data: bytes) -> RawResponse:
+        """Send *data*, which is *request*'s form; the answer has begun when this returns."""
 
     @abstractmethod
     def _reader(self) -> Reader:
@@ -152,15 +223,48 @@ def key_from(given: str | None, *names: str) -> str:
     raise MissingKeyError(f"no API key: set {' or '.join(names)}, or pass api_key=")
 
 
+class _Source:
+    """The events of a response, as many at a time as have come."""
+
+    __slots__ = ("_body", "_decoder", "_ended", "_watch", "response")
+
+    def __init__(self, response: RawResponse, watch: Watch, provider: str) -> None:
+        self.response = response
+        self._body = aiter(response.aiter_bytes())
+        self._decoder = BodyDecoder(provider)
+        self._watch = watch
+        self._ended = False
+
+    async def next(self) -> list[Event] | None:
+        """The next events; None at the end."""
+        if self._ended:
+            return None
+        piece = await self._watch.over(self._piece(), begun=True)
+        if piece is not None:
+            return self._decoder.feed(piece)
+        self._ended = True
+        return self._decoder.close()
+
+    async def _piece(self) -> bytes | None:
+        try:
+            return await anext(self._body)
+        except StopAsyncIteration:
+            return None
+
+
 def payload(event: Event, provider: str) -> dict[str, Any]:
     """The object in an event's data. Raises `BrokenStreamError` if there is none."""
-    try:
-        data = json.loads(event.data)
-    except ValueError as error:
-        raise BrokenStreamError(f"{provider} sent no JSON: {event.data[:80]!r}", provider=provider) from error
+    data = _json(event, provider)
     if not isinstance(data, dict):
         raise BrokenStreamError(f"{provider} sent no object: {event.data[:80]!r}", provider=provider)
     return data
+
+
+def _json(event: Event, provider: str) -> Any:
+    try:
+        return json.loads(event.data)
+    except (ValueError, RecursionError) as error:
+        raise BrokenStreamError(f"{provider} sent no JSON: {event.data[:80]!r}", provider=provider) from error
 
 
 def finished(

@@ -7,11 +7,13 @@ is that of joining strings.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-from ..messages import ToolSpec
+from ..errors import UnsupportedError
+from ..messages import Part, ToolSpec
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -19,6 +21,96 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 def dumps(value: object) -> str:
     """Compact JSON."""
     return _encode(value)
+
+
+class Body(NamedTuple):
+    """A request: its JSON, and in words what it leaves out of the conversation."""
+
+    data: bytes
+    dropped: tuple[str, ...] = ()
+
+
+class Form(NamedTuple):
+    """A message in a provider's format. Elements are JSON, joined by commas."""
+
+    role: str
+    first: str
+    """Elements that stand before all others of their turn: results right after their calls."""
+    rest: str
+    dropped: tuple[str, ...] = ()
+    """What of the message is left out, in words."""
+    refused: str = ""
+    """Why this provider cannot take what the message shows; "" where it can."""
+    mark: str = ""
+    """What the request as a whole must know of the message."""
+
+
+def turns(forms: Iterable[Form], key: str, opening: str = "") -> list[str]:
+    """Messages as turns whose elements are in *key*: of one role only one in a row.
+
+    A conversation that does not begin with the user is given *opening*, an element of the user's, where there is one.
+    """
+    found: list[str] = []
+    role = ""
+    first: list[str] = []
+    rest: list[str] = []
+    for form in forms:
+        if not form.first and not form.rest:
+            continue
+        if form.role != role:
+            if role:
+                found.append(_turn(role, key, first + rest))
+            elif opening and form.role != "user":
+                found.append(_turn("user", key, [opening]))
+            role, first, rest = form.role, [], []
+        if form.first:
+            first.append(form.first)
+        if form.rest:
+            rest.append(form.rest)
+    if role:
+        found.append(_turn(role, key, first + rest))
+    return found
+
+
+def _turn(role: str, key: str, elements: list[str]) -> str:
+    return f'{{"role":"{role}","{key}":[{",".join(elements)}]}}'
+
+
+def losses(forms: Sequence[Form], provider: str, answers: str) -> tuple[str, ...]:
+    """What *forms* leave out, in words, each once with its number. *answers* is the role of the model.
+
+    Raises `UnsupportedError` if the user shows something now that cannot be taken; what was shown before the newest
+    answer is history, and history is taken as far as it can be.
+    """
+    found = Counter([word for form in forms if form.dropped for word in form.dropped])
+    for form in reversed(forms):
+        if form.role == answers:
+            break
+        if form.refused:
+            raise UnsupportedError(form.refused, provider=provider)
+    return tuple([word if number == 1 else f"{word} ({number})" for word, number in found.items()])
+
+
+def lost(part: Part, own: str) -> tuple[str, ...]:
+    """What *part* loses, in words, where only what is of *own* can go back as it came."""
+    if part.provider in (own, ""):
+        return ()
+    whose = f"of {part.provider.partition('/')[0]}"
+    raw = part.raw or ""
+    if part.kind == "opaque":
+        return () if part.type in ASIDE else (f"{part.type} {whose}",)
+    if part.kind == "reasoning":
+        return (f"reasoning {whose}",)
+    if part.kind == "tool_call":
+        return (f"signature of a call {whose}",) if part.signature else ()
+    found = [f"citations {whose}"] if '"citations":[{' in raw or '"annotations":[{' in raw else []
+    return (*found, *([f"signature of a text {whose}"] if '"thoughtSignature":' in raw else []))
+
+
+ASIDE = frozenset(
+    {"container", "annotations", "citations", "groundingMetadata", "citationMetadata", "urlContextMetadata"}
+)
+"""What providers send beside an answer and do not take back in a conversation: kept for whoever reads the message."""
 
 
 def merge(base: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,8 +127,12 @@ def merge(base: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 def body(head: dict[str, Any], extra: Mapping[str, Any], lists: Mapping[str, Iterable[str]]) -> bytes:
     """A request's JSON: *head* with *extra* merged into it, and *lists*, whose elements are JSON already.
 
-    A list that *extra* names as well gives way to it.
+    A list that *extra* names as well gives way to it; only tools are joined, as those that run at the provider can be
+    named nowhere else.
     """
+    if "tools" in extra and "tools" in lists and isinstance(extra["tools"], list):
+        lists = {**lists, "tools": [*lists["tools"], *map(dumps, extra["tools"])]}
+        extra = {name: value for name, value in extra.items() if name != "tools"}
     fields = [dumps(merge(head, extra))[1:-1]]
     for name, elements in lists.items():
         if name not in extra:
@@ -71,6 +167,22 @@ def arguments_object(text: str) -> dict[str, Any]:
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {"arguments": text}
+
+
+def spliced(raw: str, **fields: Any) -> str:
+    """*raw*, an object's JSON, with *fields* in place of its own; None takes one out."""
+    value = {**json.loads(raw), **fields}
+    return dumps({name: held for name, held in value.items() if held is not None or name not in fields})
+
+
+def is_object(text: str) -> bool:
+    """Whether *text* is a whole JSON object, so that nothing which may follow belongs to it."""
+    if not text.rstrip().endswith("}"):
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def arguments_text(text: str) -> str:

@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 from ..errors import StorageError
 from ..messages import (
     AssistantMessage,
+    Media,
     Message,
+    Opaque,
     Part,
     Reasoning,
     SystemMessage,
@@ -33,13 +35,16 @@ VERSION = 1
 """Of the format. A reader refuses a greater one."""
 
 _MESSAGES: tuple[type[Message], ...] = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
-_PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall)
+_PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall, Opaque)
 _BY_ROLE = {cls.role: cls for cls in _MESSAGES}
-_BY_KIND: dict[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_call": ToolCall}
+_BY_KIND: dict[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_call": ToolCall, "opaque": Opaque}
 _FIELDS: dict[type, tuple[str, ...]] = {
-    cls: tuple(field.name for field in fields(cls) if field.name != "kind") for cls in (*_MESSAGES, *_PARTS)
+    cls: tuple(field.name for field in fields(cls) if field.name != "kind") for cls in (*_MESSAGES, *_PARTS, Media)
 }
+_LEFT_OUT = {("provider", Text): "", ("provider", ToolCall): ""}
+"""Fields that came later, with the value that is not written: most messages do without them."""
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
 
@@ -51,6 +56,8 @@ def encode_message(message: Message) -> str:
     form: dict[str, Any] = {"v": VERSION, "role": message.role, **_plain(message)}
     if isinstance(message, AssistantMessage):
         form["parts"] = [_plain_part(part) for part in message.parts]
+    if media := form.pop("media", ()):
+        form["media"] = [_plain(item) for item in media]
     return _dump(form)
 
 
@@ -65,12 +72,14 @@ def decode_message(text: str) -> Message:
         )
     try:
         cls = _BY_ROLE[form.pop("role")]
-        parts = form.pop("parts", None)
+        parts, media = form.pop("parts", None), form.pop("media", None)
         values = _joined(form)
         if cls is AssistantMessage:
             values["parts"] = tuple(_part(part) for part in parts)
+        if media:
+            values["media"] = tuple(Media(**_joined(item)) for item in media)
         return cls(**values)
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise StorageError(f"a stored message is damaged: {error!r}") from error
 
 
@@ -109,8 +118,13 @@ def memory_id(owner: str, text: str) -> str:
     return hashlib.sha256(f"{len(owner)}:{owner}{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _plain(value: Message | Part) -> dict[str, Any]:
-    return {name: held for name in _FIELDS[type(value)] if (held := getattr(value, name)) is not None}
+def _plain(value: Message | Part | Media) -> dict[str, Any]:
+    cls = type(value)
+    return {
+        name: held
+        for name in _FIELDS[cls]
+        if (held := getattr(value, name)) is not None and held != _LEFT_OUT.get((name, cls))
+    }
 
 
 def _plain_part(part: Part) -> dict[str, Any]:
@@ -155,7 +169,7 @@ def _dump(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def _load(text: str) -> Any:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from ..messages import AssistantMessage, Part, Reasoning, StopReason, Text, ToolCall
-from ..providers.port import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallChunk
+from ..providers.port import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..usage import Tokens
 
 
@@ -39,7 +39,7 @@ class Answer:
     before: Callable[[], Awaitable[Any]] | None = None
     """Awaited before the first piece: a gate that the test opens."""
     midway: Callable[[], Awaitable[Any]] | None = None
-    """Awaited between the pieces and the end."""
+    """Awaited between the pieces, with all calls ready, and the end."""
 
 
 Script = Any
@@ -84,6 +84,7 @@ class ScriptedModel:
             made = ToolCall(f"call_{self._calls}", scripted.name, scripted.arguments)
             parts.append(made)
             yield ToolCallChunk(made.id, made.name, made.arguments)
+            yield ToolCallReady(made)
         if answer.midway is not None:
             await answer.midway()
         if answer.error is not None:

@@ -39,6 +39,14 @@ class ContextWindow(Protocol):
         """Begin again with other messages, because a hook has changed the conversation."""
         ...
 
+    def edits(self) -> list[int] | None:
+        """What the last view left out, in a form that a journal can keep; None: nothing. The same until it changes."""
+        ...
+
+    def restore(self, edits: list[int]) -> None:
+        """Show what the view showed after these *edits*; to be called with the record as it was then, or longer."""
+        ...
+
     def record(self) -> Messages:
         """All messages, as they were appended."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..errors import ContextFloorError
-from ..messages import AssistantMessage, Message, Messages, SystemMessage, ToolMessage, UserMessage
+from ..messages import AssistantMessage, Media, Message, Messages, Part, SystemMessage, ToolMessage, UserMessage
 from .port import TokenCounter
 
 _FRAME = 8
@@ -14,17 +14,43 @@ _AFTER_TRIM = 0.5
 """A trim goes down to this share of the room at once, so that it is rare and the prefix is stable in between."""
 
 
+_PER_FILE = 2_000
+"""What stands for the tokens of an image or a file whose size is not known: an image of the usual size costs 258
+(Gemini), up to 1,600 (Anthropic) or up to 1,500 (OpenAI)."""
+_PER_BYTE = 0.05
+"""And of a document or a recording that is known: a page of a PDF has 1,500 to 3,000 tokens and seldom below 50 kB,
+a second of speech 10 to 32 tokens and, compressed, some kB."""
+
+
 def message_text(message: Message) -> str:
-    """All of a message that a provider counts."""
+    """All of a message that a provider counts; for images and files, as much text as they may count."""
     match message:
         case AssistantMessage(parts):
-            return "".join(
-                f"{part.id}{part.name}{part.arguments}" if part.kind == "tool_call" else part.text for part in parts
-            )
+            return "".join(map(_part_text, parts))
         case ToolMessage():
-            return message.call_id + message.content
-        case SystemMessage(text) | UserMessage(text):
+            return message.call_id + message.content + "".join(map(_filler, message.media))
+        case UserMessage(text):
+            return text + "".join(map(_filler, message.media))
+        case SystemMessage(text):
             return text
+
+
+def _part_text(part: Part) -> str:
+    if part.kind == "tool_call":
+        return f"{part.id}{part.name}{part.arguments}"
+    return part.raw if part.kind == "opaque" else part.text
+
+
+def _filler(media: Media) -> str:
+    return " 0" * (_media_size(media) // 2)
+
+
+def _media_size(media: Media) -> int:
+    """The tokens that *media* may count, an even number."""
+    if media.data is None or media.media_type.startswith("image/"):
+        return _PER_FILE
+    share = 0.75 if media.media_type.startswith("text/") else _PER_BYTE
+    return max(_PER_FILE, int(len(media.data) * share) & ~1)
 
 
 class SlidingWindow:
@@ -41,6 +67,7 @@ class SlidingWindow:
         self._largest_result = largest_result
         self._record: list[Message] = []
         self._sent = self._record  # the very same list, until the first trim
+        self._edits: list[int] | None = None  # how long the record was at the last trim, and the places it left
         self._bytes = 0
         self._sizes: list[int] = []  # of `_sent`, counted only when the bytes no longer prove that it fits
         self._tokens = 0
@@ -58,8 +85,19 @@ class SlidingWindow:
     def replace(self, messages: list[Message]) -> None:
         """See `ContextWindow.replace`."""
         self._record = list(messages)
+        self._edits = None
         self.trimmed = 0
         self._send(self._record)
+
+    def edits(self) -> list[int] | None:
+        """See `ContextWindow.edits`: how long the record was at the last trim, and the places that it left."""
+        return self._edits
+
+    def restore(self, edits: list[int]) -> None:
+        """See `ContextWindow.restore`."""
+        self._edits = edits
+        self._send([self._record[place] for place in edits[1:]] + self._record[edits[0] :])
+        self.trimmed = edits[0] - len(edits[1:])
 
     def record(self) -> Messages:
         """See `ContextWindow.record`."""
@@ -97,6 +135,7 @@ class SlidingWindow:
         size = sum(self._count(message) for message in kept)
         if size > room:
             raise ContextFloorError(self._explain(counted, reserve, kept))
+        self._edits = [len(self._record), *_places(kept, self._record)]
         self._send(kept)
         self.trimmed = len(self._record) - len(kept)
 
@@ -154,6 +193,18 @@ class SlidingWindow:
         )
 
 
+def _places(kept: list[Message], record: list[Message]) -> list[int]:
+    """Where in *record* the messages of *kept*, a part of it in order, are; sought from the end."""
+    places: list[int] = []
+    place = len(record)
+    for message in reversed(kept):
+        place -= 1
+        while record[place] is not message:
+            place -= 1
+        places.append(place)
+    return places[::-1]
+
+
 def _groups(messages: Iterable[Message]) -> Iterable[list[Message]]:
     """A call and its results are one group; each other message is its own."""
     group: list[Message] = []
@@ -169,7 +220,10 @@ def _groups(messages: Iterable[Message]) -> Iterable[list[Message]]:
 def _bytes(message: Message) -> int:
     """As many bytes as `message_text` has, without making it: every message passes here once."""
     if message.role == "tool":
-        return _size(message.content) + len(message.call_id) + _FRAME
+        size = _size(message.content) + len(message.call_id) + _FRAME
+        return size + sum(map(_media_size, message.media)) if message.media else size
+    if message.role == "user" and message.media:
+        return _size(message.text) + sum(map(_media_size, message.media)) + _FRAME
     if message.role != "assistant":
         return _size(message.text) + _FRAME
     size = _FRAME
@@ -177,7 +231,7 @@ def _bytes(message: Message) -> int:
         if part.kind == "tool_call":
             size += _size(part.arguments) + len(part.id) + len(part.name)
         else:
-            size += _size(part.text)
+            size += _size(part.raw if part.kind == "opaque" else part.text)
     return size
 
 

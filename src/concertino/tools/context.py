@@ -31,6 +31,9 @@ class ToolContext(ABC):
 
     run_id: str
     call_id: str
+    """The provider's id of the call. Some providers use one again: `key` is unique."""
+    key: str
+    """The engine's id of the call, the same whenever this very call is run again: hand it on as idempotency key."""
     tool: str
     agent_path: str
     session: Session

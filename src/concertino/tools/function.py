@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, overload
 
 from ..errors import ConfigurationError
 from .context import ToolContext
-from .port import DEFAULT_TIMEOUT, Retain, Tool, check_tool
+from .port import DEFAULT_TIMEOUT, Done, Effect, NotDone, Retain, Tool, check_tool
 from .threads import threads
 
-_SETTINGS = ("selection_rule", "counts_as_iteration", "timeout", "retain", "shown")
+_SETTINGS = ("selection_rule", "counts_as_iteration", "timeout", "retain", "shown", "effect")
+Probe = Callable[[str], Awaitable[Done | NotDone | None]]
+"""Tells from a call's key whether it took effect; see `Tool.probe`."""
 
 
 class FunctionTool(Tool):
@@ -27,11 +29,17 @@ class FunctionTool(Tool):
 
         self._arguments = Arguments(function, name)
         self.parameters = self._arguments.schema
+        self.asks: Probe | None = None
         self._is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        self.interruptible = self._is_async
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """See `Tool.validate`."""
         return self._arguments.validate(arguments)
+
+    async def probe(self, key: str, context: ToolContext) -> Done | NotDone | None:
+        """See `Tool.probe`; the function that was given as `@tool(probe=...)` answers."""
+        return None if self.asks is None else await self.asks(key)
 
     def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Call the function; a plain one in a thread."""
@@ -56,6 +64,8 @@ def tool(
     timeout: float | None = DEFAULT_TIMEOUT,
     retain: Retain = "keep",
     shown: bool = False,
+    effect: Effect = "once",
+    probe: Probe | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
@@ -65,13 +75,16 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
+    probe: Probe | None = None,
     **settings: Any,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function: `@tool`, or `@tool(timeout=5, retain="once")` for the settings of `Tool`.
 
-    The parameters' types become the schema (`Annotated[str, Field(description=...)]` describes one), the docstring
-    the description. A parameter of type `ToolContext` is filled in by the engine and hidden from the model. The
-    function may be plain (it runs in a thread), async, or an async generator.
+    The parameters' types become the schema (`Annotated[str, Field(description=...)]` describes one), the docstring the
+    description. `effect` says what a second run of a call would do ("read", "idempotent", or the careful default
+    "once"); *probe*, an async function of a call's key, tells after a crash whether a `once` call took effect. A
+    parameter of type `ToolContext` is filled in by the engine and hidden from the model. The function may be plain (it
+    runs in a thread), async, or an async generator.
 
     Raises `ConfigurationError` if a parameter has no type, or one that has no JSON Schema, and for settings that no
     tool has.
@@ -84,6 +97,7 @@ def tool(
             raise ConfigurationError(f"{target!r:.80} is no function; @tool goes above one")
         label = name or target.__name__
         made = FunctionTool(target, label, description or inspect.getdoc(target) or label)
+        made.asks = probe
         for setting, value in settings.items():
             setattr(made, setting, value)
         check_tool(made)

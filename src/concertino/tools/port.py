@@ -15,6 +15,11 @@ from .context import ToolContext
 Retain = Literal["keep", "once"]
 """`keep`: the result is stored as it is. `once`: use and throw; the stored history has its summary only."""
 
+Effect = Literal["read", "idempotent", "once"]
+"""What a second run of a call would do. `read`: nothing, it only looks. `idempotent`: nothing either, for the receiver
+knows the call by its key. `once`: the same again, so it is never run twice: after a crash its outcome is asked of the
+tool's `probe`, or is unknown."""
+
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a tool may take, if it does not say otherwise."""
 
@@ -29,6 +34,29 @@ class ToolResult:
     """For the product: on the `ToolDone` event and in the run's result; never sent to the model."""
     summary: str | None = None
     """What stands for the content in the stored history of a `once` tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What a tool returns whose result comes from outside: the call waits, and the run is suspended when nothing else
+    is left to do. Whoever has the result answers under the call's key (`ToolContext.key`)."""
+
+    seconds: float | None = None
+    """After which the call has failed; None: it waits for ever."""
+    note: str = ""
+    """What it waits for, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A probe's answer: the call took effect, and this is what it had returned."""
+
+    result: Any = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """A probe's answer: the call surely took no effect, and may be run."""
 
 
 class Tool(ABC):
@@ -46,6 +74,10 @@ class Tool(ABC):
     timeout: float | None = DEFAULT_TIMEOUT
     """Seconds; None: no limit."""
     retain: Retain = "keep"
+    effect: Effect = "once"
+    """What a second run would do. The default is the careful one: say `read` or `idempotent` where it is true."""
+    interruptible: bool = True
+    """Whether cancelling the call ends its work; not so for what runs in a thread."""
     shown: bool = False
     """Whether the user sees the result as it is, so that the model must not write it again."""
 
@@ -69,6 +101,13 @@ class Tool(ABC):
         the words that the model reads; any other exception is reported to it by type and text. Either way the run
         goes on.
         """
+
+    async def probe(self, key: str, context: ToolContext) -> Done | NotDone | None:
+        """Whether the call with this *key*, which a crash interrupted, took effect; None: that cannot be told.
+
+        Asked for `once` tools only. One that raises cannot tell.
+        """
+        return None
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -101,5 +140,7 @@ def check_tool(tool: object) -> None:
     timeout = tool.timeout
     if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
         raise ConfigurationError(f"tool {name!r}: timeout is {timeout!r}; it must be seconds above 0, or None")
+    if tool.effect not in get_args(Effect):
+        raise ConfigurationError(f"tool {name!r}: effect is {tool.effect!r}; use 'read', 'idempotent' or 'once'")
     if tool.retain not in get_args(Retain):
         raise ConfigurationError(f"tool {name!r}: retain is {tool.retain!r}; it must be 'keep' or 'once'")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
+from pathlib import Path
 from types import ModuleType
 
 import anthropic
+import google.genai
 import httpx2
 import openai
 import pytest
 from google.genai import errors as google_errors
 
-from concertino.errors import ProviderError, ProviderTimeoutError
-from concertino.providers import failures
+from concertino.errors import AuthenticationError, ProviderConnectionError, ProviderError, ProviderTimeoutError
+from concertino.providers import failures, kinds
 from concertino.providers.anthropic import errors as of_anthropic
 from concertino.providers.google import errors as of_google
 from concertino.providers.openai import errors as of_openai
@@ -32,6 +36,82 @@ def test_every_exported_exception_is_in_the_table(
     }
     assert exported - table.keys() == set()
     assert table.keys() - exported == set()
+
+
+OUTSIDE = {
+    "anthropic": {
+        "_response.MissingStreamClassError": "of a door that we do not use",
+        "lib.tools.": "of the SDK's own tools, which we do not run",
+        "lib.credentials._secrets._NonObjectPayloadError": "caught in the SDK",
+    },
+    "openai": {
+        "InvalidWebhookSignatureError": "of webhooks",
+        "_legacy_response.MissingStreamClassError": "of a door that we do not use",
+        "_response.MissingStreamClassError": "of a door that we do not use",
+        "auth._x509._TransientTokenExchangeError": "caught in the SDK",
+        "lib.browser.": "of the SDK's own tools, which we do not run",
+        "lib.computer.": "of the SDK's own tools, which we do not run",
+        "lib.decisions_tool_runner.": "of the SDK's own loop, which we do not run",
+        "lib.responses_tool_runner.": "of the SDK's own loop, which we do not run",
+        "lib.responses_websocket.": "of another transport",
+    },
+    "google.genai": {
+        "_api_client.EphemeralTokenAPIKeyError": "raised where a client is made, before any request",
+        "_common.ExperimentalWarning": "a warning",
+        "_gaos.": "of the Interactions API",
+        "_interactions.": "of the Interactions API",
+    },
+}
+"""What an SDK defines and no request of ours can raise, by the beginning of its name, and why."""
+
+
+@pytest.mark.parametrize(("sdk", "errors"), [(anthropic, of_anthropic), (openai, of_openai), (google.genai, of_google)])
+def test_every_exception_that_an_sdk_defines_anywhere_is_translated_or_cannot_arise(
+    sdk: ModuleType, errors: ModuleType
+) -> None:
+    reasons = OUTSIDE[sdk.__name__]
+    defined = exceptions_in(sdk)
+    assert len(defined) > 20
+    for kind in defined:
+        name = f"{kind.__module__}.{kind.__name__}".removeprefix(f"{sdk.__name__}.")
+        prefix = next((prefix for prefix in reasons if name.startswith(prefix)), None)
+        if prefix is not None:
+            continue
+        assert issubclass(kind, errors.FAILURES), (
+            f"{name} would get past us: name it in the table, or here with a reason"
+        )
+
+
+def exceptions_in(sdk: ModuleType) -> set[type[BaseException]]:
+    """All exception classes of a package, found in its source and imported."""
+    found: set[type[BaseException]] = set()
+    for path in (place for root in sdk.__path__ for place in Path(root).rglob("*.py")):
+        parts = path.relative_to(sdk.__path__[0]).with_suffix("").parts
+        if {"types", "tests", "resources", "cli"} & set(parts) or not re.search(
+            r"class \w+.*(Error|Exception|Warning)\b", path.read_text()
+        ):
+            continue
+        try:
+            module = importlib.import_module(".".join((sdk.__name__, *parts)).removesuffix(".__init__"))
+        except Exception:  # noqa: BLE001 - an extra of the SDK that is not installed
+            continue
+        members = inspect.getmembers(module, inspect.isclass)
+        found |= {v for _, v in members if issubclass(v, BaseException) and v.__module__.startswith(sdk.__name__)}
+    return found
+
+
+def test_failures_of_signing_are_translated() -> None:
+    import google.auth.exceptions as of_auth
+
+    names = [
+        name for name, kind in vars(of_auth).items() if inspect.isclass(kind) and kind.__module__ == of_auth.__name__
+    ]
+    assert len(names) > 5
+    for name in names:
+        error = getattr(of_auth, name)("no")
+        assert isinstance(error, kinds.signing_failures())
+        expected = ProviderConnectionError if name in ("TransportError", "TimeoutError") else AuthenticationError
+        assert type(kinds.signing_failure(error, "google")) is expected
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import anthropic
 
 from ...errors import (
@@ -16,10 +18,12 @@ from ...errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from ..failures import HTTP_FAILURES, http_failure, retry_after
+from ..failures import HTTP_FAILURES, http_failure, retry_after, timed_out
 from ..kinds import by_status, make
 from .reply import ERROR_TYPES
 from .request import PROVIDER
+
+_PLACE = re.compile(r"([a-z_]+(?:\.[\w-]+)*): ")
 
 FAILURES: tuple[type[Exception], ...] = (anthropic.AnthropicError, *HTTP_FAILURES)
 
@@ -80,6 +84,8 @@ def translate(error: Exception, *, begun: bool) -> ProviderError:
     """One of `FAILURES` in our words; *begun* says whether the answer had begun."""
     if isinstance(error, HTTP_FAILURES):
         return http_failure(error, PROVIDER, begun=begun)
+    if isinstance(error, anthropic.APITimeoutError):
+        return timed_out(error, f"anthropic: {error}", PROVIDER)
     kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ProviderError)
     if not isinstance(error, anthropic.APIStatusError):
         return make(kind, f"anthropic: {error}", provider=PROVIDER)
@@ -93,4 +99,11 @@ def translate(error: Exception, *, begun: bool) -> ProviderError:
         provider=PROVIDER,
         status=error.status_code,
         retry_after=retry_after(error.response.headers),
+        part=_part(error.api_message or ""),
     )
+
+
+def _part(message: str) -> str:
+    """The place that a message begins with, such as `messages.1.content.0: ...`."""
+    found = _PLACE.match(message)
+    return found[1] if found else ""

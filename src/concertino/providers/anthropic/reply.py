@@ -8,8 +8,7 @@ cumulative and take the place of those of `message_start`, field by field.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...errors import (
@@ -23,14 +22,15 @@ from ...errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from ...messages import Part, Reasoning, StopReason, Text, ToolCall
+from ...messages import Opaque, Part, StopReason, ToolCall
 from ...usage import Tokens
 from ..kinds import make
-from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk
+from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..sse import Event
 from ..streaming import finished, payload
-from ..wire import dumps
-from .request import PROVIDER, REDACTED
+from ..wire import dumps, is_object
+from .blocks import Block
+from .request import CONTAINER, PROVIDER
 
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end",
@@ -38,7 +38,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "tool_use": "tool_calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
-    "pause_turn": "length",  # a long turn of server tools that is not over
+    "pause_turn": "pause",
     "refusal": "filter",
 }
 
@@ -53,43 +53,30 @@ ERROR_TYPES: dict[str, type[ProviderError]] = {
     "timeout_error": ProviderTimeoutError,
     "api_error": OverloadedError,
     "overloaded_error": OverloadedError,
+    # Bedrock's, which come as frames of their own
+    "validationException": BadRequestError,
+    "throttlingException": RateLimitError,
+    "modelTimeoutException": ProviderTimeoutError,
+    "accessDeniedException": AuthenticationError,
+    "resourceNotFoundException": ModelNotFoundError,
 }
 """The API's error types, as they come in the body of an error and in an `error` event of a stream."""
 
 
-@dataclass(slots=True)
-class _Block:
-    """A content block that is being written."""
-
-    kind: str
-    id: str = ""
-    name: str = ""
-    input: Any = None
-    pieces: list[str] = field(default_factory=list)
-    signature: str = ""
-
-    def part(self) -> Part | None:
-        """The block as a part; None for what has no part, such as the blocks of server tools."""
-        text = "".join(self.pieces)
-        if self.kind == "text":
-            return Text(text) if text else None
-        if self.kind == "thinking":
-            return Reasoning(text, signature=self.signature or None, provider=PROVIDER)
-        if self.kind == "redacted_thinking":
-            return Reasoning("", id=REDACTED, signature=self.signature, provider=PROVIDER)
-        if self.kind == "tool_use":
-            return ToolCall(self.id, self.name, text or (dumps(self.input) if self.input else "{}"))
-        return None
+_CUTTABLE = ("text", "thinking")
+"""The blocks of which a beginning is worth something."""
 
 
 class MessageReader:
     """A `Reader` of the Messages API."""
 
-    __slots__ = ("_blocks", "_model", "_stop", "_usage", "_why", "ended")
+    __slots__ = ("_blocks", "_container", "_empty", "_model", "_stop", "_usage", "_why", "ended")
 
     def __init__(self) -> None:
         self.ended = False
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, Block] = {}
+        self._empty: Block | None = None  # a call that ended without arguments, or was cut off before them
+        self._container: dict[str, Any] | None = None
         self._model = ""
         self._stop = ""
         self._why = ""
@@ -97,20 +84,52 @@ class MessageReader:
 
     def read(self, event: Event) -> Iterable[ModelEvent]:
         """See `Reader.read`. Unknown events are passed over, as the API reference asks for."""
-        data = payload(event, PROVIDER)
+        return self._take(payload(event, PROVIDER))
+
+    def whole(self, answer: Any) -> Iterator[ModelEvent]:
+        """See `Reader.whole`."""
+        if answer.get("type") == "error" or "content" not in answer:
+            raise stream_error(answer)
+        yield from self._take({"type": "message_start", "message": answer})
+        for index, block in enumerate(answer["content"]):
+            yield from self._take({"type": "content_block_start", "index": index, "content_block": block})
+            yield from self._take({"type": "content_block_stop", "index": index})
+        yield from self._take({"type": "message_delta", "delta": answer})
+        self.ended = bool(self._stop)
+
+    def partial(self) -> tuple[list[Part], str]:
+        """See `Reader.partial`."""
+        blocks = [block for _, block in sorted(self._blocks.items()) if block.ended or block.kind in _CUTTABLE]
+        parts = [part for block in blocks if (part := block.part()) is not None]
+        return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)], self._model
+
+    def reply(self) -> Reply:
+        """See `Reader.reply`."""
+        if not self.ended:
+            raise BrokenStreamError("the answer of anthropic ended without message_stop", provider=PROVIDER)
+        parts = [part for _, block in sorted(self._blocks.items()) if (part := block.part()) is not None]
+        if self._container is not None:
+            parts.append(Opaque(PROVIDER, CONTAINER, dumps(self._container)))
+        stop = STOP_REASONS.get(self._stop, "end")
+        return finished(PROVIDER, parts, stop, self._model, tokens(self._usage), self._why)
+
+    def _take(self, data: dict[str, Any]) -> Iterable[ModelEvent]:
         match data.get("type"):
             case "content_block_delta":
                 return self._delta(data)
             case "content_block_start":
                 return self._start(data)
+            case "content_block_stop":
+                return self._end(self._blocks.get(data["index"]))
             case "message_start":
-                # A proxy may break an answer off and begin another in its place: what counts is the last.
-                self._blocks, self._usage = {}, {}
+                self._begin()
                 self._model = data["message"].get("model") or ""
                 self._count(data["message"].get("usage"))
             case "message_delta":
-                self._stop = data["delta"].get("stop_reason") or self._stop
-                self._why = (data["delta"].get("stop_details") or {}).get("explanation") or ""
+                delta = data["delta"]
+                self._stop = delta.get("stop_reason") or self._stop
+                self._why = (delta.get("stop_details") or {}).get("explanation") or ""
+                self._container = delta.get("container") or self._container
                 self._count(data.get("usage"))
             case "message_stop":
                 self.ended = True
@@ -118,27 +137,36 @@ class MessageReader:
                 raise stream_error(data)
         return ()
 
-    def reply(self) -> Reply:
-        """See `Reader.reply`."""
-        if not self.ended:
-            raise BrokenStreamError("the answer of anthropic ended without message_stop", provider=PROVIDER)
-        parts = [part for _, block in sorted(self._blocks.items()) if (part := block.part())]
-        stop = STOP_REASONS.get(self._stop, "end")
-        return finished(PROVIDER, parts, stop, self._model, tokens(self._usage), self._why)
+    def _begin(self) -> None:
+        """A proxy may break an answer off and begin another in its place: what counts is the last."""
+        if any(block.ready for block in self._blocks.values()):
+            raise BrokenStreamError("anthropic began again after a call was complete", provider=PROVIDER)
+        self._blocks, self._usage, self._empty = {}, {}, None
 
-    def _start(self, data: dict[str, Any]) -> Iterable[ModelEvent]:
-        content = data["content_block"]
-        block = _Block(content.get("type", ""))
-        self._blocks[data["index"]] = block
+    def _start(self, data: dict[str, Any]) -> Iterator[ModelEvent]:
+        if self._empty is not None:
+            yield from _announce(self._empty)
+            self._empty = None
+        block = self._blocks[data["index"]] = Block(data["content_block"])
+        if block.kind == "fallback":  # another model takes over, and is the one that answers
+            self._model = data["content_block"]["to"]["model"]
         if block.kind == "tool_use":
-            block.id, block.name, block.input = content["id"], content["name"], content.get("input")
-            return (ToolCallChunk(block.id, block.name, ""),)
-        block.signature = content.get("signature") or content.get("data") or ""
-        text = content.get("text") or content.get("thinking")
-        if not text or block.kind not in ("text", "thinking"):
+            yield ToolCallChunk(block.id, block.name, "")
+        elif text := block.begin():
+            yield TextChunk(text) if block.kind == "text" else ReasoningChunk(text)
+
+    def _end(self, block: Block | None) -> Iterable[ModelEvent]:
+        """A block that the token limit cuts off is ended, too. Arguments that are no whole object wait for the reply;
+        none at all, for the next block: after a cut there is no other."""
+        if block is None:
             return ()
-        block.pieces.append(text)
-        return (TextChunk(text) if block.kind == "text" else ReasoningChunk(text),)
+        block.ended = True
+        if block.kind != "tool_use":
+            return ()
+        if block.empty:
+            self._empty = block
+            return ()
+        return _announce(block)
 
     def _delta(self, data: dict[str, Any]) -> Iterable[ModelEvent]:
         delta = data["delta"]
@@ -148,21 +176,28 @@ class MessageReader:
             raise BrokenStreamError("anthropic sent a delta of a block that it had not begun", provider=PROVIDER)
         if kind == "text_delta":
             text = delta["text"]
-            block.pieces.append(text)
+            block.add(text)
             return (TextChunk(text),)
         if kind == "thinking_delta":
-            block.pieces.append(delta["thinking"])
+            block.add(delta["thinking"])
             return (ReasoningChunk(delta["thinking"]),)
         if kind == "input_json_delta":
-            block.pieces.append(delta["partial_json"])
-            if block.kind == "tool_use" and delta["partial_json"]:
-                return (ToolCallChunk(block.id, block.name, delta["partial_json"]),)
-        elif kind == "signature_delta":
-            block.signature += delta["signature"]
+            piece = delta["partial_json"]
+            block.add(piece)
+            return (ToolCallChunk(block.id, block.name, piece),) if piece and block.kind == "tool_use" else ()
+        block.take(delta)
         return ()
 
     def _count(self, usage: dict[str, Any] | None) -> None:
         self._usage.update((name, value) for name, value in (usage or {}).items() if value is not None)
+
+
+def _announce(block: Block) -> Iterable[ModelEvent]:
+    call = block.part()
+    if block.ready or not isinstance(call, ToolCall) or not is_object(call.arguments):
+        return ()
+    block.ready = True
+    return (ToolCallReady(call),)
 
 
 def tokens(usage: dict[str, Any]) -> Tokens | None:

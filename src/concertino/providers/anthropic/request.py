@@ -8,17 +8,24 @@ the SDK's parameter types. What it asks for beyond the obvious:
 - The conversation begins with a user message; blank text blocks are refused.
 - Ids of calls are of `[a-zA-Z0-9_-]`, which those of other providers need not be.
 - Calls and results in the history want tools to be defined, even where none may be called.
+- What is to be cached is marked, in at most four places; the API looks for a cached prefix some 20 blocks back
+  ("Prompt caching"), so the end of the turn before is marked, too.
+- Reasoning wants a tool choice of `auto` or `none`, and no temperature ("Extended thinking").
 """
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any
 
 from ...messages import (
     AssistantMessage,
     ForcedTool,
+    Media,
     Message,
     Part,
     SystemMessage,
@@ -27,24 +34,24 @@ from ...messages import (
     ToolSpec,
     UserMessage,
 )
+from .. import catalogue, media
 from ..port import ModelRequest
-from ..wire import ToolForms, arguments_object, body, dumps
+from ..wire import Body, Form, ToolForms, arguments_object, body, dumps, losses, lost, turns
 
 PROVIDER = "anthropic"
 REDACTED = "redacted"
 """The id of a `Reasoning` whose signature is the data of a `redacted_thinking` block."""
+CONTAINER = "container"
+"""The type of an `Opaque` that names where the provider's own tools ran; it goes back beside the messages."""
 
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 _NO_TOOL = dumps({"name": "unavailable", "description": "No tool may be used now.", "input_schema": {"type": "object"}})
-
-
-class _Form(NamedTuple):
-    """A message as blocks. Consecutive messages of one role become one, *results* before *blocks*."""
-
-    role: str
-    results: str
-    blocks: str
-    has_tools: bool
+_OPENING = dumps({"type": "text", "text": "(The conversation goes on.)"})
+_MARK = ',"cache_control":{"type":"ephemeral"}'
+_ADAPTIVE = re.compile(r"(^|.*[/.:])claude-(fable|mythos|[a-z]+-[5-9]|(opus|sonnet)-4-[6-9])")
+"""The models that take an effort; those before take a budget of tokens."""
+_BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576}
+_LEAST_BUDGET = 1_024
 
 
 def tool_form(tool: ToolSpec) -> dict[str, Any]:
@@ -52,27 +59,66 @@ def tool_form(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
 
-def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms) -> bytes:
-    """The finished JSON; *max_tokens* is for a request that sets no limit itself."""
+def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, *, stream: bool = True) -> Body:
+    """The finished JSON; *max_tokens* is for a request that sets no limit itself.
+
+    Raises `UnsupportedError` for what the model cannot do.
+    """
+    catalogue.check(request, PROVIDER)
     forms = [message.wire(PROVIDER, _form) for message in request.messages]
-    head: dict[str, Any] = {
-        "model": request.model,
-        "max_tokens": request.max_output_tokens or max_tokens,
-        "stream": True,
-    }
+    most = request.max_output_tokens or max_tokens
+    head: dict[str, Any] = {"model": request.model, "max_tokens": most, "stream": stream}
     if request.system:
         head["system"] = request.system
+        if request.cache:
+            head["system"] = [{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}]
+    _settings(head, request, most)
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
-        lists["tools"] = tool_forms(request.tools)
+        tools = tool_forms(request.tools)
+        if request.cache and not request.system:
+            tools = [*tools[:-1], tools[-1][:-1] + _MARK + "}"]
+        lists["tools"] = tools
         choice = _tool_choice(request.tool_choice, parallel=request.parallel_tool_calls)
         if choice != {"type": "auto"}:
             head["tool_choice"] = choice
-    elif any(form.has_tools for form in forms):
+    elif any(form.mark for form in forms):
         lists["tools"] = [_NO_TOOL]
         head["tool_choice"] = {"type": "none"}
-    lists["messages"] = _turns(forms)
-    return body(head, request.extra, lists)
+    if "tools" in request.extra and (container := _container(forms)):
+        head["container"] = container
+    written = turns(forms, "content", _OPENING)
+    lists["messages"] = _marked(written) if request.cache else written
+    return Body(body(head, request.extra, lists), losses(forms, PROVIDER, "assistant"))
+
+
+def _settings(head: dict[str, Any], request: ModelRequest, most: int) -> None:
+    if request.temperature is not None:
+        head["temperature"] = request.temperature
+    if request.stop:
+        head["stop_sequences"] = request.stop
+    output: dict[str, Any] = {}
+    if request.output_schema is not None:
+        output["format"] = {"type": "json_schema", "schema": request.output_schema.schema}
+    if request.effort not in (None, "none"):
+        if request.tools and (request.tool_choice == "required" or isinstance(request.tool_choice, ForcedTool)):
+            remedy = 'choose tool_choice="auto", or effort="none"'
+            raise catalogue.unsupported(PROVIDER, request.model, "a forced tool beside reasoning", remedy)
+        if request.temperature not in (None, 1):
+            raise catalogue.unsupported(
+                PROVIDER, request.model, "temperature beside reasoning", "leave one of them out"
+            )
+        if _ADAPTIVE.match(request.model):
+            head["thinking"] = {"type": "adaptive"}
+            output["effort"] = request.effort
+        else:
+            budget = max(min(_BUDGETS[request.effort or "low"], most // 2), _LEAST_BUDGET)
+            if budget >= most:
+                field = f"effort={request.effort!r} with max_output_tokens={most}"
+                raise catalogue.unsupported(PROVIDER, request.model, field, f"give it more than {_LEAST_BUDGET} tokens")
+            head["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    if output:
+        head["output_config"] = output
 
 
 def _tool_choice(choice: ToolChoice, *, parallel: bool) -> dict[str, Any]:
@@ -87,53 +133,62 @@ def _tool_choice(choice: ToolChoice, *, parallel: bool) -> dict[str, Any]:
     return form
 
 
-def _turns(forms: list[_Form]) -> list[str]:
-    """Messages as the API wants them: user first, and of one role only one in a row."""
-    turns: list[str] = []
-    role = ""
-    results: list[str] = []
-    blocks: list[str] = []
-    for form in forms:
-        if not form.results and not form.blocks:
-            continue
-        if form.role != role:
-            if role:
-                turns.append(_turn(role, results + blocks))
-            elif form.role == "assistant":
-                turns.append(_turn("user", [_text("(The conversation goes on.)")]))
-            role, results, blocks = form.role, [], []
-        if form.results:
-            results.append(form.results)
-        if form.blocks:
-            blocks.append(form.blocks)
-    if role:
-        turns.append(_turn(role, results + blocks))
-    return turns
+def _marked(written: list[str]) -> list[str]:
+    """*written* with marks at the ends of the user's last two turns: what was cached is found, and more is cached."""
+    ends = [place for place, turn in enumerate(written) if turn.startswith('{"role":"user"')][-2:]
+    return [turn[:-3] + _MARK + "}]}" if place in ends else turn for place, turn in enumerate(written)]
 
 
-def _turn(role: str, blocks: list[str]) -> str:
-    return f'{{"role":"{role}","content":[{",".join(blocks)}]}}'
+def _container(forms: list[Form]) -> str:
+    """The newest container that has not expired; "" for none."""
+    for form in reversed(forms):
+        _, _, named = form.mark.partition(" ")
+        if named:
+            name, _, until = named.partition(" ")
+            alive = not until or datetime.fromisoformat(until).timestamp() > time.time()
+            return name if alive else ""
+    return ""
 
 
-def _form(message: Message) -> _Form:
+def _form(message: Message) -> Form:
     match message:
-        case UserMessage(text):
-            return _Form("user", "", _text(text if text.strip() else "(empty)"), has_tools=False)
+        case UserMessage(text, shown):
+            said = [] if shown and not text.strip() else [_text(text if text.strip() else "(empty)")]
+            blocks, refused = _shown(shown)
+            return Form("user", "", ",".join([*blocks, *said]), refused, "; ".join(refused))
         case SystemMessage(text):
             # Not every model takes the role `system` inside the conversation, so it is marked text of the user's turn.
-            return _Form("user", "", _text(f"<system>\n{text}\n</system>"), has_tools=False)
+            return Form("user", "", _text(f"<system>\n{text}\n</system>"))
         case ToolMessage(call_id, _, content):
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _call_id(call_id), "content": content}
             if message.is_error:
                 result["is_error"] = True
-            return _Form("user", dumps(result), "", has_tools=True)
+            if not message.media:
+                return Form("user", dumps(result), "", mark="tools")
+            del result["content"]
+            blocks, refused = _shown(message.media)
+            inner = ",".join(([_text(content)] if content.strip() else []) + blocks)
+            return Form("user", f'{dumps(result)[:-1]},"content":[{inner}]}}', "", refused, mark="tools")
         case AssistantMessage(parts):
             blocks = [block for part in parts if (block := _block(part))]
-            return _Form("assistant", "", ",".join(blocks), has_tools=bool(message.tool_calls))
+            dropped = tuple(word for part in parts for word in lost(part, PROVIDER))
+            return Form("assistant", "", ",".join(blocks), dropped, mark=_mark(message))
+
+
+def _mark(message: AssistantMessage) -> str:
+    """Whether tools must be defined, and after a space the container, with when it expires."""
+    mark = "tools" if message.tool_calls else ""
+    for part in message.parts:
+        if part.kind == "opaque" and part.provider == PROVIDER and part.type == CONTAINER:
+            held = json.loads(part.raw)
+            mark += f" {held['id']} {held.get('expires_at') or ''}"
+    return mark
 
 
 def _block(part: Part) -> str:
     """A part as a block; "" for one that is not sent."""
+    if part.raw is not None and part.provider == PROVIDER:
+        return "" if part.kind == "opaque" and part.type == CONTAINER else part.raw
     if part.kind == "text":
         return _text(part.text) if part.text.strip() else ""
     if part.kind == "tool_call":
@@ -145,11 +200,41 @@ def _block(part: Part) -> str:
                 "input": arguments_object(part.arguments),
             }
         )
-    if part.provider != PROVIDER or not part.signature:
+    if part.kind == "opaque" or part.provider != PROVIDER or not part.signature:
         return ""
     if part.id == REDACTED:
         return dumps({"type": "redacted_thinking", "data": part.signature})
     return dumps({"type": "thinking", "thinking": part.text, "signature": part.signature})
+
+
+def _shown(shown: tuple[Media, ...]) -> tuple[list[str], tuple[str, ...]]:
+    """Blocks of images and documents, and why some are none; those leave a word in their place."""
+    blocks: list[str] = []
+    refused: list[str] = []
+    for item in shown:
+        form = _media(item)
+        if form is None:
+            refused.append(media.refusal(item, "Anthropic's API", "send text, an image or a PDF, or ask Google"))
+        blocks.append(_text(media.placeholder(item)) if form is None else dumps(form))
+    return blocks, tuple(refused)
+
+
+def _media(item: Media) -> dict[str, Any] | None:
+    kind = media.kind_of(item)
+    if kind not in ("image", "document"):
+        return None
+    block: dict[str, Any] = {"type": kind}
+    if item.data is None:
+        block["source"] = {"type": "url", "url": item.url} if item.url else {"type": "file", "file_id": item.file_id}
+    elif kind == "image" or item.media_type == "application/pdf":
+        block["source"] = {"type": "base64", "media_type": item.media_type, "data": item.data}
+    elif item.media_type.startswith("text/") or item.media_type == "application/json":
+        block["source"] = {"type": "text", "media_type": "text/plain", "data": media.text_of(item)}
+    else:
+        return None
+    if kind == "document" and item.name:
+        block["title"] = item.name
+    return block
 
 
 def _text(text: str) -> str:

@@ -8,13 +8,11 @@ from typing import Any
 import httpx2
 from anthropic import AsyncAnthropic
 
-CONNECT = 10.0
-"""How many seconds a connection may take to stand."""
 
-
-def connect(key: str, base_url: str | None, silence: float) -> AsyncAnthropic:
-    """A client that sends nothing twice and takes *silence* seconds without a byte for the end."""
-    timeout = httpx2.Timeout(silence, connect=min(CONNECT, silence))
+def connect(key: str, base_url: str | None, limit: float) -> AsyncAnthropic:
+    """A client that sends nothing twice and may take *limit* seconds until a connection stands; all other limits are
+    kept by whoever waits for it."""
+    timeout = httpx2.Timeout(None, connect=limit, pool=limit)
     return AsyncAnthropic(api_key=key, base_url=base_url, timeout=timeout, max_retries=0)
 
 

@@ -18,7 +18,7 @@ from ...messages import (
     ToolSpec,
 )
 from ...usage import Tokens
-from ..port import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk
+from ..port import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from .roles import plan
 from .splitting import split_pieces
 from .turn import Turn
@@ -57,6 +57,7 @@ class ExtractiveModel:
             for start in range(0, len(call.arguments), _PIECE):
                 yield ToolCallChunk(call.id, call.name, call.arguments[start : start + _PIECE])
                 await asyncio.sleep(0)
+            yield ToolCallReady(call)
             parts.append(call)
             stop = "tool_calls"
         message = AssistantMessage(tuple(parts), stop, self.name)
@@ -111,4 +112,6 @@ def _message_text(message: Message) -> str:
 
 
 def _part_text(part: Part) -> str:
+    if part.kind == "opaque":
+        return ""
     return f"{part.name}\n{part.arguments}" if isinstance(part, ToolCall) else part.text

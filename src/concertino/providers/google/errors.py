@@ -13,6 +13,7 @@ from ...errors import (
     BrokenStreamError,
     OverloadedError,
     ProviderError,
+    ProviderTimeoutError,
 )
 from ..failures import HTTP_FAILURES, http_failure, retry_after
 from ..kinds import by_status, make
@@ -30,7 +31,8 @@ TABLE: dict[type[Exception], type[ProviderError]] = {
 }
 """Every exception class that the SDK exports."""
 
-FAILURES: tuple[type[Exception], ...] = (*TABLE, *HTTP_FAILURES)
+FAILURES: tuple[type[Exception], ...] = (*TABLE, *HTTP_FAILURES, TimeoutError)
+"""The last is the base of the SDK's error of a continuation that takes too long."""
 
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
@@ -39,6 +41,8 @@ def translate(error: Exception, *, begun: bool) -> ProviderError:
     """One of `FAILURES` in our words; *begun* says whether the answer had begun."""
     if isinstance(error, HTTP_FAILURES):
         return http_failure(error, PROVIDER, begun=begun)
+    if isinstance(error, TimeoutError):
+        return ProviderTimeoutError(f"google: {error}", provider=PROVIDER)
     kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ProviderError)
     if not isinstance(error, errors.APIError):
         return make(kind, f"google: {error}", provider=PROVIDER)
@@ -53,7 +57,16 @@ def translate(error: Exception, *, begun: bool) -> ProviderError:
         provider=PROVIDER,
         status=error.code,
         retry_after=_delay(error, details),
+        part=_part(details),
     )
+
+
+def _part(details: list[dict[str, Any]]) -> str:
+    """The field that `google.rpc.BadRequest` names first."""
+    for detail in details:
+        for violation in detail.get("fieldViolations") or ():
+            return str(violation.get("field") or "")
+    return ""
 
 
 def _details(body: Any) -> list[dict[str, Any]]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import MissingExtraError, ProviderError
 from ..port import ModelRequest
-from ..streaming import SILENCE, RawResponse, StreamingModel, key_from
-from ..wire import ToolForms
+from ..streaming import SILENCE, RawResponse, StreamingModel, Timeouts, key_from
+from ..wire import Body, ToolForms
 from .reply import ContentReader
 from .request import PROVIDER, request_body, tool_form
 
@@ -22,7 +22,8 @@ class GoogleModel(StreamingModel["Connection"]):
 
     *client* is an SDK client of one's own (also for Vertex AI); it is not closed here, and its chunks cost more,
     because they come as the SDK's objects. Without one, the key is *api_key*, `GEMINI_API_KEY` or `GOOGLE_API_KEY`.
-    *timeout* is the longest silence in seconds. The SDK sends nothing twice.
+    *timeout* is the longest silence in seconds, or all `Timeouts`. *streams*: False asks for whole answers. The SDK
+    sends nothing twice.
 
     Raises `MissingExtraError` without the SDK and `MissingKeyError` without a key.
     """
@@ -34,27 +35,31 @@ class GoogleModel(StreamingModel["Connection"]):
         client: Client | None = None,
         api_key: str | None = None,
         base_url: str | None = None,
-        timeout: float = SILENCE,
+        timeout: float | Timeouts = SILENCE,
+        streams: bool = True,
     ) -> None:
         try:
             from . import errors, sdk  # noqa: PLC0415 - the SDK is an extra
         except ImportError as error:
             raise MissingExtraError("Google's models need `pip install 'concertino[google]'`") from error
-        super().__init__(name, PROVIDER, None if client is None else sdk.Connection(client))
+        super().__init__(name, PROVIDER, None if client is None else sdk.Connection(client), timeout)
         self._errors, self._sdk = errors, sdk
         self._key = "" if client is not None else key_from(api_key, "GEMINI_API_KEY", "GOOGLE_API_KEY")
         self._base_url = base_url
-        self._timeout = timeout
+        self._streams = streams
         self._tools = ToolForms(tool_form)
 
     def _connect(self) -> Connection:
-        return self._sdk.connect(self._key, self._base_url, self._timeout)
+        return self._sdk.connect(self._key, self._base_url, self._limits.connect)
 
     async def _close(self, client: Connection) -> None:
         await client.close()
 
-    async def _open(self, request: ModelRequest) -> RawResponse:
-        return await self._sdk.send(self._client(), request.model, request_body(request, self._tools))
+    def _body(self, request: ModelRequest) -> Body:
+        return request_body(request, self._tools)
+
+    async def _open(self, request: ModelRequest, data: bytes) -> RawResponse:
+        return await self._sdk.send(self._client(), request.model, data, stream=self._streams)
 
     def _reader(self) -> ContentReader:
         return ContentReader()

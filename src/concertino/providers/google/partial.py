@@ -13,16 +13,28 @@ from typing import Any
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 
 
+_OURS = {"id", "name", "args", "partialArgs", "willContinue"}
+
+
 class PartialCall:
     """A call that is being written."""
 
-    __slots__ = ("arguments", "id", "name", "signature")
+    __slots__ = ("arguments", "id", "more", "name", "signature")
 
     def __init__(self, call_id: str, name: str, arguments: dict[str, Any] | None, signature: str | None) -> None:
         self.id = call_id
         self.name = name
         self.arguments: dict[str, Any] = arguments or {}
         self.signature = signature
+        self.more: dict[str, Any] = {}
+        """What the part, or the call in it, has besides."""
+
+    def keep(self, part: dict[str, Any]) -> None:
+        """Keep what there is no other place for, so that it goes back."""
+        call = part["functionCall"]
+        inner = {name: value for name, value in call.items() if name not in _OURS}
+        more = {name: value for name, value in part.items() if name not in ("functionCall", "thoughtSignature")}
+        self.more = {**more, **({"functionCall": inner} if inner else {})}
 
     def add(self, call: dict[str, Any], signature: str | None) -> None:
         """Take what the next part says."""

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...errors import BrokenStreamError, ContentFilteredError, OverloadedError, ProviderError
-from ...messages import Part, Reasoning, StopReason, Text, ToolCall
+from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
 from ...usage import Tokens
 from ..kinds import by_status, make
-from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk
+from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..sse import Event
 from ..streaming import finished, payload
 from ..wire import dumps, new_call_id
 from .partial import PartialCall
-from .request import EMPTY_SIGNATURE, PROVIDER, TEXT_SIGNATURE
+from .request import PROVIDER
 
 STOP_REASONS: dict[str, StopReason] = {
     "STOP": "end",
@@ -46,16 +46,25 @@ STOP_REASONS: dict[str, StopReason] = {
 }
 
 
+BESIDE = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+"""What comes beside the parts, in pieces of which the newest of each field counts."""
+
+_PLAIN = {"text", "thought"}
+_MARKS = {"thought", "thoughtSignature", "videoMetadata", "partMetadata"}
+"""What a part has besides its content."""
+
+
 class ContentReader:
     """A `Reader` of generateContent. The format has no last event: a finish reason ends the answer."""
 
-    __slots__ = ("_call", "_model", "_open", "_parts", "_stop", "_usage", "_why", "ended")
+    __slots__ = ("_beside", "_call", "_model", "_open", "_parts", "_stop", "_usage", "_why", "ended")
 
     def __init__(self) -> None:
         self.ended = False
         self._parts: list[Part] = []
         self._call: PartialCall | None = None
         self._open: tuple[str, list[str]] | None = None  # a run of text or thoughts without a signature
+        self._beside: dict[str, Any] = {}
         self._model = ""
         self._stop = ""
         self._why = ""
@@ -63,7 +72,31 @@ class ContentReader:
 
     def read(self, event: Event) -> Iterable[ModelEvent]:
         """See `Reader.read`."""
-        chunk = payload(event, PROVIDER)
+        return self._take(payload(event, PROVIDER))
+
+    def whole(self, answer: Any) -> Iterator[ModelEvent]:
+        """See `Reader.whole`. Without `alt=sse`, a stream is one list of chunks."""
+        for chunk in answer if isinstance(answer, list) else [answer]:
+            yield from self._take(chunk)
+
+    def partial(self) -> tuple[list[Part], str]:
+        """See `Reader.partial`."""
+        return self._parts + ([] if self._open is None else [_run(*self._open)]), self._model
+
+    def reply(self) -> Reply:
+        """See `Reader.reply`."""
+        if not self.ended:
+            raise BrokenStreamError("the answer of google ended without a finish reason", provider=PROVIDER)
+        for _ in self._finish_call():
+            pass
+        self._finish_run()
+        stop = STOP_REASONS.get(self._stop, "end")
+        if stop == "broken" and not any(part.kind != "reasoning" for part in self._parts):
+            raise BrokenStreamError(f"the answer of google went wrong: {self._why}", provider=PROVIDER)
+        parts = self._parts + [Opaque(PROVIDER, name, dumps(value)) for name, value in self._beside.items()]
+        return finished(PROVIDER, parts, stop, self._model, tokens(self._usage), self._why)
+
+    def _take(self, chunk: dict[str, Any]) -> Iterable[ModelEvent]:
         if error := chunk.get("error"):
             raise stream_error(error)
         self._model = chunk.get("modelVersion") or self._model
@@ -78,34 +111,33 @@ class ContentReader:
             self._stop = reason
             self._why = candidate.get("finishMessage") or reason
             self.ended = True
+        for name in BESIDE:
+            if candidate.get(name):
+                self._beside[name] = {**self._beside.get(name, {}), **candidate[name]}
         parts = (candidate.get("content") or {}).get("parts")
         return [item for part in parts for item in self._part(part)] if parts else ()
-
-    def reply(self) -> Reply:
-        """See `Reader.reply`."""
-        if not self.ended:
-            raise BrokenStreamError("the answer of google ended without a finish reason", provider=PROVIDER)
-        for _ in self._finish_call():
-            pass
-        self._finish_run()
-        stop = STOP_REASONS.get(self._stop, "end")
-        if stop == "broken" and not any(part.kind != "reasoning" for part in self._parts):
-            raise BrokenStreamError(f"the answer of google went wrong: {self._why}", provider=PROVIDER)
-        return finished(PROVIDER, self._parts, stop, self._model, tokens(self._usage), self._why)
 
     def _part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         signature = part.get("thoughtSignature")
         if (call := part.get("functionCall")) is not None:
-            yield from self._part_of_call(call, signature)
+            yield from self._part_of_call(part, call, signature)
             return
         yield from self._finish_call()
         text = part.get("text")
         if text is None:
-            return  # pictures, and what the server's own tools did
-        kind = "thought" if part.get("thought") else "text"
-        if signature:  # a part with a signature must not be joined with others
             self._finish_run()
-            self._sign(kind, text, signature)
+            kind = next((name for name in part if name not in _MARKS), "")
+            if kind:
+                self._parts.append(Opaque(PROVIDER, kind, dumps(part)))
+            return
+        kind = "thought" if part.get("thought") else "text"
+        if part.keys() - _PLAIN:  # a part with a signature must not be joined with others
+            self._finish_run()
+            raw = dumps(part)
+            if kind == "thought":
+                self._parts.append(Reasoning(text, signature=signature, provider=PROVIDER, raw=raw))
+            else:
+                self._parts.append(Text(text, raw=raw, provider=PROVIDER))
         elif text:
             if self._open is None or self._open[0] != kind:
                 self._finish_run()
@@ -114,11 +146,12 @@ class ContentReader:
         if text:
             yield ReasoningChunk(text) if kind == "thought" else TextChunk(text)
 
-    def _part_of_call(self, call: dict[str, Any], signature: str | None) -> Iterator[ModelEvent]:
+    def _part_of_call(self, part: dict[str, Any], call: dict[str, Any], signature: str | None) -> Iterator[ModelEvent]:
         if name := call.get("name"):
             yield from self._finish_call()
             self._finish_run()
             self._call = PartialCall(call.get("id") or new_call_id(), name, call.get("args"), signature)
+            self._call.keep(part)
             if call.get("willContinue"):
                 yield ToolCallChunk(self._call.id, name, "")
         elif self._call is not None:
@@ -130,23 +163,21 @@ class ContentReader:
         if self._call is not None:
             call, self._call = self._call, None
             arguments = dumps(call.arguments)
-            self._parts.append(ToolCall(call.id, call.name, arguments, call.signature))
-            yield ToolCallChunk(call.id, call.name, arguments)
-
-    def _sign(self, kind: str, text: str, signature: str) -> None:
-        if kind == "thought":
-            self._parts.append(Reasoning(text, signature=signature, provider=PROVIDER))
-        elif text:
-            self._parts += [Text(text), Reasoning("", TEXT_SIGNATURE, signature, PROVIDER)]
-        else:
-            self._parts.append(Reasoning("", EMPTY_SIGNATURE, signature, PROVIDER))
+            raw = dumps(call.more) if call.more else None
+            made = ToolCall(call.id, call.name, arguments, call.signature, raw=raw, provider=PROVIDER)
+            self._parts.append(made)
+            yield ToolCallChunk(made.id, made.name, made.arguments)
+            yield ToolCallReady(made)
 
     def _finish_run(self) -> None:
         if self._open is not None:
-            kind, pieces = self._open
-            text = "".join(pieces)
-            self._parts.append(Reasoning(text, provider=PROVIDER) if kind == "thought" else Text(text))
+            self._parts.append(_run(*self._open))
             self._open = None
+
+
+def _run(kind: str, pieces: list[str]) -> Part:
+    text = "".join(pieces)
+    return Reasoning(text, provider=PROVIDER) if kind == "thought" else Text(text)
 
 
 def tokens(usage: dict[str, Any]) -> Tokens | None:

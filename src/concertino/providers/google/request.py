@@ -7,41 +7,44 @@ signatures"). What it asks for beyond the obvious:
 - A signature goes back in the very part in which it came. Gemini 3 and later refuse calls without one; for calls
   that another model made the guide names a value that says so.
 - There is no switch for parallel calls: `parallel_tool_calls=False` has no effect.
+- Reasoning is told by a level since Gemini 3, by a budget of tokens before ("Thinking").
+- Results may show images and documents since Gemini 3 ("Multimodal function responses"); before, they stand beside it.
+- Prefixes are cached without marks ("Context caching"); caches of one's own making go in `extra["cachedContent"]`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...messages import (
     AssistantMessage,
     ForcedTool,
+    Media,
     Message,
     SystemMessage,
+    ToolCall,
     ToolChoice,
     ToolMessage,
     ToolSpec,
     UserMessage,
 )
+from .. import catalogue, media
 from ..port import ModelRequest
-from ..wire import ToolForms, arguments_object, body, dumps
+from ..wire import ASIDE, Body, Form, ToolForms, arguments_object, body, dumps, losses, lost, turns
 
 PROVIDER = "google"
 TEXT_SIGNATURE = "text"
-"""The id of a `Reasoning` without text whose signature belongs to the text part before it."""
+"""The id of a `Reasoning` without text whose signature belongs to the text part before it, in conversations that were
+stored before `Text.raw` was there."""
 EMPTY_SIGNATURE = "empty"
-"""The id of a `Reasoning` whose signature came in a text part of its own, without text."""
+"""The id of a `Reasoning` whose signature came in a text part of its own, without text, in the same."""
 
-_STRICT = re.compile(r"gemini-(?:[3-9]|\d\d)")
+_STRICT = re.compile(r"(^|.*/)gemini-(?:[3-9]|\d\d)")
 _FOREIGN_CALL = "skip_thought_signature_validator"
-
-
-class _Form(NamedTuple):
-    role: str
-    results: str
-    parts: str
+_BUDGETS = {"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24_576}
 
 
 def tool_form(tool: ToolSpec) -> dict[str, Any]:
@@ -49,22 +52,41 @@ def tool_form(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
 
 
-def request_body(request: ModelRequest, tool_forms: ToolForms) -> bytes:
-    """The finished JSON. The model's name is in the URL."""
+def request_body(request: ModelRequest, tool_forms: ToolForms) -> Body:
+    """The finished JSON. The model's name is in the URL. Raises `UnsupportedError` for what the model cannot do."""
+    catalogue.check(request, PROVIDER)
+    strict = _STRICT.match(request.model) is not None
     head: dict[str, Any] = {}
     if request.system:
         head["systemInstruction"] = {"parts": [{"text": request.system}]}
-    if request.max_output_tokens is not None:
-        head["generationConfig"] = {"maxOutputTokens": request.max_output_tokens}
+    if settings := _settings(request, strict=strict):
+        head["generationConfig"] = settings
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
         lists["tools"] = [f'{{"functionDeclarations":[{",".join(tool_forms(request.tools))}]}}']
         if request.tool_choice != "auto":
             head["toolConfig"] = {"functionCallingConfig": _calling(request.tool_choice)}
-    strict = _STRICT.match(request.model) is not None
-    style, build = ("google-strict", _strict_form) if strict else ("google", _form)
-    lists["contents"] = _contents(message.wire(style, build) for message in request.messages)
-    return body(head, request.extra, lists)
+    style, build = ("google-strict", _strict_form) if strict else (PROVIDER, _form)
+    forms = [message.wire(style, build) for message in request.messages]
+    lists["contents"] = turns(forms, "parts")
+    return Body(body(head, request.extra, lists), losses(forms, PROVIDER, "model"))
+
+
+def _settings(request: ModelRequest, *, strict: bool) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    if request.max_output_tokens is not None:
+        settings["maxOutputTokens"] = request.max_output_tokens
+    if request.temperature is not None:
+        settings["temperature"] = request.temperature
+    if request.stop:
+        settings["stopSequences"] = request.stop
+    if request.output_schema is not None:
+        settings["responseMimeType"] = "application/json"
+        settings["responseJsonSchema"] = request.output_schema.schema
+    if request.effort is not None and catalogue.efforts(request.model) != ("none",):
+        level: dict[str, Any] = {"thinkingBudget": _BUDGETS[request.effort]}
+        settings["thinkingConfig"] = {"thinkingLevel": request.effort.upper()} if strict else level
+    return settings
 
 
 def _calling(choice: ToolChoice) -> dict[str, Any]:
@@ -73,68 +95,74 @@ def _calling(choice: ToolChoice) -> dict[str, Any]:
     return {"mode": {"required": "ANY", "none": "NONE", "auto": "AUTO"}[choice]}
 
 
-def _contents(forms: Iterable[_Form]) -> list[str]:
-    """Messages as contents, of one role only one in a row, results before all else."""
-    contents: list[str] = []
-    role = ""
-    results: list[str] = []
-    parts: list[str] = []
-    for form in forms:
-        if not form.results and not form.parts:
-            continue
-        if form.role != role:
-            if role:
-                contents.append(_content(role, results + parts))
-            role, results, parts = form.role, [], []
-        if form.results:
-            results.append(form.results)
-        if form.parts:
-            parts.append(form.parts)
-    if role:
-        contents.append(_content(role, results + parts))
-    return contents
-
-
-def _content(role: str, parts: list[str]) -> str:
-    return f'{{"role":"{role}","parts":[{",".join(parts)}]}}'
-
-
-def _strict_form(message: Message) -> _Form:
+def _strict_form(message: Message) -> Form:
     return _form(message, strict=True)
 
 
-def _form(message: Message, *, strict: bool = False) -> _Form:
+def _form(message: Message, *, strict: bool = False) -> Form:
     match message:
-        case UserMessage(text):
-            return _Form("user", "", dumps({"text": text}))
+        case UserMessage(text, shown):
+            parts, refused = _shown(shown)
+            parts += [{"text": text}] if text or not shown else []
+            return Form("user", "", ",".join(map(dumps, parts)), refused, "; ".join(refused))
         case SystemMessage(text):
-            return _Form("user", "", dumps({"text": f"<system>\n{text}\n</system>"}))
+            return Form("user", "", dumps({"text": f"<system>\n{text}\n</system>"}))
         case ToolMessage(call_id, name, content):
-            result = {"id": call_id, "name": name, "response": {"error" if message.is_error else "output": content}}
-            return _Form("user", dumps({"functionResponse": result}), "")
+            result: dict[str, Any] = {"id": call_id, "name": name}
+            result["response"] = {"error" if message.is_error else "output": content}
+            parts, refused = _shown(message.media)
+            if parts and strict:
+                result["parts"] = parts
+                parts = []
+            return Form("user", dumps({"functionResponse": result}), ",".join(map(dumps, parts)), refused)
         case AssistantMessage():
             parts = _assistant(message)
             if strict and message.tool_calls and not any(call.signature for call in message.tool_calls):
                 next(part for part in parts if "functionCall" in part)["thoughtSignature"] = _FOREIGN_CALL
-            return _Form("model", "", ",".join(map(dumps, parts)))
+            dropped = tuple(word for part in message.parts for word in lost(part, PROVIDER))
+            return Form("model", "", ",".join(map(dumps, parts)), dropped)
 
 
 def _assistant(message: AssistantMessage) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for part in message.parts:
-        if part.kind == "text":
-            if part.text:
-                parts.append({"text": part.text})
-        elif part.kind == "tool_call":
-            call = {"id": part.id, "name": part.name, "args": arguments_object(part.arguments)}
-            parts.append({"functionCall": call})
-            if part.signature:
-                parts[-1]["thoughtSignature"] = part.signature
-        elif part.provider == PROVIDER and part.signature:
-            if part.id == TEXT_SIGNATURE and parts and "text" in parts[-1]:
+        raw = json.loads(part.raw) if part.raw is not None and part.provider == PROVIDER else {}
+        if part.kind == "tool_call":
+            parts.append(_call(part, raw))
+        elif raw:
+            if part.kind != "opaque" or part.type not in ASIDE:
+                parts.append(raw)
+        elif part.kind == "text":
+            parts += [{"text": part.text}] if part.text else []
+        elif part.kind == "reasoning" and part.provider == PROVIDER:
+            if not part.signature:
+                parts.append({"text": part.text, "thought": True})
+            elif part.id == TEXT_SIGNATURE and parts and "text" in parts[-1]:
                 parts[-1]["thoughtSignature"] = part.signature
             elif part.id == EMPTY_SIGNATURE:
                 parts.append({"text": "", "thoughtSignature": part.signature})
             else:
                 parts.append({"text": part.text, "thought": True, "thoughtSignature": part.signature})
     return parts
+
+
+def _call(part: ToolCall, raw: dict[str, Any]) -> dict[str, Any]:
+    call = {"id": part.id, "name": part.name, "args": arguments_object(part.arguments)}
+    form = {**raw, "functionCall": {**call, **raw.get("functionCall", {})}}
+    if part.signature and part.provider in ("", PROVIDER):
+        form["thoughtSignature"] = part.signature
+    return form
+
+
+def _shown(shown: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    parts: list[dict[str, Any]] = []
+    refused: list[str] = []
+    for item in shown:
+        if item.data is not None:
+            parts.append({"inlineData": {"mimeType": item.media_type, "data": item.data}})
+        elif where := item.url or item.file_id:
+            parts.append({"fileData": {"mimeType": item.media_type, "fileUri": where}})
+        else:
+            refused.append(media.refusal(item, "Google's API", "give it data, a url or a file_id"))
+            parts.append({"text": media.placeholder(item)})
+    return parts, tuple(refused)

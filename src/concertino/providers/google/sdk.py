@@ -20,9 +20,6 @@ from google.genai import types
 
 from ..streaming import RawResponse
 
-CONNECT = 10.0
-"""How many seconds a connection may take to stand."""
-
 _PLACEHOLDER = "-"
 """The contents that the SDK is given; they are replaced before anything is sent."""
 
@@ -32,6 +29,7 @@ class _Call:
     """What goes in place of the SDK's body, and the response once it is there."""
 
     data: bytes
+    stream: bool
     response: httpx2.Response | None = None
 
 
@@ -46,11 +44,13 @@ class _Tap(httpx2.AsyncClient):
         headers = {name: value for name, value in request.headers.items() if name != "content-length"}
         # Not with the SDK's time limit, which is one for the whole answer and would be sent to the server.
         own = self.build_request(request.method, request.url, headers=headers, content=call.data)
-        response = await super().send(own, **options)
+        response = await super().send(own, **{**options, "stream": True})
         if response.status_code != 200:
+            await response.aread()
             return response
         call.response = response
-        return httpx2.Response(200, request=own, headers={"content-type": "text/event-stream"}, content=b"data: {}\n\n")
+        kind, nothing = ("text/event-stream", b"data: {}\n\n") if call.stream else ("application/json", b"{}")
+        return httpx2.Response(200, request=own, headers={"content-type": kind}, content=nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,41 +68,47 @@ class Connection:
             await self.tap.aclose()
 
 
-def connect(key: str, base_url: str | None, silence: float) -> Connection:
-    """A client that sends nothing twice and takes *silence* seconds without a byte for the end."""
-    tap = _Tap(follow_redirects=True, timeout=httpx2.Timeout(silence, connect=min(CONNECT, silence)))
+def connect(key: str, base_url: str | None, limit: float) -> Connection:
+    """A client that sends nothing twice and may take *limit* seconds until a connection stands; all other limits are
+    kept by whoever waits for it."""
+    tap = _Tap(follow_redirects=True, timeout=httpx2.Timeout(None, connect=limit, pool=limit))
     options = types.HttpOptions(base_url=base_url, httpx_async_client=tap)
     return Connection(genai.Client(api_key=key, vertexai=False, http_options=options), tap)
 
 
-async def send(connection: Connection, model: str, data: bytes) -> RawResponse:
+async def send(connection: Connection, model: str, data: bytes, *, stream: bool) -> RawResponse:
     """Post *data*; the response's body is not read yet."""
     if connection.tap is None:
-        return await _send_objects(connection.client, model, data)
-    call = _Call(data)
+        return await _send_objects(connection.client, model, data, stream=stream)
+    call = _Call(data, stream)
     token = _CALL.set(call)
     try:
-        stream = await connection.client.aio.models.generate_content_stream(
-            model=model, contents=_PLACEHOLDER, config=types.GenerateContentConfig(automatic_continuation=False)
-        )
-        async for _ in stream:
-            pass
+        config = types.GenerateContentConfig(automatic_continuation=False)
+        models = connection.client.aio.models
+        if stream:
+            chunks = await models.generate_content_stream(model=model, contents=_PLACEHOLDER, config=config)
+            async for _ in chunks:
+                pass
+        else:
+            await models.generate_content(model=model, contents=_PLACEHOLDER, config=config)
     finally:
         _CALL.reset(token)
     assert call.response is not None
     return call.response
 
 
-async def _send_objects(client: genai.Client, model: str, data: bytes) -> RawResponse:
+async def _send_objects(client: genai.Client, model: str, data: bytes, *, stream: bool) -> RawResponse:
     """The same over a client of the user's own making, whose HTTP client cannot be replaced: through its objects."""
-    stream = await client.aio.models.generate_content_stream(
-        model=model,
-        contents=_PLACEHOLDER,
-        config=types.GenerateContentConfig(
-            automatic_continuation=False, http_options=types.HttpOptions(extra_body=json.loads(data))
-        ),
-    )
-    return _Objects(stream)
+    options = types.HttpOptions(extra_body=json.loads(data))
+    config = types.GenerateContentConfig(automatic_continuation=False, http_options=options)
+    models = client.aio.models
+    if stream:
+        return _Objects(await models.generate_content_stream(model=model, contents=_PLACEHOLDER, config=config))
+    return _Objects(_once(await models.generate_content(model=model, contents=_PLACEHOLDER, config=config)))
+
+
+async def _once(answer: types.GenerateContentResponse) -> AsyncIterator[types.GenerateContentResponse]:
+    yield answer
 
 
 class _Objects:

@@ -1,28 +1,33 @@
 """The chunks of a streamed chat completion, read. Facts are from OpenAI's API reference ("Chat completion chunk").
 
 Others speak the same format with small differences, which were found in their recorded answers and are met here:
-reasoning in `reasoning_content` (DeepSeek, xAI) or `reasoning` (OpenRouter, Groq), content in parts (Mistral), calls
-without `index`, usage in `x_groq`, errors in the middle of the stream (OpenRouter).
+reasoning in `reasoning_content` (DeepSeek, xAI) or `reasoning` (OpenRouter, Groq), in a list that must go back as it is
+(OpenRouter), content in parts (Mistral, Databricks), calls without `index` or with arguments as an object, usage in
+`x_groq`, errors in the middle of the stream (OpenRouter), sources beside the choices (Perplexity).
 
 Usage: `prompt_tokens` includes the `cached_tokens` and `cache_write_tokens` of its details, and `completion_tokens`
 includes `reasoning_tokens`. xAI's leaves reasoning out of `completion_tokens` and in `total_tokens`; there the sum
-tells. Usage may come in several chunks and is then cumulative: the last one counts.
+tells. Databricks' names Claude's caches as Anthropic does, inside `prompt_tokens`. Azure's Grok counts a hidden prompt
+among `cached_tokens` that it leaves out of `prompt_tokens`; more than all cannot be cached. Usage may come in several
+chunks and is then cumulative: the last one counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import BrokenStreamError, OverloadedError, ProviderError
-from ...messages import Part, Reasoning, StopReason, Text, ToolCall
+from ...messages import Opaque, Part, Reasoning, StopReason, ToolCall
 from ...usage import Tokens
 from ..kinds import by_status, make
-from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk
+from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..sse import Event
 from ..streaming import finished, payload
-from ..wire import new_call_id
+from ..wire import dumps, is_object, new_call_id
+from . import details
+from .chat_pieces import Piece
+from .chat_request import label
 from .codes import kind_of, status_of
 
 STOP_REASONS: dict[str, StopReason] = {
@@ -35,34 +40,37 @@ STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-@dataclass(slots=True)
-class _Piece:
-    """A run of text or of reasoning, or one call, that is being written."""
-
-    kind: str
-    id: str = ""
-    name: str = ""
-    texts: list[str] = field(default_factory=list)
-
-    def part(self, provider: str) -> Part:
-        text = "".join(self.texts)
-        if self.kind == "text":
-            return Text(text)
-        if self.kind == "reasoning":
-            return Reasoning(text, provider=provider)
-        return ToolCall(self.id, self.name, text or "{}")
+_BESIDE = ("citations", "search_results")
+"""What Perplexity sends beside the choices; each chunk has all of it."""
 
 
 class ChatReader:
     """A `Reader` of Chat Completions. A finish reason ends the answer, because not every server sends `[DONE]`."""
 
-    __slots__ = ("_calls", "_model", "_pieces", "_provider", "_refused", "_stop", "_usage", "ended")
+    __slots__ = (
+        "_beside",
+        "_calls",
+        "_details",
+        "_label",
+        "_model",
+        "_pieces",
+        "_provider",
+        "_refused",
+        "_stop",
+        "_usage",
+        "_written",
+        "ended",
+    )
 
     def __init__(self, provider: str) -> None:
         self.ended = False
         self._provider = provider
-        self._pieces: list[_Piece] = []
-        self._calls: dict[int, _Piece] = {}
+        self._label = label(provider)
+        self._pieces: list[Piece] = []
+        self._calls: dict[int, Piece] = {}
+        self._written: Piece | None = None  # the call that is being written
+        self._details: list[dict[str, Any]] = []
+        self._beside: dict[str, Any] = {}
         self._model = ""
         self._stop = ""
         self._refused = False
@@ -73,22 +81,20 @@ class ChatReader:
         if event.data == "[DONE]":
             return ()
         chunk = payload(event, self._provider)
-        if error := chunk.get("error"):
-            raise self._failure(error if isinstance(error, dict) else {"message": error})
         if event.name == "error":
-            raise self._failure(chunk)
-        if not self._model:
-            self._model = chunk.get("model") or ""
-        if usage := chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"):
-            self._usage = usage
-        choices = chunk.get("choices")
-        if not choices:
-            return ()
-        if reason := choices[0].get("finish_reason"):
-            self._stop = reason
-            self.ended = True
-        delta = choices[0].get("delta")
-        return self._delta(delta) if delta else ()
+            raise self._failure(chunk.get("error") or chunk)
+        return self._take(chunk, "delta")
+
+    def whole(self, answer: Any) -> Iterable[ModelEvent]:
+        """See `Reader.whole`."""
+        if "choices" not in answer and "error" not in answer:
+            raise self._failure(answer)
+        return self._take(answer, "message")
+
+    def partial(self) -> tuple[list[Part], str]:
+        """See `Reader.partial`."""
+        pieces = [piece for piece in self._pieces if piece.kind != "call" or piece.ready]
+        return [piece.part(self._label) for piece in pieces], self._model
 
     def reply(self) -> Reply:
         """See `Reader.reply`."""
@@ -96,32 +102,84 @@ class ChatReader:
             raise BrokenStreamError(
                 f"the answer of {self._provider} ended without a finish reason", provider=self._provider
             )
-        parts = [piece.part(self._provider) for piece in self._pieces]
+        parts = [piece.part(self._label) for piece in self._pieces]
+        if self._details:
+            self._keep_details(parts)
+        parts += [Opaque(self._label, name, dumps(value)) for name, value in self._beside.items()]
         stop = "filter" if self._refused else STOP_REASONS.get(self._stop, "end")
         return finished(self._provider, parts, stop, self._model, tokens(self._usage))
 
+    def _take(self, chunk: dict[str, Any], key: str) -> list[ModelEvent]:
+        if error := chunk.get("error"):
+            raise self._failure(error if isinstance(error, dict) else {"message": error})
+        if not self._model:
+            self._model = chunk.get("model") or ""
+        if usage := chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"):
+            self._usage = usage
+        for name in _BESIDE:
+            if chunk.get(name):
+                self._beside[name] = chunk[name]
+        choices = chunk.get("choices")
+        if not choices:
+            return []
+        choice = choices[0]
+        if choice.get("error"):
+            raise self._failure(choice["error"])
+        if reason := choice.get("finish_reason"):
+            self._stop = reason
+            self.ended = True
+        delta = choice.get(key) or choice.get("message" if key == "delta" else "delta")
+        found = self._delta(delta) if delta else []
+        if self.ended:
+            found += [item for piece in self._pieces for item in self._announce(piece)]
+        return found
+
     def _delta(self, delta: dict[str, Any]) -> list[ModelEvent]:
         found: list[ModelEvent] = []
-        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
+        thought, content = delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content")
+        if self._written and (thought or content or delta.get("refusal")):
+            found += self._turn_to(None)
+        if pieces := delta.get("reasoning_details"):
+            details.add(self._details, pieces)
+        if thought:
             found.append(self._think(thought))
-        if content := delta.get("content"):
+        if content:
             if isinstance(content, str):
                 found.append(self._say(content))
             else:
                 found += self._content_parts(content)
         if refusal := delta.get("refusal"):
             self._refused = True
-            found.append(self._say(refusal))
-        for call in delta.get("tool_calls") or ():
-            found.append(self._call(call))
+            self._run("refusal").append(refusal)
+            found.append(TextChunk(refusal))
+        for call in _calls(delta):
+            found += self._call(call)
+        for name in ("annotations", "audio"):
+            if delta.get(name):
+                self._keep_beside(name, delta[name])
         return found
+
+    def _keep_beside(self, name: str, value: Any) -> None:
+        """A list grows; of an object, text grows, and all else is replaced."""
+        before = self._beside.get(name)
+        if isinstance(value, list) and isinstance(before, list):
+            value = before + value
+        elif isinstance(value, dict) and isinstance(before, dict):
+            grown = {
+                k: before[k] + v
+                for k, v in value.items()
+                if isinstance(v, str) and k in ("data", "transcript") and k in before
+            }
+            value = {**before, **value, **grown}
+        self._beside[name] = value
 
     def _content_parts(self, content: list[dict[str, Any]]) -> Iterable[ModelEvent]:
         for part in content:
-            if part.get("type") == "thinking":
-                thinking = part.get("thinking") or []
-                texts = [thinking] if isinstance(thinking, str) else [piece.get("text") or "" for piece in thinking]
-                yield self._think("".join(texts))
+            pieces = part.get("thinking") or part.get("summary") or []
+            if part.get("type") in ("thinking", "reasoning"):
+                texts = [pieces] if isinstance(pieces, str) else [piece.get("text") or "" for piece in pieces]
+                if thought := "".join(texts):
+                    yield self._think(thought)
             elif text := part.get("text"):
                 yield self._say(text)
 
@@ -135,29 +193,68 @@ class ChatReader:
 
     def _run(self, kind: str) -> list[str]:
         if not self._pieces or self._pieces[-1].kind != kind:
-            self._pieces.append(_Piece(kind))
+            self._pieces.append(Piece(kind))
         return self._pieces[-1].texts
 
-    def _call(self, delta: dict[str, Any]) -> ToolCallChunk:
-        function = delta.get("function") or {}
+    def _call(self, delta: dict[str, Any]) -> list[ModelEvent]:
+        function = delta.get("function") or delta.get("custom") or {}
         name, given = function.get("name") or "", delta.get("id") or ""
         index = delta.get("index")
         if index is None:  # then every new id is a new call
             index = len(self._calls) - (not given)
         call = self._calls.get(index)
         if call is None or (name and given and given != call.id):
-            call = _Piece("call", given or new_call_id(), name)
+            call = Piece("call", given or new_call_id(), name)
             self._calls[index] = call
             self._pieces.append(call)
         call.name = call.name or name
-        arguments = function.get("arguments") or ""
+        call.take(delta)
+        given_arguments = function.get("arguments") or function.get("input") or ""
+        text = given_arguments if isinstance(given_arguments, str) else dumps(given_arguments)
+        arguments = "" if call.ready else text
         call.texts.append(arguments)
-        return ToolCallChunk(call.id, call.name, arguments)
+        return [*self._turn_to(call), ToolCallChunk(call.id, call.name, arguments)]
+
+    def _turn_to(self, call: Piece | None) -> list[ModelEvent]:
+        """What is written from now on is *call*, or no call. The one before may be ready: some servers write several
+        by turns, so it is if its arguments are whole."""
+        before, self._written = self._written, call
+        return [] if before is None or before is call else self._announce(before)
+
+    def _announce(self, piece: Piece) -> list[ModelEvent]:
+        """The call, unless it was announced before. Arguments that are no whole object wait for the reply."""
+        if piece.kind != "call" or piece.ready or not piece.name or not is_object("".join(piece.texts)):
+            return []
+        part = piece.part(self._label)
+        piece.ready = True
+        return [ToolCallReady(part)] if isinstance(part, ToolCall) else []
+
+    def _keep_details(self, parts: list[Part]) -> None:
+        """The list goes back as a whole, so the first reasoning has all of it."""
+        raw = dumps({"reasoning_details": self._details})
+        for place, part in enumerate(parts):
+            if part.kind == "reasoning":
+                parts[place] = Reasoning(part.text, provider=self._label, raw=raw)
+                return
+        parts.insert(0, Reasoning("", provider=self._label, raw=raw))
 
     def _failure(self, error: dict[str, Any]) -> ProviderError:
         status = status_of(error)
         kind = kind_of(error) or (by_status(status) if status else OverloadedError)
         return make(kind, f"{self._provider}: {error.get('message') or error}", provider=self._provider)
+
+
+def _calls(delta: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    if delta.get("function_call"):  # what calls were before there were several in a turn
+        return ({"index": 0, "function": delta["function_call"]},)
+    return delta.get("tool_calls") or ()
+
+
+_READ = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
+
+
+def _count(counts: dict[str, Any], name: str) -> int:
+    return counts.get(name) or 0
 
 
 def tokens(usage: dict[str, Any] | None) -> Tokens | None:
@@ -173,7 +270,7 @@ def tokens(usage: dict[str, Any] | None) -> Tokens | None:
     return Tokens(
         prompt=prompt,
         completion=completion,
-        cached=read.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0,
-        cache_write=read.get("cache_write_tokens") or 0,
+        cached=min(prompt, next((count for count in map(_count, (read, usage, usage, usage), _READ) if count), 0)),
+        cache_write=read.get("cache_write_tokens") or usage.get("cache_creation_input_tokens") or 0,
         reasoning=reasoning,
     )

@@ -1,19 +1,22 @@
 """A `ModelRequest` as a request of Chat Completions.
 
-Facts of the protocol are from OpenAI's API reference ("Create chat completion"). Other servers that speak it know
-fewer settings, so nothing is sent that says what is the default anyway, and the room for the answer is `max_tokens`
-there, which OpenAI's own models no longer take (`max_completion_tokens`). Reasoning is not sent back: the format has
-no place for it.
+Facts of the protocol are from OpenAI's API reference ("Create chat completion"); how others differ is in `vendors`.
+Other servers know fewer settings, so nothing is sent that says what is the default anyway. Reasoning goes back where
+the vendor has a place for it.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any
 
 from ...messages import (
     AssistantMessage,
     ForcedTool,
+    Media,
     Message,
     SystemMessage,
     ToolChoice,
@@ -21,10 +24,19 @@ from ...messages import (
     ToolSpec,
     UserMessage,
 )
+from .. import catalogue, media
 from ..port import ModelRequest
-from ..wire import ToolForms, arguments_text, body, dumps
+from ..wire import ASIDE, Body, Form, ToolForms, arguments_text, body, dumps, losses, lost
+from .vendors import Vendor
 
-STYLE = "chat"
+_SHORT = re.compile(r"[a-zA-Z0-9]{9}")
+_EPHEMERAL = {"type": "ephemeral"}
+_AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+
+def label(provider: str) -> str:
+    """Whose the parts are that come over this API: what Chat Completions gives, the Responses API cannot take."""
+    return f"{provider}/chat"
 
 
 def tool_form(tool: ToolSpec) -> dict[str, Any]:
@@ -33,51 +45,203 @@ def tool_form(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def request_body(request: ModelRequest, tool_forms: ToolForms, limit_name: str) -> bytes:
-    """The finished JSON. *limit_name* is this server's name for the room of the answer."""
-    head: dict[str, Any] = {"model": request.model, "stream": True, "stream_options": {"include_usage": True}}
+def request_body(
+    request: ModelRequest, tool_forms: ToolForms, provider: str, vendor: Vendor, *, stream: bool = True
+) -> Body:
+    """The finished JSON. Raises `UnsupportedError` for what the model or the vendor cannot do."""
+    catalogue.check(request, provider, chat=vendor.name in ("openai", "azure"))
+    head: dict[str, Any] = {"model": request.model, "stream": stream}
+    if stream and vendor.asks_usage:
+        head["stream_options"] = {"include_usage": True}
     if request.max_output_tokens is not None:
-        head[limit_name] = request.max_output_tokens
+        head[vendor.limit] = request.max_output_tokens
+    _settings(head, request, provider, vendor)
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
         lists["tools"] = tool_forms(request.tools)
         if request.tool_choice != "auto":
-            head["tool_choice"] = _tool_choice(request.tool_choice)
-        if not request.parallel_tool_calls:
+            head["tool_choice"] = _tool_choice(request.tool_choice, request.model, provider, vendor)
+        if not request.parallel_tool_calls and vendor.parallel_switch:
             head["parallel_tool_calls"] = False
-    system = [dumps({"role": "system", "content": request.system})] if request.system else []
-    lists["messages"] = system + [message.wire(STYLE, _form) for message in request.messages]
-    return body(head, request.extra, lists)
+    marked = request.cache and vendor.breakpoints
+    writer = _Writer(provider, vendor)
+    forms = [message.wire(writer.style, writer.form) for message in request.messages]
+    system: list[str] = []
+    if request.system:
+        part: dict[str, Any] = {"type": "text", "text": request.system, "cache_control": _EPHEMERAL}
+        system = [dumps({"role": "system", "content": [part] if marked else request.system})]
+    written = system + _in_order(forms)
+    lists["messages"] = _marked(written) if marked else written
+    return Body(body(head, request.extra, lists), losses(forms, provider, "assistant"))
 
 
-def _tool_choice(choice: ToolChoice) -> object:
+def _settings(head: dict[str, Any], request: ModelRequest, provider: str, vendor: Vendor) -> None:
+    if request.temperature is not None:
+        head["temperature"] = request.temperature
+    if request.stop:
+        head["stop"] = request.stop
+    if request.cache_key and vendor.cache_key:
+        head["prompt_cache_key"] = request.cache_key
+    if request.output_schema is not None:
+        if not vendor.schemas:
+            raise catalogue.unsupported(provider, request.model, "output_schema", "force a tool with this schema")
+        named = request.output_schema
+        form = {"name": named.name, "schema": named.schema, "strict": named.strict}
+        head["response_format"] = {"type": "json_schema", "json_schema": form}
+    if request.effort is not None and catalogue.efforts(request.model) != ("none",):
+        if not vendor.effort:
+            raise catalogue.unsupported(provider, request.model, f"effort={request.effort!r}", "leave it out")
+        objects = vendor.effort == "reasoning"
+        head[vendor.effort] = {"effort": request.effort} if objects else request.effort
+
+
+def _tool_choice(choice: ToolChoice, model: str, provider: str, vendor: Vendor) -> object:
+    forced = isinstance(choice, ForcedTool)
+    if ("forced" if forced else choice) not in vendor.choices:
+        raise catalogue.unsupported(provider, model, "tool_choice", 'leave it at "auto", or send no tools')
     if isinstance(choice, ForcedTool):
         return {"type": "function", "function": {"name": choice.name}}
-    return choice
+    return vendor.required if choice == "required" else choice
 
 
-def _form(message: Message) -> str:
-    match message:
-        case UserMessage(text):
-            return dumps({"role": "user", "content": text})
-        case SystemMessage(text):
-            return dumps({"role": "system", "content": text})
-        case ToolMessage(call_id, _, content):
-            return dumps({"role": "tool", "tool_call_id": call_id, "content": content})
-        case AssistantMessage():
-            return _assistant(message)
+def _in_order(forms: list[Form]) -> list[str]:
+    """The messages, with what results show behind the last of them: nothing may stand between results."""
+    found: list[str] = []
+    waiting: list[str] = []
+    for form in forms:
+        if form.role == "tool":
+            found.append(form.first)
+            if form.rest:
+                waiting.append(form.rest)
+            continue
+        if waiting:
+            found += waiting
+            waiting = []
+        found.append(form.rest)
+    return found + waiting
 
 
-def _assistant(message: AssistantMessage) -> str:
-    calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": arguments_text(call.arguments)},
-        }
-        for call in message.tool_calls
-    ]
-    form: dict[str, Any] = {"role": "assistant", "content": message.text or (None if calls else "")}
-    if calls:
-        form["tool_calls"] = calls
-    return dumps(form)
+def _marked(written: list[str]) -> list[str]:
+    """*written* with marks for the cache at the ends of the user's last two messages."""
+    left = 2
+    for place in range(len(written) - 1, -1, -1):
+        message = json.loads(written[place]) if left and written[place].startswith('{"role":"user"') else None
+        if message is not None:
+            left -= 1
+            text = message["content"]
+            parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if isinstance(text, str) else text
+            parts[-1]["cache_control"] = _EPHEMERAL
+            written[place] = dumps({**message, "content": parts})
+    return written
+
+
+class _Writer:
+    """Writes messages for a vendor."""
+
+    def __init__(self, provider: str, vendor: Vendor) -> None:
+        self._label = label(provider)
+        self._vendor = vendor
+        self.style = f"chat:{vendor.name}:{provider}"
+
+    def form(self, message: Message) -> Form:
+        """A message in the vendor's form."""
+        match message:
+            case UserMessage(text, shown):
+                if not shown:
+                    return Form("user", "", dumps({"role": "user", "content": text}))
+                parts, refused = self._shown(shown)
+                parts += [{"type": "text", "text": text}] if text else []
+                return Form("user", "", dumps({"role": "user", "content": parts}), refused, "; ".join(refused))
+            case SystemMessage(text):
+                return Form("system", "", dumps({"role": "system", "content": text}))
+            case ToolMessage(call_id, name, content):
+                first = dumps({"role": "tool", "tool_call_id": self._id(call_id), "content": content})
+                if not message.media:
+                    return Form("tool", first, "")
+                parts, refused = self._shown(message.media)
+                parts.append({"type": "text", "text": f"(This is what {name} returned.)"})
+                return Form("tool", first, dumps({"role": "user", "content": parts}), refused)
+            case AssistantMessage():
+                return self._assistant(message)
+
+    def _assistant(self, message: AssistantMessage) -> Form:
+        form: dict[str, Any] = {"role": "assistant", "content": None}
+        calls: list[dict[str, Any]] = []
+        texts: list[str] = []
+        parts: list[dict[str, Any]] = []
+        for part in message.parts:
+            own = part.provider == self._label
+            if part.kind == "tool_call":
+                function = {"name": part.name, "arguments": arguments_text(part.arguments)}
+                more = json.loads(part.raw) if own and part.raw else {}
+                calls.append({"id": self._id(part.id), "type": "function", "function": function, **more})
+            elif part.kind == "text":
+                if own and part.raw:
+                    form.update(json.loads(part.raw))
+                else:
+                    texts.append(part.text)
+            elif part.kind == "reasoning":
+                self._think(form, parts, part.text, part.raw, own=own)
+            elif own and part.type not in ASIDE:
+                form.update(json.loads(part.raw))
+        text = "".join(texts)
+        if parts:
+            form["content"] = [*parts, {"type": "text", "text": text}] if text else parts
+        else:
+            form["content"] = text or (None if calls or len(form) > 2 else "")
+        if calls:
+            form["tool_calls"] = calls
+        dropped = tuple(word for part in message.parts for word in lost(part, self._label))
+        return Form("assistant", "", dumps(form), dropped)
+
+    def _think(
+        self, form: dict[str, Any], parts: list[dict[str, Any]], text: str, raw: str | None, *, own: bool
+    ) -> None:
+        field = self._vendor.reasoning
+        if not own or not field:
+            return
+        if field == "parts":
+            parts.append(json.loads(raw) if raw else _thinking(text))
+        elif field == "reasoning_details":
+            form.update(json.loads(raw) if raw else {"reasoning": form.get("reasoning", "") + text})
+        else:
+            form[field] = form.get(field, "") + text
+
+    def _shown(self, shown: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+        parts: list[dict[str, Any]] = []
+        refused: list[str] = []
+        for item in shown:
+            part = self._media(item)
+            if part is None:
+                remedy = "send it in another form, or ask a provider that takes it"
+                refused.append(media.refusal(item, f"{self._vendor.name} over Chat Completions", remedy))
+                part = {"type": "text", "text": media.placeholder(item)}
+            parts.append(part)
+        return parts, tuple(refused)
+
+    def _media(self, item: Media) -> dict[str, Any] | None:
+        if item.media_type.startswith("text/") and item.data is not None:
+            return {"type": "text", "text": f"<document name={dumps(item.name)}>\n{media.text_of(item)}\n</document>"}
+        kind = media.kind_of(item)
+        part: dict[str, Any] | None = None
+        if kind not in self._vendor.media:
+            return part
+        if kind == "image" and item.file_id is None:
+            part = {"type": "image_url", "image_url": {"url": media.data_url(item)}}
+        elif kind == "audio" and item.data is not None and item.media_type in _AUDIO:
+            part = {"type": "input_audio", "input_audio": {"data": item.data, "format": _AUDIO[item.media_type]}}
+        elif kind == "document" and item.file_id is not None:
+            part = {"type": "file", "file": {"file_id": item.file_id}}
+        elif kind == "document" and item.data is not None:
+            file = {"filename": item.name or "document.pdf", "file_data": media.data_url(item)}
+            part = {"type": "file", "file": file}
+        return part
+
+    def _id(self, call_id: str) -> str:
+        if not self._vendor.short_ids or _SHORT.fullmatch(call_id):
+            return call_id
+        return blake2b(call_id.encode("utf-8", "replace"), digest_size=5).hexdigest()[:9]
+
+
+def _thinking(text: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}

@@ -18,7 +18,7 @@ from ...errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from ..failures import HTTP_FAILURES, http_failure, retry_after
+from ..failures import HTTP_FAILURES, http_failure, retry_after, timed_out
 from ..kinds import by_status, make
 from .codes import kind_of
 
@@ -53,6 +53,8 @@ def translate(error: Exception, provider: str, *, begun: bool) -> ProviderError:
     """One of `FAILURES` in our words; *begun* says whether the answer had begun."""
     if isinstance(error, HTTP_FAILURES):
         return http_failure(error, provider, begun=begun)
+    if isinstance(error, openai.APITimeoutError):
+        return timed_out(error, f"{provider}: {error}", provider)
     kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ProviderError)
     if not isinstance(error, openai.APIStatusError):
         return make(kind, f"{provider}: {error}", provider=provider)
@@ -70,4 +72,5 @@ def translate(error: Exception, provider: str, *, begun: bool) -> ProviderError:
         provider=provider,
         status=error.status_code,
         retry_after=retry_after(error.response.headers),
+        part=str(body.get("param") or ""),
     )

@@ -8,11 +8,13 @@ from urllib.parse import urlsplit
 
 from ...errors import MissingExtraError, MissingKeyError, ProviderError
 from ..port import ModelRequest
-from ..streaming import SILENCE, RawResponse, Reader, StreamingModel, key_from
-from ..wire import ToolForms
-from . import chat_request, request
+from ..streaming import SILENCE, RawResponse, Reader, StreamingModel, Timeouts, key_from
+from ..wire import Body, ToolForms
+from . import chat_request
+from . import request as responses
 from .chat_reply import ChatReader
 from .reply import ResponseReader
+from .vendors import OPENAI, vendor_of
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -30,13 +32,13 @@ class OpenAIModel(StreamingModel["AsyncOpenAI"]):
     elsewhere (or `OPENAI_BASE_URL`, which the SDK reads). *provider* names that other server in records, prices and
     errors. *encrypted_reasoning* asks the Responses API for reasoning that can be sent back; by default for models
     known to reason. *client* is an SDK client of one's own (also Azure's); it is not closed here. Without one, the
-    key is *api_key* or `OPENAI_API_KEY`; another server may do without. *timeout* is the longest silence in seconds.
-    The SDK sends nothing twice.
+    key is *api_key* or `OPENAI_API_KEY`; another server may do without. *timeout* is the longest silence in seconds, or
+    all `Timeouts`. *streams*: False asks for whole answers. The SDK sends nothing twice.
 
     Raises `MissingExtraError` without the SDK and `MissingKeyError` without a key.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a setting of its own
         self,
         name: str,
         *,
@@ -45,38 +47,42 @@ class OpenAIModel(StreamingModel["AsyncOpenAI"]):
         base_url: str | None = None,
         api: Api | None = None,
         provider: str = "openai",
-        timeout: float = SILENCE,
+        timeout: float | Timeouts = SILENCE,
         encrypted_reasoning: bool | None = None,
+        streams: bool = True,
     ) -> None:
         try:
             from . import errors, sdk  # noqa: PLC0415 - the SDK is an extra
         except ImportError as error:
             raise MissingExtraError("OpenAI's models need `pip install 'concertino[openai]'`") from error
-        super().__init__(name, provider, client)
+        super().__init__(name, provider, client, timeout)
         self._errors, self._sdk = errors, sdk
         self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
         url = str(client.base_url) if client is not None else self._base_url
         host = urlsplit(url).hostname or "" if url else _OWN[0]
         self._key = "" if client is not None else _key(api_key, host)
-        self._timeout = timeout
+        self._streams = streams
         self._api: Api = api or ("responses" if host == _OWN[0] else "chat")
-        self._limit_name = "max_completion_tokens" if host.endswith(_OWN) else "max_tokens"
-        self._encrypted = request.reasons(name) if encrypted_reasoning is None else encrypted_reasoning
-        self._items = request.Items(provider if self._encrypted else "")
-        self._tools = ToolForms(request.tool_form if self._api == "responses" else chat_request.tool_form)
+        self._vendor = vendor_of("" if provider == "openai" else provider, url or OPENAI.base_url)
+        self._encrypted = responses.reasons(name) if encrypted_reasoning is None else encrypted_reasoning
+        self._tools = ToolForms(responses.tool_form if self._api == "responses" else chat_request.tool_form)
 
     def _connect(self) -> AsyncOpenAI:
-        return self._sdk.connect(self._key, self._base_url, self._timeout)
+        return self._sdk.connect(self._key, self._base_url, self._limits.connect)
 
     async def _close(self, client: AsyncOpenAI) -> None:
         await client.close()
 
-    async def _open(self, asked: ModelRequest) -> RawResponse:
+    def _body(self, request: ModelRequest) -> Body:
         if self._api == "responses":
-            data = request.request_body(asked, self._items, self._tools, encrypted=self._encrypted)
-            return await self._sdk.send(self._client(), "/responses", data)
-        data = chat_request.request_body(asked, self._tools, self._limit_name)
-        return await self._sdk.send(self._client(), "/chat/completions", data)
+            return responses.request_body(
+                request, self.provider, self._tools, encrypted=self._encrypted, stream=self._streams
+            )
+        return chat_request.request_body(request, self._tools, self.provider, self._vendor, stream=self._streams)
+
+    async def _open(self, request: ModelRequest, data: bytes) -> RawResponse:
+        path = "/responses" if self._api == "responses" else "/chat/completions"
+        return await self._sdk.send(self._client(), path, data)
 
     def _reader(self) -> Reader:
         return ResponseReader(self.provider) if self._api == "responses" else ChatReader(self.provider)

@@ -7,15 +7,17 @@ Usage: `input_tokens` includes what `input_tokens_details` names (`cached_tokens
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from ...errors import BrokenStreamError, OverloadedError, ProviderError
-from ...messages import Part, Reasoning, StopReason, Text, ToolCall
+from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
 from ...usage import Tokens
 from ..kinds import make
-from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk
+from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..sse import Event
 from ..streaming import finished, payload
+from ..wire import dumps, is_object
 from .codes import kind_of
 
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "filter"}
@@ -24,42 +26,45 @@ _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_fi
 class ResponseReader:
     """A `Reader` of the Responses API."""
 
-    __slots__ = ("_calls", "_items", "_provider", "_response", "ended")
+    __slots__ = ("_begun", "_calls", "_items", "_model", "_provider", "_ready", "_response", "ended")
 
     def __init__(self, provider: str) -> None:
         self.ended = False
         self._provider = provider
         self._calls: dict[int, tuple[str, str]] = {}
+        self._begun: dict[
+            int, tuple[str, list[str]]
+        ] = {}  # texts and thoughts as they are written, for a partial answer
         self._items: dict[int, dict[str, Any]] = {}
+        self._ready: dict[int, ToolCall] = {}
+        self._model = ""
         self._response: dict[str, Any] = {}
 
-    def read(self, event: Event) -> Iterable[ModelEvent]:  # noqa: C901, PLR0911 - one flat table of events
+    def read(self, event: Event) -> Iterable[ModelEvent]:
         """See `Reader.read`. Unknown events are passed over."""
         if event.data == "[DONE]":  # some servers end their streams as Chat Completions do
             return ()
         data = payload(event, self._provider)
-        match data.get("type") or event.name:
-            case "response.output_text.delta" | "response.refusal.delta":
-                return (TextChunk(data["delta"]),)
-            case "response.function_call_arguments.delta":
-                call_id, name = self._calls.get(data["output_index"], ("", ""))
-                return (ToolCallChunk(call_id, name, data["delta"]),) if call_id else ()
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return (ReasoningChunk(data["delta"]),)
-            case "response.reasoning_summary_part.added" if data.get("summary_index"):
-                return (ReasoningChunk("\n\n"),)
-            case "response.output_item.added":
-                return self._begin(data["output_index"], data["item"])
-            case "response.output_item.done":
-                self._items[data["output_index"]] = data["item"]
-            case "response.completed" | "response.incomplete":
-                self._response = data["response"]
-                self.ended = True
-            case "response.failed":
-                raise self._failure(data["response"].get("error") or {})
-            case "error":
-                raise self._failure(data.get("error") or data)
-        return ()
+        return self._take(data.get("type") or event.name, data)
+
+    def whole(self, answer: Any) -> Iterator[ModelEvent]:
+        """See `Reader.whole`."""
+        if answer.get("error") or "output" not in answer:
+            raise self._failure(answer.get("error") or answer)
+        yield from self._end_all(answer)
+        self.ended = answer.get("status", "completed") in ("completed", "incomplete")
+
+    def partial(self) -> tuple[list[Part], str]:
+        """See `Reader.partial`."""
+        parts: list[Part] = []
+        for index in sorted(self._items.keys() | self._begun.keys() | self._ready.keys()):
+            if index in self._items or index in self._ready:
+                parts += self._parts(index, self._items)
+                continue
+            kind, pieces = self._begun[index]
+            text = "".join(pieces)
+            parts.append(Text(text) if kind == "text" else Reasoning(text, provider=self._provider))
+        return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)], self._model
 
     def reply(self) -> Reply:
         """See `Reader.reply`."""
@@ -68,16 +73,51 @@ class ResponseReader:
             raise BrokenStreamError(
                 f"the answer of {self._provider} ended without response.completed", provider=self._provider
             )
-        # The items as they were finished one by one; some servers leave them out of the last event, some do not
-        # finish them one by one.
-        items = [item for _, item in sorted(self._items.items())] or response.get("output") or []
-        parts = [part for item in items for part in _parts(item, self._provider)]
+        items = self._items
+        parts = [part for index in sorted(items.keys() | self._ready.keys()) for part in self._parts(index, items)]
         reason = (response.get("incomplete_details") or {}).get("reason")
         stop: StopReason = _INCOMPLETE.get(reason or "", "length") if reason else "end"
-        if any(_is_refusal(item) for item in items):
+        if any(_is_refusal(item) for item in items.values()):
             stop = "filter"
-        model = response.get("model") or ""
-        return finished(self._provider, parts, stop, model, tokens(response.get("usage")))
+        return finished(self._provider, parts, stop, self._model, tokens(response.get("usage")))
+
+    def _take(self, kind: str, data: dict[str, Any]) -> Iterable[ModelEvent]:  # noqa: C901, PLR0911 - one flat table
+        match kind:
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._note(data, "text", data["delta"])
+                return (TextChunk(data["delta"]),)
+            case "response.function_call_arguments.delta":
+                call_id, name = self._calls.get(data["output_index"], ("", ""))
+                return (ToolCallChunk(call_id, name, data["delta"]),) if call_id else ()
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._note(data, "reasoning", data["delta"])
+                return (ReasoningChunk(data["delta"]),)
+            case "response.reasoning_summary_part.added" if data.get("summary_index"):
+                self._note(data, "reasoning", "\n\n")
+                return (ReasoningChunk("\n\n"),)
+            case "response.output_item.added":
+                return self._begin(data["output_index"], data["item"])
+            case "response.function_call_arguments.done":
+                call_id, name = self._calls.get(data["output_index"], ("", ""))
+                return self._announce(data["output_index"], call_id, name, data.get("arguments") or "")
+            case "response.output_item.done":
+                return self._end(data["output_index"], data["item"])
+            case "response.created":
+                self._model = data["response"].get("model") or ""
+            case "response.completed" | "response.incomplete":
+                self.ended = True
+                return self._end_all(data["response"])
+            case "response.failed" | "response.cancelled":
+                raise self._failure(data["response"].get("error") or {"message": kind})
+            case "error":
+                raise self._failure(data.get("error") or data)
+        return ()
+
+    def _note(self, data: dict[str, Any], kind: str, text: str) -> None:
+        index = data.get("output_index", 0)
+        if index not in self._begun:
+            self._begun[index] = (kind, [])
+        self._begun[index][1].append(text)
 
     def _begin(self, index: int, item: dict[str, Any]) -> Iterable[ModelEvent]:
         if item.get("type") != "function_call":
@@ -85,24 +125,74 @@ class ResponseReader:
         self._calls[index] = item["call_id"], item["name"]
         return (ToolCallChunk(item["call_id"], item["name"], item.get("arguments") or ""),)
 
+    def _end(self, index: int, item: dict[str, Any]) -> Iterable[ModelEvent]:
+        self._items[index] = item
+        if item.get("type") != "function_call":
+            return ()
+        nothing = "{}" if item.get("status") == "completed" else ""
+        return self._announce(index, item["call_id"], item["name"], item.get("arguments") or nothing)
+
+    def _end_all(self, response: dict[str, Any]) -> Iterator[ModelEvent]:
+        """The items as they were finished one by one; some servers leave them out of the last event, some do not
+        finish them one by one, and an answer that is not streamed has them here only."""
+        self._response = response
+        self._model = response.get("model") or self._model
+        if self._items:
+            return
+        for index, item in enumerate(response.get("output") or []):
+            if index not in self._begun and index not in self._calls:
+                yield from self._said(index, item)
+            yield from self._end(index, item)
+
+    def _said(self, index: int, item: dict[str, Any]) -> Iterator[ModelEvent]:
+        """The pieces that would have come before *item* was done."""
+        if item.get("type") == "function_call":
+            yield from self._begin(index, item)
+        for part in _parts(item, self._provider):
+            if part.kind == "text" and part.text:
+                yield TextChunk(part.text)
+            elif part.kind == "reasoning" and part.text:
+                yield ReasoningChunk(part.text)
+
+    def _announce(self, index: int, call_id: str, name: str, arguments: str) -> Iterable[ModelEvent]:
+        """The call, unless it was announced before. What the token limit cut off is done, too, so arguments that are
+        no whole object wait for the reply."""
+        if index in self._ready or not call_id or not is_object(arguments):
+            return ()
+        call = self._ready[index] = ToolCall(call_id, name, arguments)
+        return (ToolCallReady(call),)
+
+    def _parts(self, index: int, items: dict[int, dict[str, Any]]) -> Iterable[Part]:
+        item = items.get(index)
+        call = self._ready.get(index)
+        if call is not None and (item is None or item.get("type") == "function_call"):
+            if item is None or item.get("arguments") != call.arguments:
+                return (call,)  # as it was announced
+            return (replace(call, raw=dumps(item), provider=self._provider),)
+        return () if item is None else _parts(item, self._provider)
+
     def _failure(self, error: dict[str, Any]) -> ProviderError:
         kind = kind_of(error) or OverloadedError
         return make(kind, f"{self._provider}: {error.get('message') or error}", provider=self._provider)
 
 
 def _parts(item: dict[str, Any], provider: str) -> Iterator[Part]:
-    """What an output item says. The items of server tools have no part."""
+    """What an output item says, with its own form beside it. An item of any other kind is kept as it is."""
     match item.get("type"):
         case "message":
             text = "".join(part.get("text") or part.get("refusal") or "" for part in item.get("content") or [])
             if text:
-                yield Text(text)
+                yield Text(text, raw=dumps(item), provider=provider)
         case "function_call":
-            yield ToolCall(item["call_id"], item["name"], item.get("arguments") or "{}")
+            raw = dumps(item) if item.get("arguments") else None
+            arguments = item.get("arguments") or "{}"
+            yield ToolCall(item["call_id"], item["name"], arguments, raw=raw, provider=provider if raw else "")
         case "reasoning":
             pieces = item.get("summary") or item.get("content") or []
             text = "\n\n".join(piece.get("text") or "" for piece in pieces)
-            yield Reasoning(text, item.get("id"), item.get("encrypted_content"), provider)
+            yield Reasoning(text, item.get("id"), item.get("encrypted_content"), provider, raw=dumps(item))
+        case kind:
+            yield Opaque(provider, kind or "", dumps(item))
 
 
 def _is_refusal(item: dict[str, Any]) -> bool:

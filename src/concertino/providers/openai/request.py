@@ -1,14 +1,21 @@
 """A `ModelRequest` as a request of the Responses API.
 
 Facts of the protocol are from OpenAI's API reference ("Create a model response") and its guides on reasoning and
-function calling. Nothing is stored at OpenAI (`store` is false), so reasoning comes encrypted and goes back so:
+function calling. Nothing is stored at OpenAI (`store` is false), so items go back as they came, and reasoning comes
+encrypted and goes back so:
 
 - a `reasoning` item is refused without the item that came after it, and without its encrypted content;
-- models that do not reason refuse to be asked for encrypted reasoning.
+- an item with an id is refused without the `reasoning` item that came before it, and those of the provider's own
+  tools cannot do without an id;
+- models that do not reason refuse to be asked for encrypted reasoning;
+- there are no stop texts, and prompts are cached without marks: a key brings those with one prefix together.
+
+Servers with open models (DeepSeek) give reasoning in plain `content`, and it goes back so.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -16,16 +23,20 @@ from typing import Any
 from ...messages import (
     AssistantMessage,
     ForcedTool,
+    Media,
     Message,
     Reasoning,
     SystemMessage,
+    Text,
+    ToolCall,
     ToolChoice,
     ToolMessage,
     ToolSpec,
     UserMessage,
 )
+from .. import catalogue, media
 from ..port import ModelRequest
-from ..wire import ToolForms, arguments_text, body, dumps
+from ..wire import ASIDE, Body, Form, ToolForms, arguments_text, body, dumps, is_object, losses, lost
 
 _REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d)|codex|computer-use|grok-[4-9])(?!.*-chat)")
 ENCRYPTED = "reasoning.encrypted_content"
@@ -48,49 +59,95 @@ def tool_form(tool: ToolSpec) -> dict[str, Any]:
 
 
 class Items:
-    """Writes messages as input items; *provider* is the one whose encrypted reasoning may go along, "" for none."""
+    """Writes messages as input items for *provider*. *encrypted*: its encrypted reasoning may go along; *stored*: it
+    keeps what it answered, so reasoning may go back by its id."""
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, *, encrypted: bool, stored: bool = False) -> None:
         self._provider = provider
-        self._style = f"responses:{provider}"
+        self._encrypted = encrypted
+        self._stored = stored
+        self._style = f"responses:{provider}:{encrypted:d}{stored:d}"
 
-    def __call__(self, messages: Iterable[Message]) -> list[str]:
-        """The items of *messages*, as JSON."""
-        forms: Iterable[str] = (message.wire(self._style, self._form) for message in messages)
-        return [form for form in forms if form]
+    def __call__(self, messages: Iterable[Message]) -> list[Form]:
+        """The forms of *messages*."""
+        return [message.wire(self._style, self._form) for message in messages]
 
-    def _form(self, message: Message) -> str:
+    def _form(self, message: Message) -> Form:
         match message:
-            case UserMessage(text):
-                return dumps({"role": "user", "content": text})
+            case UserMessage(text, shown):
+                if not shown:
+                    return Form("user", "", dumps({"role": "user", "content": text}))
+                parts, refused = _shown(shown)
+                parts += [{"type": "input_text", "text": text}] if text else []
+                return Form("user", "", dumps({"role": "user", "content": parts}), refused, "; ".join(refused))
             case SystemMessage(text):
-                return dumps({"role": "developer", "content": text})
+                return Form("developer", "", dumps({"role": "developer", "content": text}))
             case ToolMessage(call_id, _, content):
-                return dumps({"type": "function_call_output", "call_id": call_id, "output": content})
+                output: object = content
+                refused = ()
+                if message.media:
+                    parts, refused = _shown(message.media)
+                    output = ([{"type": "input_text", "text": content}] if content else []) + parts
+                item = {"type": "function_call_output", "call_id": call_id, "output": output}
+                return Form("tool", "", dumps(item), refused)
             case AssistantMessage():
-                return ",".join(self._assistant(message))
+                return self._assistant(message)
 
-    def _assistant(self, message: AssistantMessage) -> list[str]:
+    def _assistant(self, message: AssistantMessage) -> Form:
+        own = [part for part in message.parts if part.kind == "reasoning" and part.provider == self._provider]
+        gone = [part for part in own if not self._returns(part)]
         items: list[str] = []
         held: list[str] = []  # reasoning that waits for the item it belongs to
+        dropped: list[str] = [f"reasoning of {self._provider}"] * sum(bool(part.signature) for part in gone)
         for part in message.parts:
+            dropped += lost(part, self._provider)
             if part.kind == "reasoning":
-                if self._provider and part.provider == self._provider and part.signature:
+                if part.provider == self._provider and part not in gone:
                     held.append(_reasoning(part))
                 continue
-            if part.kind == "text":
-                if not part.text:
-                    continue
-                item = dumps({"role": "assistant", "content": part.text})
+            if part.kind == "opaque":
+                own_item = part.provider == self._provider and part.type not in ASIDE
+                item = _bare(part.raw) if own_item and not gone else ""
+                dropped += [f"{part.type} of {part.provider}"] if own_item and gone else []
             else:
-                arguments = arguments_text(part.arguments)
-                item = dumps({"type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments})
-            items += [*held, item]
-            held = []
-        return items
+                item = self._item(part, bare=bool(gone))
+            if item:
+                items += [*held, item]
+                held = []
+        return Form("assistant", "", ",".join(items), tuple(dropped))
+
+    def _returns(self, part: Reasoning) -> bool:
+        if part.signature and self._encrypted:
+            return True
+        return (self._stored and part.id is not None) or (part.raw is not None and _is_plain(part.raw))
+
+    def _item(self, part: Text | ToolCall, *, bare: bool) -> str:
+        """*bare*: without its id, since reasoning that it names is left out."""
+        raw = part.raw if part.provider == self._provider else None
+        if part.kind == "text":
+            if raw is not None:
+                return _bare(raw, id=None) if bare else _bare(raw)
+            return dumps({"role": "assistant", "content": part.text}) if part.text else ""
+        if raw is not None and is_object(part.arguments):
+            return _bare(raw, id=None) if bare else _bare(raw)
+        arguments = arguments_text(part.arguments)
+        return dumps({"type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments})
+
+
+def _bare(raw: str, **fields: Any) -> str:
+    """An item as it came, without what is null, which answers have and requests may not."""
+    item = {**json.loads(raw), **fields}
+    return dumps({name: value for name, value in item.items() if value is not None})
+
+
+def _is_plain(raw: str) -> bool:
+    """Whether a reasoning item says in plain words what it is."""
+    return bool(json.loads(raw).get("content"))
 
 
 def _reasoning(part: Reasoning) -> str:
+    if part.raw is not None:
+        return _bare(part.raw)
     item: dict[str, Any] = {"type": "reasoning"}
     if part.id:
         item["id"] = part.id
@@ -99,15 +156,51 @@ def _reasoning(part: Reasoning) -> str:
     return dumps(item)
 
 
-def request_body(request: ModelRequest, items: Items, tool_forms: ToolForms, *, encrypted: bool) -> bytes:
-    """The finished JSON. *encrypted* asks for reasoning that can be sent back."""
-    head: dict[str, Any] = {"model": request.model, "stream": True, "store": False}
+def _shown(shown: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    parts: list[dict[str, Any]] = []
+    refused: list[str] = []
+    for item in shown:
+        part = _media(item)
+        if part is None:
+            remedy = 'send text, an image or a document, or use api="chat" for audio'
+            refused.append(media.refusal(item, "OpenAI's Responses API", remedy))
+        parts.append(part or {"type": "input_text", "text": media.placeholder(item)})
+    return parts, tuple(refused)
+
+
+def _media(item: Media) -> dict[str, Any] | None:
+    kind = media.kind_of(item)
+    if kind == "image":
+        where = {"file_id": item.file_id} if item.file_id else {"image_url": media.data_url(item)}
+        return {"type": "input_image", "detail": "auto", **where}
+    if kind != "document":
+        return None
+    if item.file_id:
+        return {"type": "input_file", "file_id": item.file_id}
+    if item.url:
+        return {"type": "input_file", "file_url": item.url}
+    return {"type": "input_file", "filename": item.name or "document.pdf", "file_data": media.data_url(item)}
+
+
+def request_body(
+    request: ModelRequest, provider: str, tool_forms: ToolForms, *, encrypted: bool, stream: bool = True
+) -> Body:
+    """The finished JSON. *encrypted* asks for reasoning that can be sent back.
+
+    Raises `UnsupportedError` for what the model cannot do.
+    """
+    catalogue.check(request, provider)
+    extra = request.extra
+    head: dict[str, Any] = {"model": request.model, "stream": stream, "store": False}
     if encrypted:
         head["include"] = [ENCRYPTED]
+        if ENCRYPTED not in extra.get("include", (ENCRYPTED,)):
+            extra = {**extra, "include": [*extra["include"], ENCRYPTED]}
     if request.system:
         head["instructions"] = request.system
     if request.max_output_tokens is not None:
         head["max_output_tokens"] = request.max_output_tokens
+    _settings(head, request, provider)
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
         lists["tools"] = tool_forms(request.tools)
@@ -115,8 +208,24 @@ def request_body(request: ModelRequest, items: Items, tool_forms: ToolForms, *, 
             head["tool_choice"] = _tool_choice(request.tool_choice)
         if not request.parallel_tool_calls:
             head["parallel_tool_calls"] = False
-    lists["input"] = items(request.messages)
-    return body(head, request.extra, lists)
+    forms = Items(provider, encrypted=encrypted, stored=extra.get("store") is True)(request.messages)
+    lists["input"] = [form.rest for form in forms if form.rest]
+    return Body(body(head, extra, lists), losses(forms, provider, "assistant"))
+
+
+def _settings(head: dict[str, Any], request: ModelRequest, provider: str) -> None:
+    if request.stop:
+        raise catalogue.unsupported(provider, request.model, "stop over the Responses API", 'use api="chat"')
+    if request.temperature is not None:
+        head["temperature"] = request.temperature
+    if request.effort is not None and catalogue.efforts(request.model) != ("none",):
+        head["reasoning"] = {"effort": request.effort}
+    if request.cache_key:
+        head["prompt_cache_key"] = request.cache_key
+    if request.output_schema is not None:
+        named = request.output_schema
+        form = {"type": "json_schema", "name": named.name, "schema": named.schema, "strict": named.strict}
+        head["text"] = {"format": form}
 
 
 def _tool_choice(choice: ToolChoice) -> object:

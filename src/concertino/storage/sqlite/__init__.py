@@ -1,5 +1,5 @@
-"""A store in one SQLite file: `SqliteStore.open(path)`."""
+"""Stores on SQLite: `SqliteStore.open(path)` in a file, `MemoryStore()` in memory."""
 
-from .store import SqliteStore
+from .store import MemoryStore, SqliteStore
 
-__all__ = ["SqliteStore"]
+__all__ = ["MemoryStore", "SqliteStore"]

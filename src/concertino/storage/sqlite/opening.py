@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ...errors import StorageError
 from .failures import foreign, is_locked, newer, no_database
+from .functions import add_functions
 from .queries import migrations, statements
 
 APPLICATION_ID = 0x434E4354
@@ -20,6 +21,22 @@ SMALLEST = 512
 """Bytes: no database is smaller."""
 
 
+OLDEST = (3, 35, 0)
+"""The first version of SQLite that says what an UPDATE has changed (RETURNING)."""
+
+IN_MEMORY = Path(":memory:")
+"""Stands for a database without a file."""
+
+
+def connect_in_memory() -> sqlite3.Connection:
+    """A connection to a new database without a file. It may be used in any thread, by one at a time."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    add_functions(connection)
+    _migrate(connection, IN_MEMORY)
+    return connection
+
+
 def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
     """A connection to the database at *path*, made if there is none, with the current schema.
 
@@ -27,14 +44,18 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
     then nothing was written to it. sqlite3.Error: SQLite failed.
     """
     _check_path(path)
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise StorageError(f"this Python has SQLite {sqlite3.sqlite_version}: one with SQLite 3.35 or newer is needed")
     connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
     connection.row_factory = sqlite3.Row
     try:
         # One transaction: what is read must belong together while another process makes the schema.
         with _transaction(connection, "BEGIN"):
             _check_ours(connection, path)
-        connection.execute("PRAGMA foreign_keys = ON")
+        add_functions(connection)
         connection.execute("PRAGMA secure_delete = ON")
+        # What a statement may have to take back must not lie in a file of its own.
+        connection.execute("PRAGMA temp_store = MEMORY")
         # FULL: an append that was acknowledged survives a power cut, not only a killed process, because bills
         # are made from it. NORMAL would save an fsync per append, of which a run makes a few per second.
         connection.execute("PRAGMA synchronous = FULL")
@@ -50,6 +71,13 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All that is written inside, or nothing. The write lock is taken at once: it cannot be missed midway."""
     with _transaction(connection, "BEGIN IMMEDIATE"):
+        yield
+
+
+@contextmanager
+def reading(connection: sqlite3.Connection) -> Iterator[None]:
+    """All that is read inside is of one moment."""
+    with _transaction(connection, "BEGIN"):
         yield
 
 

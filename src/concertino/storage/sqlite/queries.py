@@ -13,9 +13,12 @@ _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 @cache
 def queries() -> dict[str, str]:
-    """The statements of `queries.sql`, by name."""
-    _, *pieces = _NAME.split((_SQL / "queries.sql").read_text("utf-8"))
-    return {name: sql.strip() for name, sql in zip(pieces[::2], pieces[1::2], strict=True)}
+    """The statements of all files, by name. A `/*word*/` in one is a place to be filled in."""
+    found: dict[str, str] = {}
+    for path in sorted(_SQL.glob("*.sql")):
+        _, *pieces = _NAME.split(path.read_text("utf-8"))
+        found.update((name, sql.strip()) for name, sql in zip(pieces[::2], pieces[1::2], strict=True))
+    return found
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import StorageError
 from ...usage import Tokens, UsageRecord
+from ...waits import Resolution, Wait
 from ..codec import (
     decode_json,
     decode_message,
@@ -18,45 +19,46 @@ from ..codec import (
     encode_progress,
     storable,
 )
-from ..port import Memory, RunEnd, RunStart, StoredMessage, StoredRun
+from ..values import HeldMessage, Memory, RunEnd, RunStart, StoredMessage, StoredRun
+from .functions import hash_key
 
 
-def start_row(start: RunStart) -> tuple[Any, ...]:
-    """The parameters of `begin`."""
-    return (
-        start.run_id,
-        start.root_id,
-        start.parent_id,
-        start.parent_call,
-        start.agent,
-        start.agent_path,
-        start.conversation_id,
-        start.user_id,
-        start.organization_id,
-        storable(start.task),
-        start.started,
-    )
+def start_row(start: RunStart) -> dict[str, Any]:
+    """The parameters of `begin_run`, without the root's number."""
+    return {
+        "run_id": start.run_id,
+        "parent_id": start.parent_id,
+        "parent_call": start.parent_call,
+        "agent": start.agent,
+        "agent_path": start.agent_path,
+        "conversation_key": hash_key(start.conversation_id),
+        "conversation_id": start.conversation_id,
+        "user_key": hash_key(start.user_id),
+        "user_id": start.user_id,
+        "organization_id": start.organization_id,
+        "task": storable(start.task),
+        "started": start.started,
+        "forked_from": start.forked_from,
+    }
 
 
-def end_row(end: RunEnd, run_id: str) -> tuple[Any, ...]:
-    """The parameters of `end`."""
-    error = None if end.error is None else storable(end.error)
-    return (end.status, storable(end.answer), error, end.ended, run_id)
+def message_row(held: HeldMessage) -> tuple[Any, ...]:
+    """The parameters of `add_message` after the entry. StorageError: it cannot be stored."""
+    body = encode_message(held.message)
+    kept = None
+    if held.keep is not held.message:
+        kept = "" if held.keep is None else encode_message(held.keep)
+    progress = encode_progress(held.progress)
+    kept = None if kept == body else kept
+    later = None if held.later is None else encode_message(held.later)
+    return (held.message.role, held.tokens, held.seconds, held.keep_progress, progress, body, kept, later)
 
 
-def message_row(stored: StoredMessage) -> tuple[Any, ...]:
-    """The parameters of `add_message` after the place. StorageError: it cannot be stored."""
-    body = encode_message(stored.message)
-    return (stored.message.role, stored.tokens, encode_progress(stored.progress), body)
-
-
-def usage_row(record: UsageRecord, root_id: str, booked: float) -> tuple[Any, ...]:
-    """The parameters of `add_usage`."""
+def usage_row(record: UsageRecord, booked: float) -> tuple[Any, ...]:
+    """The parameters of `add_usage` after the entry."""
     tokens = record.tokens
     return (
         record.id,
-        record.run_id,
-        root_id,
         record.agent_path,
         record.provider,
         record.model,
@@ -74,6 +76,29 @@ def usage_row(record: UsageRecord, root_id: str, booked: float) -> tuple[Any, ..
     )
 
 
+def wait_row(wait: Wait, now: float) -> dict[str, Any]:
+    """The parameters of `open_wait`, without the run's number."""
+    return {
+        "key": wait.key,
+        "agent_path": wait.agent_path,
+        "call_id": storable(wait.call_id),
+        "tool": storable(wait.tool),
+        "kind": wait.kind,
+        "arguments": storable(wait.arguments),
+        "arguments_hash": wait.arguments_hash,
+        "who": encode_json(list(wait.who)),
+        "note": storable(wait.note),
+        "opened": now,
+        "expires": None if wait.expires is None else now + wait.expires,
+    }
+
+
+def answer_row(key: str, run: int, resolution: Resolution, now: float) -> tuple[Any, ...]:
+    """The parameters of `answer`."""
+    arguments = None if resolution.arguments is None else storable(resolution.arguments)
+    return (key, run, resolution.id, resolution.verdict, now, resolution.by, storable(resolution.content), arguments)
+
+
 def to_run(row: sqlite3.Row) -> StoredRun:
     """A run from its row."""
     start = RunStart(
@@ -88,11 +113,21 @@ def to_run(row: sqlite3.Row) -> StoredRun:
         organization_id=row["organization_id"],
         task=row["task"],
         started=row["started"],
+        forked_from=row["forked_from"],
     )
-    if row["status"] is None:
-        return StoredRun(start=start, end=None)
-    end = RunEnd(status=row["status"], answer=row["answer"], error=row["error"], ended=row["ended"])
-    return StoredRun(start=start, end=end)
+    end = None
+    if row["ended"] is not None:
+        end = RunEnd(status=row["state"], answer=row["answer"], error=row["error"], ended=row["ended"])
+    return StoredRun(
+        start=start,
+        end=end,
+        state=row["state"],
+        entries=row["entries"],
+        epoch=row["epoch"],
+        owner=row["owner"],
+        tries=row["tries"],
+        stop=bool(row["stop"]),
+    )
 
 
 def to_message(row: Sequence[Any]) -> StoredMessage:
@@ -120,6 +155,36 @@ def to_usage(row: sqlite3.Row) -> UsageRecord:
         cost=cost,
         price_version=row["price_version"],
         tools=tuple(decode_json(row["tools"], list)),
+    )
+
+
+def to_wait(row: sqlite3.Row) -> Wait:
+    """A wait from its row. StorageError: it is damaged."""
+    resolution = None
+    if row["verdict"] is not None:
+        resolution = Resolution(
+            verdict=row["verdict"],
+            id=row["token"],
+            content=row["content"],
+            arguments=row["other_arguments"],
+            by=row["by"],
+            at=row["at"],
+        )
+    return Wait(
+        key=row["key"],
+        run_id=row["run_id"],
+        root_id=row["root_id"],
+        agent_path=row["agent_path"],
+        call_id=row["call_id"],
+        tool=row["tool"],
+        kind=row["kind"],
+        arguments=row["arguments"],
+        arguments_hash=row["arguments_hash"],
+        who=tuple(decode_json(row["who"], list)),
+        note=row["note"],
+        opened=row["opened"],
+        expires=row["expires"],
+        resolution=resolution,
     )
 
 

@@ -19,6 +19,7 @@ def craft() -> Tool:
 
     @tool(
         name="craft",
+        effect="idempotent",
         shown=True,
         retain="once",
         selection_rule="for a whole document or code file that the user wants to keep, not for a short answer",

@@ -15,6 +15,7 @@ def feedback_questions() -> Tool:
 
     @tool(
         name="feedback_questions",
+        effect="idempotent",
         shown=True,
         counts_as_iteration=False,
         selection_rule="once at most, before any research, and only if the question can be read in very different ways",

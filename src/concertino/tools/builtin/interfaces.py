@@ -45,7 +45,7 @@ def rag(backend: Backend | None) -> Tool:
     """
     run = _required("rag", backend, "an async function that searches the attachments, such as a Corpus's search")
 
-    @tool(name="rag", selection_rule="when the answer may be in the files that the user gave")
+    @tool(name="rag", selection_rule="when the answer may be in the files that the user gave", effect="read")
     async def search_attachments(
         query: Annotated[str, Field(description="What to look for")], context: ToolContext
     ) -> Any:
@@ -63,7 +63,7 @@ def chatbot(backend: Backend | None) -> Tool:
     """
     run = _required("chatbot", backend, "an async function that asks the product's chatbot")
 
-    @tool(name="chatbot", selection_rule="when the user talks to a chatbot of the product")
+    @tool(name="chatbot", selection_rule="when the user talks to a chatbot of the product", effect="read")
     async def ask_chatbot(
         message: Annotated[str, Field(description="What the user says to the bot")],
         context: ToolContext,
@@ -83,7 +83,12 @@ def data_analysis(backend: Backend | None) -> Tool:
     """
     run = _required("data_analysis", backend, "an async function that computes answers from the user's tables")
 
-    @tool(name="data_analysis", selection_rule="for figures from the tables that the user gave", timeout=120)
+    @tool(
+        name="data_analysis",
+        selection_rule="for figures from the tables that the user gave",
+        timeout=120,
+        effect="read",
+    )
     async def analyse(question: Annotated[str, Field(description="What to compute")], context: ToolContext) -> Any:
         """Compute an answer from the user's data."""
         with context.progress.begin("Computing", "table"):

@@ -23,7 +23,11 @@ class MemoryBackend(Protocol):
 def store_memory(backend: MemoryBackend) -> Tool:
     """`store_memory`: keeps a fact about the user of this session."""
 
-    @tool(name="store_memory", selection_rule="when the user asks you to remember something, or states a lasting wish")
+    @tool(
+        name="store_memory",
+        selection_rule="when the user asks you to remember something, or states a lasting wish",
+        effect="idempotent",
+    )
     async def store(
         text: Annotated[str, Field(description="The fact, in one sentence that stands alone")], context: ToolContext
     ) -> str:
@@ -39,7 +43,11 @@ def store_memory(backend: MemoryBackend) -> Tool:
 def retrieve_memory(backend: MemoryBackend) -> Tool:
     """`retrieve_memory`: finds what was remembered of the user of this session, and of nobody else."""
 
-    @tool(name="retrieve_memory", selection_rule="when the answer may depend on what the user once told you")
+    @tool(
+        name="retrieve_memory",
+        selection_rule="when the answer may depend on what the user once told you",
+        effect="read",
+    )
     async def retrieve(
         context: ToolContext,
         query: Annotated[str, Field(description="What to look for; empty: the newest")] = "",

@@ -35,6 +35,7 @@ class ResearchTools:
             name="web_search",
             selection_rule="to find sources; ask with keywords, several different queries in one turn",
             timeout=30,
+            effect="read",
         )
         async def web_search(
             query: Annotated[str, Field(description="Keywords, as for a search engine")],
@@ -61,7 +62,10 @@ class ResearchTools:
         """`fetch_page`: one page of the library, whole."""
 
         @tool(
-            name="fetch_page", selection_rule="to read a page that a search has found, before you cite it", timeout=45
+            name="fetch_page",
+            selection_rule="to read a page that a search has found, before you cite it",
+            timeout=45,
+            effect="read",
         )
         async def fetch_page(
             location: Annotated[str, Field(description="A location or a source id from the search results, or a URL")],
@@ -83,7 +87,12 @@ class ResearchTools:
     def history(self) -> Tool:
         """`search_history`: what was searched before in this run, by any agent."""
 
-        @tool(name="search_history", counts_as_iteration=False, selection_rule="before a search that may repeat one")
+        @tool(
+            name="search_history",
+            counts_as_iteration=False,
+            selection_rule="before a search that may repeat one",
+            effect="read",
+        )
         async def search_history() -> list[dict[str, Any]]:
             """The searches made so far in this research, by all researchers."""
             return self._searches
@@ -96,6 +105,7 @@ class ResearchTools:
         @tool(
             name="report_generation",
             shown=True,
+            effect="idempotent",
             counts_as_iteration=False,
             selection_rule="once, when the research is done: the user reads what you pass to it",
         )

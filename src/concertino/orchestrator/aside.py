@@ -1,0 +1,69 @@
+"""Beside the loop: hooks that take their time, and the questions that they ask a model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any
+
+from ..errors import BudgetError, HookError
+from ..events import RunEvent
+from ..ids import usage_id
+from ..messages import UserMessage
+from ..providers.port import ModelRequest
+from .asking import Asking
+from .entries import note_asking
+from .hooks import Hooks
+from .run import Ask, Run
+
+
+async def meanwhile(run: Run[Any], work: Coroutine[Any, Any, Any]) -> AsyncGenerator[RunEvent, None]:
+    """The events of a hook that may take its time; its value is left in `run.hook_value`.
+
+    A hook that asked a model and found no room for that in a budget leaves None: the run goes on without it.
+    """
+
+    async def keep() -> None:
+        try:
+            run.hook_value = await work
+        except HookError as error:
+            if not isinstance(error.__cause__, BudgetError):
+                raise
+            run.state.budget_reached, run.hook_value = True, None
+            run.notify("budget_reached", str(error.__cause__))
+
+    run.mailbox.start([keep()])
+    try:
+        while (event := await run.mailbox.next()) is not None:
+            yield event
+    finally:
+        await run.mailbox.stop()
+
+
+def asker(run: Run[Any], hooks: Hooks) -> Ask:
+    """What a run's hooks find as `run.ask`. Raises `BudgetError` where a budget has no room for the question."""
+
+    async def ask(prompt: str, *, system: str | None = None) -> str:
+        request = ModelRequest(
+            model=run.model.name,
+            system=run.system if system is None else system,
+            messages=(UserMessage(prompt),),
+            max_output_tokens=run.limits.output,
+        )
+        attempt = run.next_attempt()
+        if run.journal.on:
+            reserve = None
+            if run.tree.budgeted:
+                usage = usage_id(run.id, run.state.step, attempt)
+                reserve = run.reserve.reservation(usage, run.model, request, last=True)
+            await note_asking(run, attempt, run.model, request, reserve, side=True)
+        asking = Asking(run, hooks, run.model, request, attempt)
+        try:
+            async for chunk in asking.chunks:
+                if (event := asking.take(chunk)) is not None:
+                    run.mailbox.put(event)
+            run.mailbox.put(await asking.settle())
+        finally:
+            await asking.close()
+        return asking.message.text
+
+    return ask

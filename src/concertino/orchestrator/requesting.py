@@ -1,0 +1,130 @@
+"""The next request: made as the agent wants it, paid for from its budgets, and on record before it is sent."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..errors import BudgetError
+from ..ids import usage_id
+from ..providers.port import Model, ModelRequest
+from .entries import note_asking
+from .hooks import Hooks
+from .outcome import Finish, GoOn, StepOutcome
+from .record import OpenRequest
+from .run import Run
+
+Asked = tuple[Model, ModelRequest, str]
+"""The model, the request, and the number of the attempt."""
+
+
+class Requesting:
+    """Makes one request. If a budget has no room for it, `outcome` says how the step ends instead."""
+
+    __slots__ = ("_hooks", "_own_messages", "_run", "outcome")
+
+    def __init__(self, run: Run[Any], hooks: Hooks) -> None:
+        self._run = run
+        self._hooks = hooks
+        self._own_messages = False
+        self.outcome: StepOutcome = GoOn()
+
+    async def on_record(self) -> Asked | None:
+        """The request, which may be sent now; None: it may not."""
+        run = self._run
+        opened, run.opened = run.opened, None
+        if isinstance(opened, OpenRequest):
+            model, request = run.chat.find_model(opened.model), opened.request
+            self._own_messages = opened.own_messages
+        else:
+            run.state.step += 1
+            model = run.model
+            if self._hooks.has_own("get_model_id"):
+                model = run.chat.find_model(await self._hooks.ask("get_model_id", run))
+            request = await self._request(model)
+        attempt = run.next_attempt()
+        if run.tree.budgeted:
+            return await self._within_budget(model, request, attempt)
+        if run.journal.on:
+            await note_asking(run, attempt, model, request, own_messages=self._own_messages)
+        return model, request, attempt
+
+    async def again(self, asked: Asked, model_id: str) -> Asked | None:
+        """The same request once more, to the model with that id: on record and paid for like the first; None: there is
+        no room for it in a budget."""
+        run = self._run
+        model = run.chat.find_model(model_id)
+        request = dataclasses.replace(asked[1], model=model.name)
+        attempt = run.next_attempt()
+        if run.tree.budgeted:
+            return None if await self._reserve(model, request, attempt) else (model, request, attempt)
+        if run.journal.on:
+            await note_asking(run, attempt, model, request, own_messages=self._own_messages)
+        return model, request, attempt
+
+    async def _request(self, model: Model) -> ModelRequest:
+        run = self._run
+        tools = run.registry.specs()
+        send = bool(tools) and await self._hooks.ask("should_send_tools", run)
+        choice = run.state.tool_choice if send else "none"
+        if not send and not run.calls_in_history:
+            tools = ()  # else they stay: providers refuse a history with calls of tools that nobody declares
+        messages = run.window.view(run.fixed(), run.limits.output)
+        if run.window.trimmed > run.unsent:
+            run.unsent = run.window.trimmed
+            run.notify("context_trimmed", f"the model no longer sees the oldest {run.unsent:,} messages")
+        request = ModelRequest(
+            model=model.name,
+            system=run.system,
+            messages=messages,
+            tools=tools,
+            tool_choice=choice,
+            parallel_tool_calls=self._hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
+            max_output_tokens=run.limits.output,
+        )
+        run.state.tool_choice = "auto"
+        if self._hooks.has_own("build_request"):
+            request = await self._hooks.ask("build_request", run, request)
+            self._own_messages = request.messages is not messages
+        return request
+
+    async def _within_budget(self, model: Model, request: ModelRequest, attempt: str) -> Asked | None:
+        """Reserve the worst case. Where there is no room, the agent ends: with a last, shorter answer if it can be
+        paid, else with what there is."""
+        run = self._run
+        refused = await self._reserve(model, request, attempt)
+        if refused is None:
+            return model, request, attempt
+        if not run.state.budget_reached:
+            run.state.budget_reached = True
+            run.notify("budget_reached", str(refused))
+            decision = await self._hooks.ask("on_no_tool_calls", run, "BUDGET_REACHED", ())
+            if decision is False or isinstance(decision, Finish):
+                self._end(decision)
+                return None
+            run.prepare_next(decision if isinstance(decision, GoOn) else GoOn())
+            request = await self._request(model)
+        for _ in range(3):  # others draw on the same accounts meanwhile
+            output = run.reserve.affordable(model, request, refused.tokens, refused.money)
+            if not output:
+                break
+            request = dataclasses.replace(request, max_output_tokens=output)
+            refused = await self._reserve(model, request, attempt)
+            if refused is None:
+                return model, request, attempt
+        self._end(False)
+        return None
+
+    async def _reserve(self, model: Model, request: ModelRequest, attempt: str) -> BudgetError | None:
+        run = self._run
+        usage = usage_id(run.id, run.state.step, attempt)
+        reserve = run.reserve.reservation(usage, model, request, last=run.state.budget_reached)
+        try:
+            await note_asking(run, attempt, model, request, reserve, own_messages=self._own_messages)
+        except BudgetError as error:
+            return error
+        return None
+
+    def _end(self, decision: bool | Finish) -> None:
+        self._run.state.step -= 1  # nobody was asked
+        self.outcome = decision if isinstance(decision, Finish) else Finish()

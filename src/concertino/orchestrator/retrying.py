@@ -1,0 +1,86 @@
+"""What is done when a model could not be asked: once more, another one, or not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import (
+    AuthenticationError,
+    BrokenStreamError,
+    ConfigurationError,
+    ModelNotFoundError,
+    OverloadedError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+    RateLimitError,
+)
+
+_PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConnectionError, BrokenStreamError)
+"""Failures that may be over when the same request is sent again."""
+_THE_MODELS_OWN = (*_PASSING, AuthenticationError, ModelNotFoundError)
+"""Failures that another model need not have."""
+NOT_BILLED = (AuthenticationError, ModelNotFoundError, RateLimitError, OverloadedError, ProviderConnectionError)
+"""Failures before an answer began for which no provider bills anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often a model is asked again. The SDKs' own retries are off: one place decides, and every attempt is booked.
+
+    Raises `ConfigurationError` for figures that make no sense.
+    """
+
+    attempts: int = 3
+    """For each model, the first one included."""
+    first: float = 0.5
+    """Seconds before the second attempt; twice as many before each further one, half to all of them by chance."""
+    longest: float = 30.0
+    """Seconds that a provider may ask us to wait. One that wants more is not asked again."""
+    restart: bool = False
+    """Whether an answer may be begun again of which the consumer has seen a part already."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attempts, int) or self.attempts < 1:
+            raise ConfigurationError(f"Retry(attempts={self.attempts!r}): use a whole number of at least 1")
+        for name in ("first", "longest"):
+            if not getattr(self, name) >= 0:
+                raise ConfigurationError(f"Retry({name}={getattr(self, name)!r}): use seconds of at least 0")
+
+
+class Attempts:
+    """The attempts of one request, over a model and its *fallback*."""
+
+    __slots__ = ("_fallback", "_made", "_retry")
+
+    def __init__(self, retry: Retry, fallback: Sequence[str]) -> None:
+        self._retry = retry
+        self._fallback = list(fallback)
+        self._made = 0
+
+    def after(self, error: ProviderError, model: str, *, seen: bool) -> tuple[str, float] | None:
+        """The model to ask next, and the seconds to wait before; None: *error* stands. *seen*: whether the consumer has
+        seen a part of the answer."""
+        self._made += 1
+        if seen and not self._retry.restart:
+            return None
+        if isinstance(error, _PASSING) and self._made < self._retry.attempts:
+            wait = self._wait(error)
+            if wait <= self._retry.longest:
+                return model, wait
+        if isinstance(error, _THE_MODELS_OWN):
+            while self._fallback:
+                other = self._fallback.pop(0)
+                if other != model:
+                    self._made = 0
+                    return other, 0.0
+        return None
+
+    def _wait(self, error: ProviderError) -> float:
+        asked = error.retry_after if isinstance(error, RateLimitError) else None
+        if asked is not None:
+            return asked
+        doubled = self._retry.first * 2.0 ** (self._made - 1)
+        return min(doubled, self._retry.longest) * random.uniform(0.5, 1.0)  # noqa: S311 - it only spreads the load

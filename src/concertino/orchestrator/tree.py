@@ -1,0 +1,173 @@
+"""The tree of a run and its sub-agents: what they share, and the claim by which this process may write them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import StaleClaimError, StorageError
+from ..events import StoppedWork, StopReceipt
+from ..storage.port import Store
+from ..storage.values import Claim, Head
+from ..tools.context import Session
+from .policy import DataPolicy
+from .state import ContentIndex
+
+log = logging.getLogger("concertino")
+
+LEASE = 30.0
+"""Seconds for which a tree is claimed; renewed at a third of it. Another process may take it over after them."""
+STOP_DEADLINE = 5.0
+"""Seconds that cancelled work may take to end, unless somebody who stops the run says otherwise."""
+
+
+class Tree:
+    """One for each root run; all runs below it have the same."""
+
+    __slots__ = (
+        "_keeper",
+        "_loop",
+        "_pending",
+        "_stopped",
+        "accounts",
+        "budgeted",
+        "claim",
+        "index",
+        "lease",
+        "lost",
+        "on_stop",
+        "parked",
+        "patience",
+        "policies",
+        "root_id",
+        "store",
+        "until",
+    )
+
+    def __init__(self, root_id: str, store: Store | None, session: Session, lease: float) -> None:
+        self.root_id = root_id
+        self.store = store
+        self.index = ContentIndex()
+        self.claim: Claim | None = None
+        self.lease = lease
+        self.until = 0.0
+        """When the claim surely still holds, by the loop's clock, which goes on where the process is frozen."""
+        self.accounts = accounts_of(root_id, session.user_id, session.organization_id)
+        self.budgeted = False
+        """Whether any of the accounts has a budget: else nothing is counted for one."""
+        self.policies: dict[str, DataPolicy] = {}
+        """By run, for the sinks that see the events of all of them."""
+        self.parked = False
+        """Whether what is cancelled now is left as it is, to be taken up later."""
+        self.patience = STOP_DEADLINE
+        self.lost: Exception | None = None
+        self.on_stop: Callable[[], None] | None = None
+        """Cancels the run; set by whoever drives it."""
+        self._stopped: dict[str, list[StoppedWork]] = {"stopped": [], "not_stopped": [], "unknown": []}
+        self._loop = asyncio.get_running_loop()
+        self._keeper: asyncio.TimerHandle | None = None
+        self._pending: asyncio.Task[Any] | None = None
+
+    # -- the claim -----------------------------------------------------------------------------------------------
+
+    def hold(self, claim: Claim, since: float) -> None:
+        """Keep *claim*, which was asked for at *since*, alive until `let_go`."""
+        self.claim, self.until = claim, since + self.lease
+        self._arm()
+
+    async def confirm(self) -> None:
+        """Make sure that this process still has the tree: before each effect, where it was silent for too long.
+
+        Raises `StaleClaimError` if it has not.
+        """
+        if self.store is None or self.claim is None or self._loop.time() < self.until:
+            return
+        try:
+            await self._prolong(self.store, self.claim)
+        except StaleClaimError as error:
+            self.lose(error)
+            raise
+
+    async def _prolong(self, store: Store, claim: Claim) -> None:
+        since = self._loop.time()
+        self.heed(await store.renew(claim, self.lease))
+        self.until = since + self.lease
+
+    async def let_go(self) -> None:
+        """Give the claim back. A store that fails at it is logged: the claim ends by itself."""
+        self.unhold()
+        if self.claim is not None and self.store is not None and self.lost is None:
+            try:
+                await self.store.release(self.claim)
+            except StorageError as error:
+                log.warning("run %s: its claim could not be released: %s", self.root_id, type(error).__name__)
+
+    def unhold(self) -> None:
+        """Renew the claim no longer."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            self._keeper = None
+
+    def _arm(self) -> None:
+        self._keeper = self._loop.call_later(self.lease / 3, self._renew)
+
+    def _renew(self) -> None:
+        self._pending = self._loop.create_task(self._renewed())
+
+    async def _renewed(self) -> None:
+        assert self.store is not None and self.claim is not None
+        try:
+            await self._prolong(self.store, self.claim)
+        except StaleClaimError as error:
+            self.lose(error)
+            return
+        except StorageError as error:
+            log.warning("run %s: its claim could not be renewed: %s", self.root_id, type(error).__name__)
+        if self._keeper is not None:
+            self._arm()
+
+    def lose(self, error: Exception) -> None:
+        """Somebody else has the tree now: stop everything here, and write nothing."""
+        self.lost = self.lost or error
+        self.parked = True
+        self.unhold()
+        if self.on_stop is not None:
+            self.on_stop()
+
+    def heed(self, head: Head) -> None:
+        """Stop, if somebody has asked for it."""
+        if head.stop and self.on_stop is not None and not self.parked:
+            stop, self.on_stop = self.on_stop, None
+            stop()
+
+    # -- stopping ------------------------------------------------------------------------------------------------
+
+    def note_stopped(self, how: str, work: StoppedWork) -> None:
+        """For the receipt: *how* is `stopped`, `not_stopped` or `unknown`."""
+        self._stopped[how].append(work)
+
+    def receipt(self) -> StopReceipt:
+        """What became of all that was going on."""
+        return StopReceipt(**{how: tuple(works) for how, works in self._stopped.items()})
+
+
+def accounts_of(root_id: str, user_id: str, organization_id: str) -> tuple[str, ...]:
+    """The accounts that a run tree draws on: its own, its user's and its organization's."""
+    names = [f"run:{root_id}"]
+    if user_id:
+        names.append(user_account(user_id, organization_id))
+    if organization_id:
+        names.append(organization_account(organization_id))
+    return tuple(names)
+
+
+def user_account(user_id: str, organization_id: str = "") -> str:
+    """The name of a user's account."""
+    return f"user:{organization_id}/{user_id}"
+
+
+def organization_account(organization_id: str) -> str:
+    """The name of an organization's account."""
+    return f"organization:{organization_id}"

@@ -1,0 +1,57 @@
+"""Any model behind a server that speaks Chat Completions."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...errors import ConfigurationError, MissingKeyError
+from ..streaming import SILENCE, Timeouts
+from .model import OpenAIModel
+from .vendors import Vendor, vendor_of
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+
+class OpenAICompatibleModel(OpenAIModel):
+    """A `Model` of a server that speaks OpenAI's Chat Completions, at *base_url*.
+
+    *vendor* is a name in `vendors.VENDORS`, or a `Vendor` of one's own; by default the one whose host it is. It is the
+    provider's name in records, prices and errors. The key is *api_key*, or the vendor's environment variable. All else
+    is as in `OpenAIModel`.
+
+    Raises `ConfigurationError` without a URL, `MissingKeyError` without a key that the vendor wants, and
+    `MissingExtraError` without the SDK.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str | None = None,
+        *,
+        vendor: str | Vendor = "",
+        client: AsyncOpenAI | None = None,
+        api_key: str | None = None,
+        timeout: float | Timeouts = SILENCE,
+        streams: bool = True,
+    ) -> None:
+        given = str(client.base_url) if client is not None else base_url or ""
+        found = vendor if isinstance(vendor, Vendor) else vendor_of(vendor, given)
+        url = given or found.base_url
+        if not url:
+            raise ConfigurationError(f"where does {found.name} answer? Pass base_url=, such as 'http://host/v1'")
+        key = api_key or (os.environ.get(found.key) if found.key else None)
+        if not key and found.key and client is None:
+            raise MissingKeyError(f"no API key: set {found.key}, or pass api_key=")
+        super().__init__(
+            name,
+            client=client,
+            api_key=key or "none",  # the SDK wants one; a server at home asks for none
+            base_url=url,
+            api="chat",
+            provider=found.name,
+            timeout=timeout,
+            streams=streams,
+        )
+        self._vendor = found

@@ -1,0 +1,181 @@
+"""How the servers that speak Chat Completions differ from OpenAI's, as data.
+
+From their recorded traffic (OpenRouter, Groq, DeepSeek, Mistral, xAI, Perplexity, Databricks, Azure) and their API
+references as of November 2026. What differs in answers needs no data: all of it is read from everybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+from urllib.parse import urlsplit
+
+Reasoning = Literal["", "reasoning_content", "reasoning", "reasoning_details", "parts"]
+Kind = Literal["image", "audio", "document"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vendor:
+    """A server that speaks Chat Completions. The defaults are what an unknown one is most likely to take."""
+
+    name: str
+    base_url: str = ""
+    hosts: tuple[str, ...] = ()
+    """Ends of the host names by which it is known."""
+    key: str = ""
+    """The environment variable of its key; "" where none is wanted."""
+    limit: str = "max_tokens"
+    """What it calls the room for the answer."""
+    asks_usage: bool = True
+    """Whether `stream_options` asks it for usage. The others send it unasked, or refuse unknown settings."""
+    parallel_switch: bool = True
+    """Whether it takes `parallel_tool_calls`."""
+    choices: tuple[str, ...] = ("required", "none", "forced")
+    """The tool choices that it takes besides `auto`."""
+    required: str = "required"
+    """Its word for that."""
+    reasoning: Reasoning = ""
+    """Where reasoning goes back: in which field, in parts of the content, or nowhere."""
+    effort: Literal["reasoning_effort", "reasoning", ""] = "reasoning_effort"
+    """The field that says how much to reason: a word, or an object with it; "" for none."""
+    schemas: bool = True
+    """Whether it holds answers to a JSON schema."""
+    media: frozenset[Kind] = frozenset({"image"})
+    cache_key: bool = False
+    """Whether it takes `prompt_cache_key`."""
+    breakpoints: bool = False
+    """Whether it takes Anthropic's `cache_control` on parts of the content."""
+    short_ids: bool = False
+    """Whether ids of calls must have nine letters and digits."""
+
+
+_ALL: frozenset[Kind] = frozenset({"image", "audio", "document"})
+
+OPENAI = Vendor(
+    name="openai",
+    base_url="https://api.openai.com/v1",
+    hosts=("api.openai.com",),
+    key="OPENAI_API_KEY",
+    limit="max_completion_tokens",
+    media=_ALL,
+    cache_key=True,
+)
+
+VENDORS: tuple[Vendor, ...] = (
+    OPENAI,
+    replace(OPENAI, name="azure", base_url="", hosts=(".openai.azure.com", ".cognitiveservices.azure.com")),
+    # Foundry's other models; its reference knows `max_tokens` only.
+    Vendor(name="azure-foundry", hosts=(".services.ai.azure.com", ".models.ai.azure.com"), key="AZURE_API_KEY"),
+    # "Preserving reasoning": the list goes back unmodified. It passes Anthropic's marks on.
+    Vendor(
+        name="openrouter",
+        base_url="https://openrouter.ai/api/v1",
+        hosts=("openrouter.ai",),
+        key="OPENROUTER_API_KEY",
+        reasoning="reasoning_details",
+        effort="reasoning",
+        media=_ALL,
+        breakpoints=True,
+    ),
+    # Usage comes in `x_groq` and, if asked for, in a chunk of its own.
+    Vendor(
+        name="groq",
+        base_url="https://api.groq.com/openai/v1",
+        hosts=("api.groq.com",),
+        key="GROQ_API_KEY",
+        limit="max_completion_tokens",
+        reasoning="reasoning",
+    ),
+    # "Thinking mode": within a turn of tools the reasoning goes back, and is refused if it is missing.
+    Vendor(
+        name="deepseek",
+        base_url="https://api.deepseek.com",
+        hosts=("api.deepseek.com",),
+        key="DEEPSEEK_API_KEY",
+        parallel_switch=False,
+        reasoning="reasoning_content",
+        schemas=False,
+        media=frozenset(),
+    ),
+    # Usage comes unasked with the last chunk; unknown settings are refused; "required" is called "any".
+    Vendor(
+        name="mistral",
+        base_url="https://api.mistral.ai/v1",
+        hosts=("api.mistral.ai",),
+        key="MISTRAL_API_KEY",
+        asks_usage=False,
+        required="any",
+        reasoning="parts",
+        media=frozenset({"image", "audio"}),
+        cache_key=True,
+        short_ids=True,
+    ),
+    Vendor(
+        name="xai",
+        base_url="https://api.x.ai/v1",
+        hosts=("api.x.ai",),
+        key="XAI_API_KEY",
+        limit="max_completion_tokens",
+    ),
+    Vendor(
+        name="perplexity",
+        base_url="https://api.perplexity.ai",
+        hosts=("api.perplexity.ai",),
+        key="PERPLEXITY_API_KEY",
+        parallel_switch=False,
+        choices=(),
+    ),
+    Vendor(name="databricks", hosts=(".azuredatabricks.net", ".databricks.com"), key="DATABRICKS_TOKEN"),
+    # "OpenAI compatibility" names what it takes; a tool choice is not among it.
+    Vendor(
+        name="ollama",
+        base_url="http://localhost:11434/v1",
+        parallel_switch=False,
+        choices=(),
+        reasoning="reasoning",
+    ),
+    Vendor(name="vllm", reasoning="reasoning_content"),
+    Vendor(name="llamacpp", reasoning="reasoning_content"),
+    Vendor(
+        name="google-openai",
+        base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+        hosts=("generativelanguage.googleapis.com",),
+        key="GEMINI_API_KEY",
+        parallel_switch=False,
+        media=frozenset({"image", "audio"}),
+    ),
+    Vendor(
+        name="together",
+        base_url="https://api.together.xyz/v1",
+        hosts=("api.together.xyz", "api.together.ai"),
+        key="TOGETHER_API_KEY",
+        parallel_switch=False,
+        reasoning="reasoning",
+    ),
+    Vendor(
+        name="fireworks",
+        base_url="https://api.fireworks.ai/inference/v1",
+        hosts=("api.fireworks.ai",),
+        key="FIREWORKS_API_KEY",
+        reasoning="reasoning_content",
+    ),
+)
+
+NAMES = tuple(vendor.name for vendor in VENDORS if vendor.base_url and vendor is not OPENAI)
+"""The vendors that can be asked by name alone."""
+
+COMPATIBLE = "openai-compatible"
+"""What a server is called of which only the address is known."""
+
+_BY_NAME = {vendor.name: vendor for vendor in VENDORS}
+
+
+def vendor_of(name: str, url: str) -> Vendor:
+    """The vendor called *name*, or else the one whose host *url* has, or else an unknown one of that name."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    host = urlsplit(url).hostname or ""
+    for vendor in VENDORS:
+        if any(host == end or (end.startswith(".") and host.endswith(end)) for end in vendor.hosts):
+            return vendor
+    return Vendor(name=name or host or COMPATIBLE)

@@ -1,0 +1,47 @@
+"""What users want remembered."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+
+from ..codec import memory_id, storable
+from ..recall import query_words, words
+from ..values import Memory
+from .functions import hash_key
+from .opening import transaction
+from .queries import queries
+from .rows import to_memory
+
+
+def remember(connection: sqlite3.Connection, owner: str, text: str) -> Memory:
+    """Keep *text* for *owner*, unless it is there."""
+    text = storable(text)
+    key = memory_id(owner, text)
+    found = " ".join(words(text))
+    sql = queries()
+    with transaction(connection):
+        row = connection.execute(sql["memory"], (key, owner)).fetchone()
+        if row is not None:
+            return to_memory(row)
+        created = time.time()
+        number = connection.execute(sql["add_memory"], (key, hash_key(owner), owner, text, created, "{}")).lastrowid
+        connection.execute(sql["add_memory_words"], (number, _owner_word(owner), found))
+    return Memory(id=key, text=text, created=created)
+
+
+def recall(connection: sqlite3.Connection, owner: str, query: str, limit: int) -> tuple[Memory, ...]:
+    """The memories of *owner* that match *query* best, or the newest if it has no word."""
+    wanted = query_words(storable(query))
+    # Words have letters and digits only, so that none of them is syntax of the index.
+    either = " OR ".join(f'"{word}"' for word in wanted)
+    match = f"owner_key : {_owner_word(owner)} AND words : ({either})"
+    bound = {"owner": owner, "owner_key": hash_key(owner), "limit": max(limit, 0), "match": match}
+    name = "find_memories" if wanted else "newest_memories"
+    return tuple(to_memory(row) for row in connection.execute(queries()[name], bound).fetchall())
+
+
+def _owner_word(owner: str) -> str:
+    """*owner* as one word of the index, whatever signs it has."""
+    return "o" + hashlib.sha256(owner.encode()).hexdigest()

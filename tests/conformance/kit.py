@@ -1,0 +1,150 @@
+"""What the suite is made of: adapters, and short ways to make values. An adapter joins with a line in `ADAPTERS`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Protocol
+
+from hypothesis import strategies as st
+
+from concertino.messages import Message, UserMessage
+from concertino.storage.memory import MemoryStore
+from concertino.storage.port import Memories, Store
+from concertino.storage.sqlite import SqliteStore
+from concertino.storage.values import Claim, Entry, EntryKind, Head, HeldMessage, RunEnd, RunStart
+from concertino.usage import Tokens, UsageRecord
+from concertino.waits import Resolution, Wait
+
+
+class FullStore(Store, Memories, Protocol):
+    """All ports."""
+
+
+Factory = Callable[[Path], Awaitable[FullStore]]
+
+
+async def memory_store(_folder: Path) -> FullStore:
+    return MemoryStore()
+
+
+async def sqlite_store(folder: Path) -> FullStore:
+    return await SqliteStore.open(folder / "store.db")
+
+
+ADAPTERS: dict[str, Factory] = {"memory": memory_store, "sqlite": sqlite_store}
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
+"""All of Unicode, lone surrogates included."""
+
+
+def start(run_id: str = "r1", **changes: Any) -> RunStart:
+    plain = RunStart(
+        run_id=run_id,
+        root_id=run_id,
+        parent_id=None,
+        parent_call=None,
+        agent="supervisor",
+        agent_path="supervisor",
+        conversation_id="c1",
+        user_id="u1",
+        organization_id="o1",
+        task="Find it.",
+        started=1000.25,
+    )
+    return replace(plain, **changes)
+
+
+def end(**changes: Any) -> RunEnd:
+    return replace(RunEnd(status="completed", answer="Found.", error=None, ended=1001.5), **changes)
+
+
+def whole(message: Message | str, **more: Any) -> HeldMessage:
+    """A message all of which remains."""
+    said = UserMessage(message) if isinstance(message, str) else message
+    return HeldMessage(**{"message": said, "keep": said, **more})
+
+
+def record(number: int = 1, run_id: str = "r1", **changes: Any) -> UsageRecord:
+    plain = UsageRecord(
+        id=f"{run_id}/{number}",
+        run_id=run_id,
+        agent_path="supervisor",
+        provider="scripted",
+        model="small",
+        tokens=Tokens(10, 5, 4, 3, 2),
+        source="estimated",
+        how="by o200k",
+        cost=Decimal("0.1000000000000000000000000001"),
+        price_version="2026-01",
+        tools=("search", "fetch"),
+    )
+    return replace(plain, **changes)
+
+
+def wait(key: str = "w1", run_id: str = "r1", **changes: Any) -> Wait:
+    plain = Wait(
+        key=key,
+        run_id=run_id,
+        root_id="r1",
+        agent_path="supervisor",
+        call_id="call-1",
+        tool="pay",
+        kind="approval",
+        arguments='{"amount":1}',
+        arguments_hash="hash",
+        who=("ann", "bob"),
+        note="It costs.",
+    )
+    return replace(plain, **changes)
+
+
+def said(content: str = "", **changes: Any) -> Resolution:
+    return replace(Resolution(verdict="result", content=content), **changes)
+
+
+class Life:
+    """One process's hold on a tree: it knows the claim, and the number of each run's next entry."""
+
+    def __init__(self, store: Store, claim: Claim) -> None:
+        self.store = store
+        self.claim = claim
+        self.next: dict[str, int] = {}
+
+    async def begin(self, begun: RunStart, **more: Any) -> Life:
+        entry = Entry(run_id=begun.run_id, seq=0, claim=self.claim, kind="begun", **more)
+        await self.store.begin(begun, entry, self.claim)
+        self.next[begun.run_id] = 1
+        return self
+
+    async def child(self, run_id: str, **changes: Any) -> Life:
+        return await self.begin(start(run_id, root_id=self.claim.root_id, parent_id=self.claim.root_id, **changes))
+
+    def entry(self, kind: EntryKind = "asking", run_id: str | None = None, **more: Any) -> Entry:
+        wanted = run_id or self.claim.root_id
+        return Entry(run_id=wanted, seq=self.next[wanted], claim=self.claim, kind=kind, **more)
+
+    async def append(self, kind: EntryKind = "asking", run_id: str | None = None, **more: Any) -> Head:
+        head = await self.store.append(self.entry(kind, run_id, **more))
+        self.next[run_id or self.claim.root_id] = head.seq
+        return head
+
+    async def end(self, run_id: str | None = None, **changes: Any) -> Head:
+        return await self.append("ended", run_id, end=end(**changes))
+
+
+async def begun(store: Store, run_id: str = "r1", **changes: Any) -> Life:
+    """A root that *owner* ("me") has begun, for *seconds*."""
+    owner, seconds = changes.pop("owner", "me"), changes.pop("seconds", 60.0)
+    claim = Claim(root_id=run_id, epoch=1, owner=owner, seconds=seconds)
+    return await Life(store, claim).begin(start(run_id, **changes))
+
+
+async def taken(store: Store, run_id: str = "r1", owner: str = "you", seconds: float = 60.0) -> Life:
+    """A root that *owner* takes up."""
+    life = Life(store, await store.claim(run_id, owner, seconds))
+    for run in await store.runs(root_id=run_id, limit=1000):
+        life.next[run.start.run_id] = run.entries
+    return life

@@ -1,0 +1,218 @@
+"""Budgets, in every store: nothing is set aside over a limit, and what is spent is spent once."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from concertino.errors import BudgetError
+from concertino.storage.values import Account, Budget, Reservation, Settlement
+
+from .kit import ADAPTERS, FullStore, Life, begun, record, whole
+
+
+def wanted(
+    id: str = "a", tokens: int = 10, money: str | None = "1", names: tuple[str, ...] = ("x",), **more: Any
+) -> Any:
+    price = None if money is None else Decimal(money)
+    return Reservation(id=id, accounts=names, tokens=tokens, money=price, **more)
+
+
+def done(id: str = "a", tokens: int = 10, money: str | None = "1", names: tuple[str, ...] = ("x",)) -> Settlement:
+    return Settlement(id=id, accounts=names, tokens=tokens, money=None if money is None else Decimal(money))
+
+
+async def state(store: FullStore, name: str = "x") -> tuple[int, Decimal, int, Decimal]:
+    (found,) = await store.accounts([name])
+    return found.reserved_tokens, found.reserved_money, found.spent_tokens, found.spent_money
+
+
+async def test_an_account_without_a_budget_is_none(store: FullStore) -> None:
+    life = await begun(store)
+    await life.append(reserve=wanted(tokens=10**12))
+    await life.append(settle=[done()])
+    assert list(await store.accounts(["x"])) == []
+    await store.set_budget("x", Budget(tokens=100, money=Decimal("0.50")))
+    (found,) = await store.accounts(["y", "x", "x"])
+    assert found == Account(
+        name="x",
+        budget=Budget(tokens=100, money=Decimal("0.5")),
+        reserved_tokens=0,
+        reserved_money=Decimal(0),
+        spent_tokens=0,
+        spent_money=Decimal(0),
+    )
+
+
+async def test_reserving_and_settling(store: FullStore) -> None:
+    life = await begun(store)
+    await store.set_budget("x", Budget(tokens=100, money=Decimal(5)))
+    await store.set_budget("y", Budget())
+    await life.append(reserve=wanted("a", 60, "2", ("x", "y", "z")))
+    assert await state(store) == await state(store, "y") == (60, Decimal(2), 0, Decimal(0))
+    await life.append(settle=[done("a", 70, "0.0000000001", ("x", "y", "z"))])
+    assert await state(store) == await state(store, "y") == (0, Decimal(0), 70, Decimal("0.000000001"))
+    await life.append(settle=[done("a", 70, "3", ("x", "y"))])  # once
+    assert await state(store) == (0, Decimal(0), 70, Decimal("0.000000001"))
+    await life.append("noted", settle=[done("b", 50, None)])  # without a reservation, and over the limit
+    assert await state(store) == (0, Decimal(0), 120, Decimal("0.000000001"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "left"),
+    [
+        (wanted(tokens=41), "40 tokens"),
+        (wanted(tokens=40, spare_tokens=1), "40 tokens"),
+        (wanted(money="3.000000001"), r"\$3"),
+        (wanted(money="3", spare_money=Decimal("0.0000000001")), r"\$3"),
+        (wanted(money=None), "no known price"),
+    ],
+)
+async def test_where_there_is_no_room_nothing_is_written(store: FullStore, asked: Reservation, left: str) -> None:
+    life = await begun(store)
+    await store.set_budget("x", Budget(tokens=100, money=Decimal(5)))
+    await store.set_budget("first", Budget(tokens=10**9))
+    await life.append(reserve=wanted("before", 60, "2"))
+    before = await store.load("r1")
+    asked = Reservation(**{name: getattr(asked, name) for name in asked.__slots__} | {"accounts": ("first", "x")})
+    with pytest.raises(BudgetError, match=left) as caught:
+        await life.append(reserve=asked, messages=[whole("a")], usage=[record()])
+    assert (caught.value.account, caught.value.tokens, caught.value.money) == ("x", 40, Decimal(3))
+    assert await store.load("r1") == before
+    assert not any(await state(store, "first"))
+    await life.append(reserve=wanted(tokens=39, money="2", spare_tokens=1, spare_money=Decimal(1)))
+
+
+async def test_a_budget_may_change_and_what_was_spent_stays(store: FullStore) -> None:
+    life = await begun(store)
+    await store.set_budget("x", Budget(tokens=100))
+    await life.append(reserve=wanted("a", 60, None), settle=[done("b", 30, "1")])
+    await store.set_budget("x", Budget(tokens=50))
+    with pytest.raises(BudgetError) as caught:
+        await life.append(reserve=wanted("c", 1))
+    assert (caught.value.tokens, caught.value.money) == (0, None)
+    await store.set_budget("x", None)
+    assert list(await store.accounts(["x"])) == []
+    await life.append(reserve=wanted("d", 10**9), settle=[done("a", 60)])
+    await store.set_budget("x", Budget(tokens=31))
+    assert await state(store) == (0, Decimal(0), 30, Decimal(1))
+    await life.append(reserve=wanted("e", 1))
+
+
+async def test_reserving_again_replaces(store: FullStore) -> None:
+    life = await begun(store)
+    await store.set_budget("x", Budget(tokens=100))
+    for tokens in (60, 100, 20):
+        await life.append(reserve=wanted("a", tokens))
+    assert (await state(store))[0] == 20
+    await life.append(settle=[done("a", 5)])
+    await life.append(reserve=wanted("a", 50))  # it is over
+    assert (await state(store))[::2] == (0, 5)
+
+
+async def test_a_reservation_is_given_back_wherever_it_was_made(store: FullStore) -> None:
+    life = await begun(store)
+    await store.set_budget("x", Budget(tokens=100))
+    await life.append(reserve=wanted("a", 60))
+    await life.append(settle=[done("a", 5, names=())])
+    assert (await state(store))[::2] == (0, 0)
+
+
+NAMES = ["x", "y", "z"]
+SOME = st.lists(st.sampled_from(NAMES), max_size=3).map(tuple)
+IDS = st.sampled_from("abcdef")
+MONEY = st.none() | st.decimals(0, 20, places=10)
+
+
+class Books(RuleBasedStateMachine):
+    """A second set of books, kept beside the store's."""
+
+    adapter = "memory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = self.do(ADAPTERS[self.adapter](Path(self.folder.name)))
+        self.life: Life = self.do(begun(self.store))
+        self.limits: dict[str, Budget | None] = dict.fromkeys(NAMES)
+        self.reserved: dict[tuple[str, str], tuple[int, int]] = {}
+        self.settled: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def do(self, asked: Any) -> Any:
+        return self.loop.run_until_complete(asked)
+
+    def sums(self, name: str) -> tuple[int, int, int, int]:
+        kept = [value for (_, account), value in self.reserved.items() if account == name]
+        spent = [value for (_, account), value in self.settled.items() if account == name]
+        return (sum(v[0] for v in kept), sum(v[1] for v in kept), sum(v[0] for v in spent), sum(v[1] for v in spent))
+
+    @rule(name=st.sampled_from(NAMES), tokens=st.none() | st.integers(0, 60), money=MONEY, none=st.booleans())
+    def limit(self, name: str, tokens: int | None, money: Decimal | None, none: bool) -> None:
+        self.limits[name] = None if none else Budget(tokens=tokens, money=money)
+        self.do(self.store.set_budget(name, self.limits[name]))
+
+    @rule(id=IDS, names=SOME, tokens=st.integers(0, 40), money=MONEY, spare=st.integers(0, 10))
+    def reserve(self, id: str, names: tuple[str, ...], tokens: int, money: Decimal | None, spare: int) -> None:
+        asked = Reservation(id=id, accounts=names, tokens=tokens, money=money, spare_tokens=spare)
+        try:
+            self.do(self.life.append(reserve=asked))
+        except BudgetError as error:
+            assert error.account in names
+            assert self.limits[error.account] is not None
+            return
+        for name in set(names):
+            limit = self.limits[name]
+            if limit is None or (id, name) in self.settled:
+                continue
+            self.reserved[id, name] = (tokens, 0 if money is None else nano(money))
+            left = self.sums(name)
+            assert limit.tokens is None or left[0] + left[2] + spare <= limit.tokens
+            assert limit.money is None or (money is not None and left[1] + left[3] <= nano(limit.money, up=False))
+
+    @rule(id=IDS, names=SOME, tokens=st.integers(0, 60), money=MONEY)
+    def settle(self, id: str, names: tuple[str, ...], tokens: int, money: Decimal | None) -> None:
+        self.do(self.life.append("noted", settle=[Settlement(id=id, accounts=names, tokens=tokens, money=money)]))
+        for name in NAMES:
+            was = self.reserved.pop((id, name), None)
+            counts = name in names and self.limits[name] is not None
+            if (id, name) not in self.settled and (was is not None or counts):
+                self.settled[id, name] = (tokens, 0 if money is None else nano(money)) if counts else (0, 0)
+
+    @invariant()
+    def both_books_agree(self) -> None:
+        found = {each.name: each for each in self.do(self.store.accounts(NAMES))}
+        assert found.keys() == {name for name, limit in self.limits.items() if limit is not None}
+        for name, each in found.items():
+            money = [int(value.scaleb(9)) for value in (each.reserved_money, each.spent_money)]
+            kept = (each.reserved_tokens, money[0], each.spent_tokens, money[1])
+            assert kept == self.sums(name)
+            assert min(kept) >= 0
+
+    def teardown(self) -> None:
+        self.do(self.store.close())
+        self.loop.close()
+        self.folder.cleanup()
+
+
+def nano(money: Decimal, *, up: bool = True) -> int:
+    whole, rest = divmod(int(money.scaleb(10)), 10)
+    return whole + (up and rest > 0)
+
+
+class BooksInAFile(Books):
+    adapter = "sqlite"
+
+
+TestBooks = Books.TestCase
+TestBooks.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestBooksInAFile = BooksInAFile.TestCase
+TestBooksInAFile.settings = settings(max_examples=5, stateful_step_count=20, deadline=None)

@@ -1,0 +1,236 @@
+"""Fencing and claims, in every store: nobody writes a run that somebody else has taken over."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concertino.errors import RunClaimedError, RunEndedError, StaleClaimError, StorageError, UnknownRunError
+from concertino.storage import owners
+from concertino.storage.owners import is_dead, process_owner
+from concertino.storage.values import Claim, Entry
+
+from .kit import FullStore, begun, record, start, taken, whole
+
+
+async def test_an_entry_must_be_the_next(store: FullStore) -> None:
+    life = await begun(store)
+    for seq in (0, 2, -1):
+        with pytest.raises(StaleClaimError, match="'r1' has 1 entries"):
+            await store.append(Entry(run_id="r1", seq=seq, claim=life.claim, kind="asking", messages=[whole("a")]))
+    head = await life.append(messages=[whole("b")])
+    assert (head.seq, head.commands, head.stop) == (2, 0, False)
+    with pytest.raises(StaleClaimError):
+        await store.append(Entry(run_id="r1", seq=1, claim=life.claim, kind="asking"))
+    assert len(await store.messages("r1")) == 1
+
+
+async def test_of_two_appends_at_once_one_is_written(store: FullStore) -> None:
+    life = await begun(store)
+    entries = [life.entry(messages=[whole(f"{n}")]) for n in range(5)]
+    done = await asyncio.gather(*(store.append(entry) for entry in entries), return_exceptions=True)
+    assert [type(each).__name__ for each in done].count("StaleClaimError") == 4
+    assert len(await store.messages("r1")) == 1
+
+
+async def test_whoever_lost_the_claim_writes_nothing(store: FullStore) -> None:
+    old = await begun(store, seconds=0.0)
+    await old.child("r2")
+    new = await taken(store)
+    asked: list[Any] = [
+        lambda: old.append(messages=[whole("a")]),
+        lambda: old.append(run_id="r2", usage=[record(1, "r2")]),
+        lambda: old.child("r3"),
+        lambda: old.append("noted", usage=[record(1)]),
+        lambda: store.renew(old.claim, 9.0),
+    ]
+    for ask in asked:
+        with pytest.raises(StaleClaimError, match="held by 'you'"):
+            await ask()
+    await store.release(old.claim)
+    found = await store.run("r2")
+    assert found is not None
+    assert (found.owner, found.epoch) == ("you", 2)
+    assert len(await store.runs()) == 2
+    assert not await store.messages("r1")
+    assert not await store.usage("r1")
+    await new.append(run_id="r2")
+    assert (await new.append("resumed")).seq == 2
+
+
+async def test_the_epoch_counts_and_the_owner_too(store: FullStore) -> None:
+    life = await begun(store, seconds=0.0)
+    await store.release(life.claim)
+    with pytest.raises(StaleClaimError, match="released"):
+        await life.append()
+    again = await taken(store, owner="me")
+    assert again.claim.epoch == 2
+    with pytest.raises(StaleClaimError):
+        await life.append()
+    life.claim = Claim(root_id="r1", epoch=2, owner="else", seconds=9.0)
+    with pytest.raises(StaleClaimError):
+        await life.append()
+    await again.append()
+
+
+async def test_a_child_begins_under_its_own_root_only(store: FullStore) -> None:
+    life = await begun(store)
+    other = await begun(store, "r9")
+    with pytest.raises(StaleClaimError):
+        await other.begin(start("r2", root_id="r1", parent_id="r1"))
+    assert await store.run("r2") is None
+    await life.begin(start("r2", root_id="r1", parent_id="r1"))
+
+
+async def test_an_old_process_may_go_on_until_somebody_takes_the_tree(store: FullStore) -> None:
+    life = await begun(store, seconds=-1.0)
+    await life.append()
+    await store.renew(life.claim, 60.0)
+    with pytest.raises(RunClaimedError):
+        await store.claim("r1", "you", 9.0)
+
+
+async def test_a_claim_is_refused_while_its_owner_may_be_alive(store: FullStore) -> None:
+    life = await begun(store, owner="me")
+    for owner in ("you", "me"):
+        with pytest.raises(RunClaimedError, match="'r1' is held by 'me'") as caught:
+            await store.claim("r1", owner, 9.0)
+        assert caught.value.owner == "me"
+    await store.release(life.claim)
+    claim = await store.claim("r1", "me", 9.0)
+    assert claim == Claim(root_id="r1", epoch=2, owner="me", seconds=9.0, tries=0)
+
+
+async def test_tries_count_claims_that_were_never_given_back(store: FullStore) -> None:
+    await begun(store, seconds=0.0)
+    assert (await store.claim("r1", "a", 0.0)).tries == 1
+    assert (await store.claim("r1", "b", 0.0)).tries == 2
+    last = await taken(store, owner="c", seconds=60.0)
+    assert last.claim.tries == 3
+    await last.append("resumed")
+    run = await store.run("r1")
+    assert run is not None
+    assert (run.tries, run.epoch) == (3, 4)
+    await last.child("r2")
+    await last.append(run_id="r2")  # asking again gets nobody further
+    assert (await store.run("r1")).tries == 3  # type: ignore[union-attr]
+    await last.append("answered", run_id="r2")  # whatever goes on in the tree
+    run = await store.run("r1")
+    assert run is not None
+    assert run.tries == 0
+    await store.release(last.claim)
+    assert (await store.claim("r1", "d", 9.0)).tries == 0
+
+
+async def test_who_claims_in_a_race_is_one(store: FullStore) -> None:
+    await begun(store, seconds=0.0)
+    asked = [store.claim("r1", f"owner {number}", 60.0) for number in range(8)]
+    done = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each).__name__ for each in done].count("Claim") == 1
+    assert [type(each).__name__ for each in done].count("RunClaimedError") == 7
+
+
+async def test_what_cannot_be_claimed(store: FullStore) -> None:
+    life = await begun(store, seconds=0.0)
+    await life.child("r2")
+    with pytest.raises(UnknownRunError, match="no root"):
+        await store.claim("r2", "you", 9.0)
+    with pytest.raises(StorageError, match="name"):
+        await store.claim("r1", "", 9.0)
+    await life.end()
+    with pytest.raises(RunEndedError):
+        await store.claim("r1", "you", 9.0)
+
+
+async def test_heads_carry_commands_and_the_stop_of_the_root(store: FullStore) -> None:
+    life = await begun(store)
+    await life.child("r2")
+    await store.send("r2", "steer", "left", by="ann")
+    await store.send("r2", "steer", "right\ud800")
+    head = await life.append(run_id="r2")
+    assert (head.commands, head.stop) == (2, False)
+    await store.send("r1", "stop", by="bob")
+    head = await life.append(run_id="r2")
+    assert (head.commands, head.stop) == (2, True)
+    head = await store.renew(life.claim, 9.0)
+    assert (head.seq, head.commands, head.stop) == (1, 1, True)
+    found = await store.commands("r2")
+    assert [(each.number, each.kind, each.text, each.by) for each in found] == [
+        (1, "steer", "left", "ann"),
+        (2, "steer", "right\ufffd", ""),
+    ]
+    assert [each.number for each in await store.commands("r2", 1)] == [2]
+
+
+async def test_states_follow_from_entries(store: FullStore) -> None:
+    life = await begun(store)
+    for kind, state in (("asking", "running"), ("suspended", "suspended"), ("resumed", "running")):
+        await life.append(kind)  # type: ignore[arg-type]
+        run = await store.run("r1")
+        assert run is not None
+        assert run.state == state
+
+
+CHILD = "import sys; from concertino.storage.owners import process_owner; print(process_owner(), flush=True); input()"
+
+
+async def test_the_claim_of_a_killed_process_can_be_taken_at_once(store: FullStore) -> None:
+    with child() as process:
+        assert process.stdout is not None
+        owner = process.stdout.readline().strip()
+        await begun(store, owner=owner, seconds=3600.0)
+        assert not is_dead(owner)
+        with pytest.raises(RunClaimedError):
+            await store.claim("r1", process_owner(), 9.0)
+        assert list((await store.due()).orphaned) == []
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert is_dead(owner)
+    assert list((await store.due()).orphaned) == ["r1"]
+    assert (await store.claim("r1", process_owner(), 9.0)).tries == 1
+
+
+def child() -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", CHILD], stdin=-1, stdout=-1, text=True)
+
+
+def test_an_owner_is_dead_only_where_that_is_certain() -> None:
+    mine = process_owner()
+    assert process_owner() != mine
+    assert not is_dead(mine)
+    prefix, host, boot, pid, started, nonce = mine.split("/")
+    if not started:
+        pytest.skip("there is no /proc to tell a process from its successor")
+    assert is_dead("/".join((prefix, host, boot, pid, str(int(started) + 1), nonce)))
+    assert is_dead("/".join((prefix, host, boot, str(2**22 + 7), started, nonce)))
+    for other in (
+        "/".join((prefix, "elsewhere", boot, str(2**22 + 7), started, nonce)),
+        "/".join((prefix, host, "other boot", str(2**22 + 7), started, nonce)),
+        "worker 7",
+        "a/b/c/d/e/f",
+        "",
+    ):
+        assert not is_dead(other)
+
+
+def test_owners_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(owners, "_PROC", tmp_path)
+    owners._place.cache_clear()
+    try:
+        mine = process_owner()
+        with child() as process:
+            other = mine.split("/")
+            other[3] = str(process.pid)
+            assert not is_dead("/".join(other))
+            process.kill()
+            process.wait()
+            assert is_dead("/".join(other))
+        assert not is_dead(mine)
+    finally:
+        owners._place.cache_clear()

@@ -1,0 +1,82 @@
+"""Memories, in every store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .kit import ANY_TEXT, Factory, FullStore
+
+
+async def test_the_same_text_is_the_same_memory(store: FullStore) -> None:
+    first = await store.remember("ann", "likes tea")
+    assert await store.remember("ann", "likes tea") == first
+    other = await store.remember("bob", "likes tea")
+    assert other.id != first.id
+    assert list(await store.recall("ann", "")) == [first]
+
+
+async def test_recall_finds_the_best_and_of_equals_the_newest(store: FullStore) -> None:
+    for text in (
+        "drinks green tea daily",
+        "owns a red bicycle",
+        "drinks black coffee daily",
+        "lives in Ghent",
+    ):
+        await store.remember("ann", text)
+
+    async def texts(query: str, limit: int = 5) -> list[str]:
+        return [memory.text for memory in await store.recall("ann", query, limit)]
+
+    assert (await texts("which tea is green?"))[0] == "drinks green tea daily"
+    assert await texts("DRINKS") == ["drinks black coffee daily", "drinks green tea daily"]
+    assert await texts("drinks", 1) == ["drinks black coffee daily"]
+    assert await texts("violin") == []
+    assert await texts("") == await texts(" !?") == (await texts("", 9))
+    assert await texts("", 2) == ["lives in Ghent", "drinks black coffee daily"]
+    assert await texts("drinks", 0) == await texts("", -1) == []
+
+
+FOUND_BY = [
+    ("boit du CAFÉ au lait", "cafe"),
+    ("我喜欢咖啡", "咖啡"),
+    ("我喜欢茶", "茶"),
+    ("ชอบกาแฟ", "กาแฟ"),
+    ("Straße", "STRASSE"),
+]
+
+
+@pytest.mark.parametrize(("text", "query"), FOUND_BY)
+async def test_recall_in_any_script(store: FullStore, text: str, query: str) -> None:
+    await store.remember("ann", text)
+    await store.remember("ann", "something else")
+    assert [memory.text for memory in await store.recall("ann", query)] == [text]
+
+
+async def test_nobody_sees_the_memories_of_another(store: FullStore) -> None:
+    owners = ["ann", "ann ", "Ann", 'an"n', "", "ann OR bob", "*", "ånn"]
+    for owner in owners:
+        await store.remember(owner, f"secret of {owner!r}")
+    for owner in owners:
+        for query in ("secret", "", "secret of ann", "owner_key OR secret"):
+            assert [memory.text for memory in await store.recall(owner, query)] == [f"secret of {owner!r}"]
+    assert list(await store.recall("eve", "secret")) == list(await store.recall("eve", "")) == []
+
+
+@given(queries=st.lists(ANY_TEXT | st.text("\"'*^:(){}-+.ANDORNEAT \x00"), max_size=20))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_query_raises(factory: Factory, tmp_path_factory: pytest.TempPathFactory, queries: list[str]) -> None:
+    async def scenario() -> None:
+        store = await factory(tmp_path_factory.mktemp("queries"))
+        try:
+            for query in ["x " * 10_000, "{words} : a NEAR(b c, 1) *", *queries]:
+                await store.recall("ann", query)
+                kept = await store.remember("ann", query)
+                assert kept in await store.recall("ann", "", 100)
+        finally:
+            await store.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,92 @@
+"""The ledger, in every store."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from concertino.errors import StorageError
+from concertino.storage.memory import MemoryStore
+from concertino.usage import Tokens
+
+from .kit import FullStore, begun, record, whole
+
+
+async def test_usage_of_a_tree_in_the_order_of_booking(store: FullStore) -> None:
+    life = await begun(store)
+    await life.child("r2")
+    other = await begun(store, "other")
+    booked = [record(9), record(1, "r2", cost=None), record(5, cost=Decimal("1E-9")), record(0, "r2", source="unknown")]
+    for each in booked:
+        await life.append(run_id=each.run_id, usage=[each])
+    await other.append(usage=[record(1, "other")])
+    found = await store.usage("r1")
+    assert list(found) == booked
+    assert [str(each.cost) for each in found] == [str(each.cost) for each in booked]
+    assert list(await store.usage("nobody")) == list(await store.usage("r2")) == []
+
+
+async def test_an_entry_may_book_for_other_runs(store: FullStore) -> None:
+    life = await begun(store, "r1")
+    await begun(store, "r2")
+    await life.append(usage=[record(1, "r2")])
+    assert [each.id for each in await store.usage("r2")] == ["r2/1"]
+    assert list(await store.usage("r1")) == []
+
+
+async def test_usage_is_booked_once(store: FullStore) -> None:
+    life = await begun(store)
+    await life.append(usage=[record(1), record(1)])
+    again = record(1, model="other")
+    await life.append(messages=[whole("a")], usage=[again, record(2)])
+    assert list(await store.usage("r1")) == [record(1), record(2)]
+    journal = await store.load("r1")
+    assert journal is not None
+    assert [len(entry.usage) for entry in journal.entries] == [0, 1, 1]
+
+
+async def test_sums(store: FullStore) -> None:
+    one = await begun(store, "r1", user_id="ann")
+    await one.child("c1", user_id="ann", agent_path="supervisor/helper")
+    two = await begun(store, "r2", user_id="bob", organization_id="o2")
+    await one.append(usage=[record(1), record(2, cost=None, source="unknown", model="large")])
+    await one.append(run_id="c1", usage=[record(1, "c1", agent_path="supervisor/helper", source="measured")])
+    await two.append(usage=[record(1, "r2")])
+
+    async def sums(*by: str) -> dict[tuple[str, ...], tuple[int, int, str]]:
+        found = await store.usage_sums(by)
+        return {each.by: (each.attempts, each.tokens.prompt, str(each.cost)) for each in found}
+
+    cost, twice, thrice = (f"0.{n}00000000000000000000000000{n}" for n in (1, 2, 3))
+    assert await sums("run") == {("r1",): (3, 30, twice), ("r2",): (1, 10, cost)}
+    assert await sums("agent") == {("supervisor",): (3, 30, twice), ("supervisor/helper",): (1, 10, cost)}
+    assert await sums("model") == {("scripted:large",): (1, 10, "0"), ("scripted:small",): (3, 30, thrice)}
+    assert await sums("organization", "user") == {("o1", "ann"): (3, 30, twice), ("o2", "bob"): (1, 10, cost)}
+    today = datetime.now(UTC).date().isoformat()
+    assert (await sums("day"))[(today,)] == (4, 40, thrice)
+    (total,) = await store.usage_sums([])
+    assert (total.by, total.attempts, total.unpriced, total.estimated, total.unknown) == ((), 4, 1, 2, 1)
+    assert total.tokens == Tokens(40, 20, 16, 12, 8)
+    assert list(await store.usage_sums(["run"], until=1000.0)) == list(await store.usage_sums([], since=4e9)) == []
+    assert len(await store.usage_sums(["run"], since=1000.0, until=4e9)) == 2
+    with pytest.raises(StorageError, match="'weather'"):
+        await store.usage_sums(["run", "weather"])
+
+
+@given(costs=st.lists(st.decimals(0, 10**9, places=12), max_size=30))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_costs_are_added_exactly(costs: list[Decimal]) -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        life = await begun(store)
+        await life.append(usage=[record(number, cost=cost) for number, cost in enumerate(costs)])
+        found = await store.usage_sums(["run"])
+        exact = sum(int(cost.scaleb(12)) for cost in costs)
+        assert [int(each.cost.scaleb(12)) for each in found] == ([exact] if costs else [])
+
+    asyncio.run(scenario())

@@ -1,0 +1,156 @@
+"""What kills its process each time is given up after three tries, by name, and harms nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from concertino.orchestrator.chat import Chat
+from concertino.runtime import Runtime
+from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import SqliteStore
+from concertino.testing import Answer, ScriptedModel
+from concertino.testing.faults import Points
+
+from .auditor import Evidence, audit, gather, ledger
+from .cast import Agent, agents
+from .kit import ended
+from .program import ROOT
+from .world import Case, World, kill_self
+
+LIVES = 12
+
+
+def lives_until_the_end(case: Case, runs: list[tuple[str, str]]) -> int:
+    """Start lives until one is not killed; how many were."""
+    for killed in range(LIVES):
+        if case.life(runs=runs).end() is not None:
+            return killed
+    raise AssertionError(f"{LIVES} lives, and it is not given up")
+
+
+@pytest.mark.parametrize("agent", ["poisoned", "choked"])
+def test_a_run_that_kills_its_process_is_given_up(world: World, reference: Evidence, agent: str) -> None:
+    """In a tool (which reads, so that it is run again), and when its model has answered."""
+    case = world.case(agent)
+    killed = lives_until_the_end(case, [("run_poison", agent)])
+    assert killed == 4, "the first time, and three tries"
+    evidence = gather(case, "run_poison")
+    end = evidence.runs["run_poison"].end
+    assert end is not None
+    assert (end.status, end.error) == ("failed", "it was taken up 3 times and never got any further")
+    assert audit(case, evidence, faults=killed, root="run_poison", status="failed") == []
+    assert len(evidence.calls) <= 4
+
+
+@pytest.mark.parametrize("agent", ["poisoned", "choked"])
+def test_another_run_goes_on_beside_it(world: World, reference: Evidence, agent: str) -> None:
+    case = world.case(agent)
+    killed = lives_until_the_end(case, [(ROOT, "boss"), ("run_poison", agent)])
+    calls = case.calls()
+    problems = audit(case, reference, faults=killed)
+    poison = ("poisoned", "choked")
+    assert [problem for problem in problems if not any(name in problem for name in poison)] == []
+    assert gather(case, "run_poison").runs["run_poison"].end.status == "failed"
+    assert len(calls) < 60
+
+
+async def test_what_is_damaged_keeps_nobody_else(world: World, reference: Evidence) -> None:
+    """One run's journal cannot be read; the run behind it is taken up all the same."""
+    case = world.case("damaged")
+    for run_id in ("run_a", "run_b"):
+        runs = [(run_id, "waiter")]
+        assert await asyncio.to_thread(case.life(runs=runs, **kill_self("append:answered:before")).end) is None
+    import sqlite3
+
+    with sqlite3.connect(case.database) as connection:
+        connection.execute("UPDATE journal SET body = '{' WHERE run = 1")
+    connection.close()
+    async with await SqliteStore.open(case.database) as store:
+        known = agents(Points(lambda name, number: None))
+        model = remote("done")
+        runtime = Runtime(store, known, models=lambda _: model)
+        try:
+            await runtime.look()
+        finally:
+            live = runtime.live("run_b")
+            assert live is not None, "the damaged run in front of it kept it from being taken up"
+            assert (await live.result()).text == "done"
+
+
+async def test_runs_of_unknown_agents_keep_nobody_else() -> None:
+    """More runs than a look takes up belong to agents of another program; those behind them are taken up."""
+    async with MemoryStore() as store:
+        await left_behind(store, [*[Agent("elsewhere", ())] * 60, Agent("here", ())])
+        runtime = Runtime(store, [Agent("here", ())], models=lambda _: ScriptedModel("done"))
+        await runtime.look()
+        live = runtime.live("run_60")
+        assert live is not None, "those in front of it are not this program's, and kept it from being taken up"
+        assert (await live.result()).text == "done"
+
+
+async def test_whoever_starts_finds_all_that_was_left(world: World) -> None:
+    """The bell of a process dies with it: the first looks of the next one find every open row."""
+    async with MemoryStore() as store:
+        await left_behind(store, [Agent("here", ())] * 120)
+        runtime = Runtime(store, [Agent("here", ())], models=lambda _: ScriptedModel(*["done"]), sweep=0.01)
+        async with runtime:
+            while left := await store.runs(state="running", limit=200):
+                live = runtime.live(left[-1].start.run_id)
+                await (live.result() if live is not None else asyncio.sleep(0.005))
+        assert {run.end.status for run in await store.runs(limit=200) if run.end} == {"completed"}
+
+
+def remote(*steps: str) -> ScriptedModel:
+    """A model under the name that the program's has."""
+    model = ScriptedModel(*steps, name="model")
+    model.provider = "remote"
+    return model
+
+
+async def left_behind(store: MemoryStore, kinds: list[Agent]) -> None:
+    """A run of each of *kinds* was going on when its process ended."""
+    never = asyncio.Event()
+    runtime = Runtime(store, models=lambda _: ScriptedModel())
+    for number, kind in enumerate(kinds):
+        model = ScriptedModel(Answer(before=never.wait))
+        await runtime.start(Chat(model=model, message="go"), kind, run_id=f"run_{number}")
+    await runtime.close()
+    assert len(await store.runs(state="running", limit=200)) == len(kinds)
+
+
+async def test_a_program_that_cannot_open_a_model_still_watches(world: World) -> None:
+    """A function of the product fails for one run: the watchdog lives, and takes up the others."""
+    case = world.case("models")
+    for run_id in ("run_a", "run_b"):
+        orders = {"runs": [(run_id, "waiter")], **kill_self("append:answered:before")}
+        assert await asyncio.to_thread(case.life(**orders).end) is None
+    asked: list[str] = []
+    model = remote("done", "done")
+
+    def models(wanted: str) -> ScriptedModel:
+        asked.append(wanted)
+        if len(asked) == 1:
+            raise KeyError(wanted)
+        return model
+
+    async with await SqliteStore.open(case.database) as store:
+        runtime = Runtime(store, agents(Points(lambda name, number: None)), models=models, sweep=0.01)
+        async with runtime:
+            for run_id in ("run_a", "run_b"):
+                assert (await ended(store, run_id)).answer == "done"
+            watchdog = runtime._watchdog
+            assert watchdog is not None
+            assert not watchdog.done()
+
+
+def test_a_sub_agent_below_a_tool_of_unknown_effect_is_not_left_running(world: World) -> None:
+    """The call is not run again, for nobody knows its effect: the run that it had started must end all the same."""
+    case = world.case("careless")
+    runs = [("run_careless", "careless")]
+    assert case.life(runs=runs, **kill_self("append:asking:after", 2)).end() is None
+    case.finish(runs=runs)
+    evidence = gather(case, "run_careless")
+    assert {run.start.agent: run.state for run in evidence.runs.values() if run.end is None} == {}
+    assert list(ledger(evidence)) == [], "what it had asked of its model is in the ledger"

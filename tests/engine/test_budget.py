@@ -1,0 +1,306 @@
+"""Budgets hold, whatever the model, its tools and its sub-agents do; and reaching one ends in an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from concertino import (
+    AgentConfig,
+    Budget,
+    Chat,
+    Finish,
+    Limits,
+    Run,
+    RunResult,
+    Session,
+    Tokens,
+    ToolOrchestrator,
+    tool,
+)
+from concertino.agents import delegate
+from concertino.errors import ConfigurationError, OverloadedError
+from concertino.events import Notice, RunEvent
+from concertino.orchestrator.retrying import Retry
+from concertino.orchestrator.tree import organization_account, user_account
+from concertino.providers.port import ModelRequest
+from concertino.runtime import Runtime
+from concertino.storage.memory import MemoryStore
+from concertino.testing import Answer, ScriptedModel, call
+from concertino.usage import total
+
+from ..runtime.kit import state
+
+OUTPUT = 200
+
+
+def few(session: object, model: object, agent: object) -> Limits:
+    return Limits(output=OUTPUT, tool_calls=30)
+
+
+@tool(effect="read")
+async def add(a: int, b: int) -> str:
+    """Add."""
+    return str(a + b)
+
+
+class Child(AgentConfig[None]):
+    name = "child"
+    prompt = "You are the child."
+    tools = (add,)
+
+
+class Desk(AgentConfig[None]):
+    name = "desk"
+    prompt = "You are a desk."
+    tools = (add, delegate(Child(), description="A child."))
+
+
+def asked(request: ModelRequest) -> int:
+    """Tokens of a request, rather too few than too many."""
+    return len(request.system + "".join(str(getattr(m, "text", "")) for m in request.messages)) // 6
+
+
+def priced(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+    return Decimal(tokens.prompt) / 1_000 + Decimal(tokens.completion) / 100, "test"
+
+
+def unpriced(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+    return None, ""
+
+
+def works(request: ModelRequest) -> Any:
+    """Calls tools for as long as it may."""
+    used = Tokens(prompt=asked(request), completion=request.max_output_tokens or OUTPUT)
+    if request.tool_choice == "none":
+        return Answer(text="final", tokens=used)
+    return Answer(calls=(call("add", a=1, b=2),), tokens=used)
+
+
+async def run(
+    model: ScriptedModel, store: MemoryStore, agent: AgentConfig[Any] | None = None, **given: Any
+) -> tuple[RunResult, list[RunEvent]]:
+    chat = Chat(model=model, message="go", store=store, **{"limits": few, **given})
+    orchestrator = ToolOrchestrator(chat, agent or Desk())
+    events = [event async for event in orchestrator.stream()]
+    assert orchestrator.result is not None
+    await settled(store, orchestrator.result, given.get("budget"))
+    return orchestrator.result, events
+
+
+async def settled(store: MemoryStore, result: RunResult, budget: Budget | None) -> None:
+    """The account agrees with the ledger, is not overdrawn, and holds nothing back."""
+    for account in await store.accounts([f"run:{result.run_id}"]):
+        assert budget == account.budget
+        assert (account.reserved_tokens, account.reserved_money) == (0, Decimal(0))
+        unknown = any(record.source == "unknown" for record in result.usage)
+        assert unknown or account.spent_tokens == total(result.usage).tokens.total
+        assert budget.tokens is None or account.spent_tokens <= budget.tokens
+        assert budget.money is None or account.spent_money <= budget.money
+
+
+def notices(events: Sequence[RunEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Notice) and event.code == "budget_reached"]
+
+
+@pytest.mark.parametrize("tokens", [200, 700, 1_500, 4_000])
+async def test_reaching_it_ends_in_an_answer(tokens: int) -> None:
+    result, events = await run(ScriptedModel(*[works] * 40), MemoryStore(), budget=Budget(tokens=tokens))
+    assert result.status == "completed"
+    assert result.text == ("The budget is used up, and nothing was found out before." if tokens == 200 else "final")
+    assert len(notices(events)) == 1
+    assert f"run:{result.run_id}" in notices(events)[0]
+
+
+async def test_enough_is_not_noticed() -> None:
+    result, events = await run(ScriptedModel(works, "end"), MemoryStore(), budget=Budget(tokens=100_000))
+    assert (result.text, notices(events)) == ("end", [])
+
+
+answers = st.sampled_from(["add", "two", "child", "text", "fails", "breaks", "silent", "cheap"])
+
+
+def scripted(kinds: list[str]) -> Mapping[str, Any]:
+    steps = iter(kinds)
+
+    def step(request: ModelRequest) -> Any:
+        most = request.max_output_tokens or 0
+        used = Tokens(prompt=asked(request), completion=most)
+        if request.tool_choice == "none":
+            return Answer(text="final", tokens=used)
+        one = call("add", a=1, b=2)
+        children = tuple(call("child", query=f"task {n}") for n in range(3)) if "desk" in request.system else ()
+        said = {
+            "add": Answer(calls=(one,), tokens=used),
+            "two": Answer(text="x", calls=(one, call("nobody")), tokens=used),
+            "child": Answer(text="child", calls=children, tokens=used),
+            "fails": OverloadedError("busy"),
+            "breaks": Answer(text="half", error=OverloadedError("busy")),
+            "silent": Answer(calls=(one,), tokens=None),
+            "cheap": Answer(calls=(one,), tokens=Tokens(prompt=1, completion=1, reasoning=1)),
+        }
+        return said.get(next(steps, "text"), Answer(text="said", tokens=used))
+
+    return {"You are": [step] * 500}
+
+
+@given(st.lists(answers, max_size=14), st.integers(0, 6_000), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_never_overdrawn(kinds: list[str], tokens: int, in_money: bool) -> None:
+    async def go() -> None:
+        budget = Budget(money=Decimal(tokens) * 3 / 1_000) if in_money else Budget(tokens=tokens)
+        model = ScriptedModel(scripts=scripted(kinds))
+        result, _ = await run(model, MemoryStore(), budget=budget, price=priced)
+        assert result.status in ("completed", "failed")
+        assert result.status == "completed" or {"fails", "breaks"} & set(kinds)
+        assert result.text or result.error
+        assert len(result.usage) == len(model.requests)
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("tokens", [1_000, 4_000, 9_000, 30_000])
+async def test_sixteen_children_side_by_side(tokens: int) -> None:
+    turn = Answer(
+        calls=tuple(call("child", query=f"t{n}") for n in range(16)), tokens=Tokens(prompt=100, completion=100)
+    )
+    model = ScriptedModel(turn, *[works] * 3, scripts={"the child": [works] * 600})
+    result, _ = await run(model, MemoryStore(), budget=Budget(tokens=tokens))
+    assert result.status == "completed"
+    assert result.text
+    assert total(result.usage).tokens.total <= tokens
+    results = [m for m in result.messages if m.role == "tool"]
+    assert len(results) == 16
+    assert not any(m.is_error for m in results)
+
+
+async def test_budgets_of_users_and_organizations_hold_across_runs() -> None:
+    store = MemoryStore()
+    user, org = user_account("u", "o"), organization_account("o")
+    await store.set_budget(user, Budget(tokens=3_000))
+    await store.set_budget(org, Budget(tokens=5_000))
+
+    async def one(name: str) -> tuple[RunResult, list[RunEvent]]:
+        session = Session(user_id=name, organization_id="o")
+        return await run(ScriptedModel(*[works] * 40), store, session=session)
+
+    (first, told), (second, _) = await one("u"), await one("u")
+    assert (first.status, first.text, second.status) == ("completed", "final", "completed")
+    assert user in notices(told)[0]
+    others = await asyncio.gather(*(one(f"other {n}") for n in range(4)))
+    assert any(org in text for _, events in others for text in notices(events))
+    accounts = {account.name: account for account in await store.accounts([user, org])}
+    spent = [total(result.usage).tokens.total for result, _ in [(first, 0), (second, 0), *others]]
+    assert accounts[user].spent_tokens == spent[0] + spent[1] <= 3_000
+    assert accounts[org].spent_tokens == sum(spent) <= 5_000
+    assert {accounts[user].reserved_tokens, accounts[org].reserved_tokens} == {0}
+    await store.set_budget(org, Budget(tokens=50_000))
+    assert (await one("another"))[0].text == "final"
+
+
+async def test_money() -> None:
+    budget = Budget(money=Decimal(10))
+    result, events = await run(ScriptedModel(*[works] * 40), MemoryStore(), budget=budget, price=priced)
+    spent = total(result.usage).cost
+    assert spent is not None
+    assert Decimal(5) < spent <= Decimal(10)
+    assert (result.status, result.text) == ("completed", "final")
+    assert "$" in notices(events)[0]
+
+
+async def test_money_where_no_price_is_known() -> None:
+    model = ScriptedModel()
+    result, events = await run(model, MemoryStore(), budget=Budget(money=Decimal(10)), price=unpriced)
+    assert result.status == "completed"
+    assert result.text
+    assert "no known price" in notices(events)[0]
+    assert model.requests == []
+
+
+class Concludes(Desk):
+    def conclude(self, run: Run[None], text: str) -> str:
+        return text or "I could not even begin."
+
+
+class Refuses(Desk):
+    def on_no_tool_calls(self, run: Run[None], reason: str, calls: Sequence[Any]) -> Finish:
+        return Finish(f"ended: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("agent", "says"),
+    [
+        (Desk(), "The budget is used up, and nothing was found out before."),
+        (Concludes(), "I could not even begin."),
+        (Refuses(), "ended: BUDGET_REACHED"),
+    ],
+)
+async def test_no_room_at_all(agent: AgentConfig[None], says: str) -> None:
+    model = ScriptedModel()
+    result, events = await run(model, MemoryStore(), agent, budget=Budget(tokens=1))
+    assert (result.status, result.text, result.steps, result.usage) == ("completed", says, 0, ())
+    assert result.messages[-1].text == says
+    assert len(notices(events)) == 1
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("how", ["fails", "breaks", "stopped"])
+async def test_what_was_reserved_is_given_back(how: str) -> None:
+    store, never = MemoryStore(), asyncio.Event()
+    endings = {
+        "fails": OverloadedError("busy"),
+        "breaks": Answer(text="half of it", error=OverloadedError("busy")),
+        "stopped": Answer(text="half of it", midway=never.wait),
+    }
+    model = ScriptedModel(endings[how])
+    async with Runtime(store, [Desk()], models=lambda name: model, limits=few) as process:
+        live = await process.start(
+            Chat(model=model, message="go", budget=Budget(tokens=9_000), retry=Retry(attempts=1)), "desk"
+        )
+        await state(lambda: bool(model.requests))
+        if how == "stopped":
+            (account,) = await store.accounts([f"run:{live.id}"])
+            assert account.reserved_tokens > OUTPUT
+            await process.stop(live.id)
+        result = await live.result()
+    assert [record.source for record in result.usage] == ["measured" if how == "fails" else "estimated"]
+    await settled(store, result, Budget(tokens=9_000))
+
+
+async def test_a_lost_attempt_costs_what_was_reserved_for_it() -> None:
+    """As if the process had been killed: nobody settles."""
+    store, never = MemoryStore(), asyncio.Event()
+    model, second = ScriptedModel(Answer(text="x", before=never.wait)), ScriptedModel("end")
+    first = ToolOrchestrator(
+        Chat(model=model, message="go", store=store, budget=Budget(tokens=9_000), limits=few), Desk()
+    )
+    task = asyncio.create_task(first.run())
+    await state(lambda: bool(model.requests))
+    (before,) = await store.accounts([f"run:{first.run_id}"])
+    await store.release(_claim(first))
+    result = await ToolOrchestrator(
+        Chat(model=second, store=store, limits=few), Desk(), run_id=first.run_id, resume=True
+    ).run()
+    (after,) = await store.accounts([f"run:{first.run_id}"])
+    assert [record.source for record in result.usage] == ["unknown", "measured"]
+    assert after.spent_tokens == before.reserved_tokens + result.usage[1].tokens.total
+    assert after.reserved_tokens == 0
+    task.cancel()
+    await asyncio.wait([task])
+    assert (await store.run(first.run_id)).end.status == "completed", "who has lost a run does not end it"
+
+
+def _claim(orchestrator: ToolOrchestrator) -> Any:
+    assert orchestrator._run is not None
+    return orchestrator._run.tree.claim
+
+
+async def test_a_budget_needs_a_store() -> None:
+    with pytest.raises(ConfigurationError, match="store"):
+        ToolOrchestrator(Chat(model=ScriptedModel(), message="go", budget=Budget(tokens=1)), Desk())

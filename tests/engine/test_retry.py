@@ -1,0 +1,153 @@
+"""What is done when a model cannot be asked: once more, another one, in turn, or not; and each attempt is booked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Budget, Chat, RunError, ToolOrchestrator
+from concertino.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ConfigurationError,
+    OverloadedError,
+    ProviderConnectionError,
+    ProviderTimeoutError,
+    RateLimitError,
+)
+from concertino.events import AttemptFailed, TextDelta
+from concertino.orchestrator.record import requests
+from concertino.orchestrator.retrying import Attempts, Retry
+from concertino.providers.gate import Gate
+from concertino.storage.memory import MemoryStore
+from concertino.testing import Answer, ScriptedModel
+
+AT_ONCE = Retry(first=0.0)
+
+
+async def events(model: Any, **settings: Any) -> tuple[ToolOrchestrator, list[Any]]:
+    orchestrator = ToolOrchestrator(Chat(model=model, message="go", **{"retry": AT_ONCE, **settings}), AgentConfig())
+    return orchestrator, [event async for event in orchestrator.stream()]
+
+
+@pytest.mark.parametrize("store", [None, MemoryStore()])
+async def test_what_passes_is_asked_again_and_each_attempt_is_booked(store: Any) -> None:
+    with ScriptedModel(OverloadedError("busy"), ProviderConnectionError("cut"), "hello") as model:
+        orchestrator, seen = await events(model, store=store)
+    result = orchestrator.result
+    assert result is not None
+    assert result.text == "hello"
+    assert [event.error.partition(":")[0] for event in seen if isinstance(event, AttemptFailed)] == [
+        "OverloadedError",
+        "ProviderConnectionError",
+    ]
+    assert [(record.tokens.total, record.how[:12]) for record in result.usage] == [
+        (0, "not answered"),
+        (0, "not answered"),
+        (15, ""),
+    ]
+    if store is not None:
+        journal = await store.load(result.run_id)
+        assert len(list(requests(journal))) == 3, "each attempt is announced"
+
+
+async def test_in_the_end_the_error_stands() -> None:
+    with ScriptedModel(*[OverloadedError("busy")] * 3) as model, pytest.raises(RunError, match="busy"):
+        await ToolOrchestrator(Chat(model=model, message="go", retry=AT_ONCE), AgentConfig()).run()
+
+
+async def test_what_is_wrong_is_not_asked_again() -> None:
+    with ScriptedModel(BadRequestError("no such field")) as model, pytest.raises(RunError, match="no such field"):
+        await ToolOrchestrator(Chat(model=model, message="go", retry=AT_ONCE), AgentConfig()).run()
+
+
+async def test_an_answer_that_was_seen_is_begun_again_only_if_the_chat_allows_it() -> None:
+    broken = Answer(text="half of it", error=OverloadedError("busy"))
+    orchestrator, seen = await events(ScriptedModel(broken))
+    assert orchestrator.result is not None
+    assert (orchestrator.result.status, orchestrator.result.text) == ("failed", "half of it")
+    with ScriptedModel(broken, "whole") as model:
+        orchestrator, seen = await events(model, retry=Retry(first=0.0, restart=True))
+    assert orchestrator.result is not None
+    assert (orchestrator.result.status, orchestrator.result.text) == ("completed", "whole")
+    assert [record.source for record in orchestrator.result.usage] == ["estimated", "measured"]
+    place = next(n for n, event in enumerate(seen) if isinstance(event, AttemptFailed))
+    assert any(isinstance(event, TextDelta) for event in seen[:place])
+
+
+async def test_another_model_is_asked_when_one_cannot_be() -> None:
+    with ScriptedModel(AuthenticationError("wrong key")) as first, ScriptedModel("from the other", name="b") as other:
+        orchestrator, _ = await events(first, fallback=["scripted:b"], models=lambda name: other)
+    assert orchestrator.result is not None
+    assert orchestrator.result.text == "from the other"
+    assert other.requests[0].model == "b"
+    assert [record.model for record in orchestrator.result.usage] == ["script", "b"]
+
+
+async def test_a_second_attempt_is_paid_for_like_the_first() -> None:
+    store = MemoryStore()
+    with ScriptedModel(OverloadedError("busy"), "hello") as model:
+        orchestrator, _ = await events(model, store=store, budget=Budget(tokens=50_000))
+    (account,) = await store.accounts([f"run:{orchestrator.run_id}"])
+    assert (account.spent_tokens, account.reserved_tokens) == (15, 0)
+
+
+def test_a_provider_says_how_long_to_wait() -> None:
+    attempts = Attempts(Retry(longest=30.0), ["x:other"])
+    assert attempts.after(RateLimitError("slow", retry_after=7.0), "x:m", seen=False) == ("x:m", 7.0)
+    assert attempts.after(RateLimitError("slow", retry_after=70.0), "x:m", seen=False) == ("x:other", 0.0)
+    assert attempts.after(ProviderTimeoutError("silent"), "x:other", seen=True) is None
+
+
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"first": -1.0}, {"longest": float("nan")}])
+def test_figures_that_make_no_sense(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        Retry(**wrong)
+
+
+async def test_users_are_admitted_in_turn() -> None:
+    gate = Gate(at_once=1)
+    order: list[str] = []
+    free = asyncio.Event()
+
+    async def ask(user: str) -> None:
+        async with gate.admit(user, 10):
+            order.append(user)
+            await free.wait()
+
+    tasks = [asyncio.create_task(ask(user)) for user in ("a", "a", "a", "b", "c")]
+    await asyncio.sleep(0)
+    free.set()
+    await asyncio.gather(*tasks)
+    assert order == ["a", "a", "b", "c", "a"], "the first was alone; then one of each"
+
+
+async def test_who_waits_and_leaves_keeps_nobody() -> None:
+    gate, free = Gate(at_once=1), asyncio.Event()
+
+    async def ask(user: str) -> str:
+        async with gate.admit(user, 1):
+            await free.wait()
+            return user
+
+    first, second, third = (asyncio.create_task(ask(user)) for user in "abc")
+    await asyncio.sleep(0)
+    second.cancel()
+    free.set()
+    assert await first == "a"
+    assert await asyncio.wait_for(third, 5) == "c"
+
+
+async def test_a_run_goes_through_the_gate_of_its_provider() -> None:
+    gate = Gate(requests=60_000, tokens=60_000_000, at_once=1)
+    with ScriptedModel("hello") as model:
+        orchestrator, _ = await events(model, gates={"scripted": gate})
+    assert orchestrator.result is not None
+    assert orchestrator.result.text == "hello"
+
+
+def test_a_gate_that_lets_nothing_through() -> None:
+    with pytest.raises(ConfigurationError, match="requests"):
+        Gate(requests=0)

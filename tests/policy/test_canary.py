@@ -1,0 +1,137 @@
+"""F7: a canary put in at every entrance is found in no sink once the run has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from concertino import DataPolicy
+from concertino.ids import text_id
+from concertino.storage.values import RunStart
+from concertino.waits import arguments_hash
+
+from .drive import Play, answer_all, suspended, to_the_end
+from .ends import ENDS
+from .kit import FORMS, POLICIES, Canaries, FullStore, Leaks, Sinks, look_by_port, open_store
+from .scene import family, scripted
+
+CASES = [
+    *(("sqlite", "drop", form) for form in FORMS),
+    *(("sqlite", how, "unicode") for how in POLICIES if how != "drop"),
+    *(("memory", how, "surrogate") for how in ("drop", "keep for a time")),
+]
+NEVER_STORED = {
+    "streamed by the context",
+    "streamed item",
+    "unused summary",
+    "question aside",
+    "system aside",
+    "prompt of boss",
+}
+"""Entrances whose content no run needs again; the boss's prompt is replaced by the chat's."""
+
+
+@pytest.fixture
+def sinks(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Sinks:
+    caplog.set_level("DEBUG", logger="")
+    return Sinks(caplog, capfd, tmp_path / "runs.db")
+
+
+async def check_nowhere(sinks: Sinks, store: FullStore, leaks: Leaks) -> None:
+    """Look in every sink, while the store is open and after it was closed."""
+    sinks.look_outside(leaks)
+    await look_by_port(store, leaks)
+    sinks.look_in_files(leaks, "open")
+    await store.close()
+    sinks.look_in_files(leaks, "closed")
+    leaks.check()
+
+
+async def forget_in_time(policy: DataPolicy, store: FullStore) -> None:
+    """What may remain for a time is over."""
+    if policy.erase_after:
+        await asyncio.sleep(policy.erase_after + 0.02)
+        await store.sweep()
+
+
+@pytest.mark.parametrize(("kind", "how", "form"), CASES)
+@pytest.mark.parametrize("end", ENDS)
+async def test_no_canary_is_left(sinks: Sinks, kind: str, how: str, form: str, end: str) -> None:
+    canaries, policy = Canaries(form), POLICIES[how]
+    store = await open_store(kind, sinks.path)
+    await ENDS[end](Play(canaries, policy, store, sinks.observe))
+    await forget_in_time(policy, store)
+    await check_nowhere(sinks, store, Leaks(canaries))
+
+
+async def test_what_resuming_needs_is_held_until_the_end(sinks: Sinks) -> None:
+    canaries, policy = Canaries("unicode"), POLICIES["drop"]
+    store = await open_store("sqlite", sinks.path)
+    play = Play(canaries, policy, store, sinks.observe)
+    agent, model = family(canaries, policy), scripted(canaries)
+    async with play.runtime(agent, model) as runtime:
+        waiting = await suspended(play, runtime, model, agent)
+        held = Leaks(canaries)
+        sinks.look_in_files(held, "suspended")
+        wanted = {"message", "history", "reasoning", "signature of a call", "agent state", "prompt of child", "result"}
+        assert held.entrances >= wanted
+        shown = Leaks(canaries)
+        sinks.look_outside(shown)
+        for run in await store.runs():
+            shown.look(f"messages of {run.start.agent_path}", repr(await store.messages(run.start.run_id)).encode())
+        shown.check()
+        assert list(await runtime.replay(waiting.run_id))
+        await answer_all(play, runtime, waiting)
+        result = await (await runtime.resume(waiting.run_id)).result()
+    assert canaries["answer"] in result.text, "the caller sees everything"
+    await check_nowhere(sinks, store, Leaks(canaries))
+
+
+async def test_each_sink_is_really_looked_into(sinks: Sinks) -> None:
+    """With a policy that keeps everything, every canary is found: the other tests can see a leak."""
+    canaries = Canaries("unicode")
+    store = await open_store("sqlite", sinks.path)
+    await to_the_end(Play(canaries, DataPolicy(keep_whole_results=True), store, sinks.observe))
+    outside, inside, by_port = Leaks(canaries), Leaks(canaries), Leaks(canaries)
+    sinks.look_outside(outside)
+    await look_by_port(store, by_port)
+    await store.close()
+    sinks.look_in_files(inside, "closed")
+    missing = set(canaries) - inside.entrances
+    assert missing <= NEVER_STORED, missing
+    assert set(canaries) - by_port.entrances <= NEVER_STORED
+    seen = ("message", "reasoning", "result", "streamed by the context", "progress", "answer", "steering", "edit")
+    assert outside.entrances >= set(seen) - {"edit"}
+    assert not [leak for leak in outside.found if "the log" in leak or "std" in leak]
+
+
+def hashes_of_approvals(canaries: Canaries, _run: RunStart) -> Iterator[tuple[str, str]]:
+    for entrance in ("argument to be approved", "argument to be denied"):
+        yield entrance, arguments_hash(f'{{"amount": "{canaries[entrance]}"}}')
+
+
+def ids_of_texts(canaries: Canaries, run: RunStart) -> Iterator[tuple[str, str]]:
+    message = '{"v":1,"role":"user","text":"' + canaries["special message"] + '"}'
+    prompt = f"You are the {run.agent}. {canaries['prompt of ' + run.agent]}"
+    for owner in (run.run_id, run.root_id, run.user_id, run.organization_id, ""):
+        yield f"special message, by {owner!r}", text_id(owner, message)
+        yield f"prompt of {run.agent}, by {owner!r}", text_id(owner, prompt)
+
+
+@pytest.mark.parametrize("how", POLICIES)
+@pytest.mark.parametrize("guesses", [hashes_of_approvals, ids_of_texts])
+async def test_nothing_is_left_that_a_guess_could_be_checked_with(
+    sinks: Sinks, how: str, guesses: Callable[[Canaries, RunStart], Iterator[tuple[str, str]]]
+) -> None:
+    """A hash without a key gives a short text away to whoever tries all of them."""
+    canaries, policy = Canaries("ascii"), POLICIES[how]
+    store = await open_store("sqlite", sinks.path)
+    await to_the_end(Play(canaries, policy, store, sinks.observe))
+    await forget_in_time(policy, store)
+    made = [guess for run in await store.runs() for guess in guesses(canaries, run.start)]
+    await store.close()
+    sunk = [sinks.path.read_bytes(), *(event.encode("utf-8", "surrogatepass") for event in sinks.events)]
+    assert {name for name, guess in made if any(guess.encode() in content for content in sunk)} == set()

@@ -1,0 +1,19 @@
+"""Each test of this folder has a store in a file, and one in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from concertino.storage.memory import MemoryStore
+from concertino.storage.port import Store
+from concertino.storage.sqlite import SqliteStore
+
+
+@pytest.fixture(params=["file", "memory"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    made = await SqliteStore.open(tmp_path / "runs.db") if request.param == "file" else MemoryStore()
+    async with made:
+        yield made

@@ -1,0 +1,187 @@
+"""A message put into a running agent: before the next step, in order, and once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Ask, Chat, Finish, Run, SystemMessage, ToolCall, ToolOrchestrator, UserMessage, tool
+from concertino.errors import ConfigurationError, RunEndedError, UnknownRunError
+from concertino.events import RunEvent, Steered, StepStarted, ToolStarted
+from concertino.storage.memory import MemoryStore
+from concertino.storage.port import Store
+from concertino.testing import Answer, ScriptedModel, call
+
+from .kit import is_valid, plain, runtime, seen, state
+
+
+@tool(effect="read")
+async def look(n: int) -> str:
+    """Look."""
+    return f"seen {n}"
+
+
+class Desk(AgentConfig[None]):
+    name = "desk"
+    tools = (look,)
+
+
+def said(messages: Any) -> list[str]:
+    return [m.text for m in messages if isinstance(m, UserMessage)]
+
+
+async def test_between_two_steps_in_order(store: Store) -> None:
+    opened = asyncio.Event()
+    model = ScriptedModel(Answer(calls=(call("look", n=1),), before=opened.wait), "end")
+    process, other = runtime(store, model, Desk()), runtime(store, model)
+    live = await process.start(Chat(model=model, message="go"), "desk")
+    for number, sender in enumerate((process, other, process)):
+        await sender.steer(live.id, f"note {number}", by="ann")
+    opened.set()
+    events = await seen(live)
+    result = await live.result()
+    assert said(result.messages) == ["go", "note 0", "note 1", "note 2"]
+    assert said(model.requests[1].messages) == ["go", "note 0", "note 1", "note 2"]
+    assert said(model.requests[0].messages) == ["go"]
+    assert [e.text for e in events if isinstance(e, Steered)] == ["note 0", "note 1", "note 2"]
+    kinds = [type(e) for e in events if isinstance(e, Steered | StepStarted | ToolStarted)]
+    assert kinds == [StepStarted, ToolStarted, Steered, Steered, Steered, StepStarted]
+    assert is_valid(result.messages)
+    assert [plain(r) for _, _, r in await process.replay(live.id)] == [plain(r) for r in model.requests]
+
+
+async def test_an_agent_that_was_about_to_finish_takes_another_step(store: Store) -> None:
+    opened = asyncio.Event()
+    model = ScriptedModel(Answer(text="done", midway=opened.wait), "done again")
+    process = runtime(store, model, Desk())
+    live = await process.start(Chat(model=model, message="go"), "desk")
+    await process.steer(live.id, "and this?")
+    opened.set()
+    result = await live.result()
+    assert (result.status, result.text, result.steps) == ("completed", "done again", 2)
+    assert said(result.messages) == ["go", "and this?"]
+
+
+async def test_an_agent_that_ends_by_itself_is_steered_too(store: Store) -> None:
+    class Ends(Desk):
+        def after_step(self, run: Run[None], outcome: Any) -> Any:
+            return Finish() if run.state.step == 2 else outcome
+
+    opened = asyncio.Event()
+    model = ScriptedModel(call("look", n=1), Answer(text="done", midway=opened.wait), "again")
+    process = runtime(store, model, Ends())
+    live = await process.start(Chat(model=model, message="go"), "desk")
+    await state(lambda: len(model.requests) == 2)
+    await process.steer(live.id, "and this?")
+    opened.set()
+    assert said((await live.result()).messages) == ["go", "and this?"]
+
+
+@pytest.mark.parametrize("at", range(1, 16))
+async def test_once_across_lives(at: int) -> None:
+    """Sent at an event, and parked right after it: it is there once, and where it was."""
+    store = MemoryStore()
+    steps = [call("look", n=1), call("look", n=2), "end", "end", "end"]
+    first, second = ScriptedModel(*steps), ScriptedModel(*steps)
+    number = 0
+
+    def watch(event: RunEvent) -> None:
+        nonlocal number
+        number += 1
+        if number == at:
+            run.park()
+
+    run = ToolOrchestrator(Chat(model=first, message="go", store=store), Desk(), run_id="r", observers=[watch])
+    task = asyncio.create_task(run.run())
+    process = runtime(store, second, Desk())
+    while not task.done():
+        await asyncio.sleep(0)
+        if number == at - 1 and not await store.commands("r"):
+            await process.steer("r", "one")
+            await process.steer("r", "two")
+    stored = await store.run("r")
+    assert stored is not None
+    if stored.end is None:
+        if not await store.commands("r"):
+            await process.steer("r", "one")
+            await process.steer("r", "two")
+        result = await (await process.resume("r")).result()
+        assert said(result.messages) == ["go", "one", "two"]
+        assert [said(r.messages) for r in second.requests][-1] == ["go", "one", "two"]
+    kept = [m.message for m in await store.messages("r")]
+    assert is_valid(kept)
+    assert said(kept) in (["go", "one", "two"], ["go"])
+
+
+async def test_one_that_was_taken_in_is_not_taken_in_again(store: Store) -> None:
+    opened = asyncio.Event()
+    model = ScriptedModel(call("look", n=1), Answer(text="x", before=opened.wait))
+    process = runtime(store, model, Desk())
+    live = await process.start(Chat(model=model, message="go"), "desk")
+    await process.steer(live.id, "note")
+    await state(lambda: len(model.requests) == 2)
+    taken = said(model.requests[1].messages)
+    await process.close()
+    again = ScriptedModel("one", "two")
+    result = await (await runtime(store, again, Desk()).resume(live.id)).result()
+    assert said(result.messages) == ["go", "note"]
+    if taken == ["go", "note"]:
+        assert plain(again.requests[0]) == plain(model.requests[1])
+        assert result.text == "one"
+
+
+async def test_a_suspended_run_reads_it_when_it_goes_on(store: Store) -> None:
+    class Asks(Desk):
+        def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
+            return Ask()
+
+    model = ScriptedModel(call("look", n=1), "end")
+    process = runtime(store, model, Asks())
+    suspended = await (await process.start(Chat(model=model, message="go"), "desk")).result()
+    await process.steer(suspended.run_id, "meanwhile")
+    await process.approve(suspended.waiting[0].key)
+    result = await (await process.resume(suspended.run_id)).result()
+    assert said(result.messages) == ["go", "meanwhile"]
+    assert is_valid(result.messages)
+
+
+async def test_without_a_store() -> None:
+    opened = asyncio.Event()
+    model = ScriptedModel(Answer(text="x", before=opened.wait), "y")
+    run = ToolOrchestrator(Chat(model=model, message="go"), Desk())
+    task = asyncio.create_task(run.run())
+    await state(lambda: bool(model.requests))
+    run.steer("one")
+    run.steer("two")
+    opened.set()
+    assert said((await task).messages) == ["go", "one", "two"]
+
+
+async def test_what_cannot_be_steered(store: Store) -> None:
+    model = ScriptedModel("end")
+    process = runtime(store, model, Desk())
+    live = await process.start(Chat(model=model, message="go"), "desk")
+    await live.result()
+    with pytest.raises(ConfigurationError, match="empty"):
+        await process.steer(live.id, " \n")
+    with pytest.raises(RunEndedError):
+        await process.steer(live.id, "late")
+    with pytest.raises(UnknownRunError):
+        await process.steer("nobody", "x")
+
+
+async def test_a_limit_still_holds(store: Store) -> None:
+    """Steering calls for another step, and does not take the limit away."""
+    opened = asyncio.Event()
+    model = ScriptedModel(Answer(calls=(call("look", n=1),), before=opened.wait), "end")
+    agent = Desk()
+    agent.tool_call_limit = 2
+    process = runtime(store, model, agent)
+    live = await process.start(Chat(model=model, message="go"), agent)
+    await process.steer(live.id, "note")
+    opened.set()
+    result = await live.result()
+    assert result.status == "completed"
+    assert result.messages[3] == SystemMessage(result.messages[3].text)

@@ -1,0 +1,282 @@
+"""Calls that wait: for a result from outside, or for somebody who allows them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from concertino import (
+    AgentConfig,
+    Allow,
+    Ask,
+    Chat,
+    Deny,
+    Pending,
+    Run,
+    RunResult,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolOrchestrator,
+    tool,
+)
+from concertino.errors import NotAllowedError, RunStateError, UnknownWaitError
+from concertino.events import CallWaiting, ToolDone, ToolFailed
+from concertino.runtime import Runtime
+from concertino.storage.memory import MemoryStore
+from concertino.storage.port import Store
+from concertino.testing import ScriptedModel, call
+from concertino.waits import Wait
+
+from .kit import Steady, ended, is_valid, runtime, seen, texts
+
+paid: list[tuple[int, str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_paid() -> None:
+    paid.clear()
+
+
+@tool
+async def pay(amount: int, context: ToolContext) -> str:
+    """Pay."""
+    paid.append((amount, context.key))
+    return f"paid {amount}"
+
+
+@tool(effect="idempotent")
+async def order(what: str, context: ToolContext) -> Pending:
+    """Order; the shop answers later."""
+    return Pending(note=what)
+
+
+@tool(effect="idempotent")
+def order_in_time(what: str) -> Pending:
+    """Order, with a time limit."""
+    return Pending(seconds=0.01)
+
+
+class Desk(AgentConfig[None]):
+    """Asks before it pays."""
+
+    name = "desk"
+    prompt = "You are a desk."
+    tools: Sequence[Tool] = (pay, order, order_in_time)
+    asks: Ask = Ask(who=("ann", "eve"), note="large")
+
+    def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Deny | Ask:
+        return self.asks if call.name == "pay" else Allow()
+
+
+async def suspended(process: Runtime, model: ScriptedModel, agent: AgentConfig[Any] | str = "desk") -> list[Wait]:
+    """Begin a run and wait until nothing but waits is left."""
+    result = await (await process.start(Chat(model=model, message="go"), agent)).result()
+    assert result.status == "suspended"
+    return list(result.waiting)
+
+
+async def taken_up(store: Store, model: ScriptedModel, agent: AgentConfig[Any], wait: Wait) -> RunResult:
+    """The rest of a run, in another process."""
+    result = await (await runtime(store, model, agent).resume(wait.run_id)).result()
+    assert is_valid(result.messages)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("answer", "failed", "wanted"),
+    [
+        ("sent", False, "sent"),
+        ({"a": [1, "é"]}, False, '{"a": [1, "é"]}'),
+        ("sold out", True, "sold out"),
+        ("", True, "it failed"),
+    ],
+)
+async def test_a_result_from_outside(store: Store, answer: Any, failed: bool, wanted: str) -> None:
+    model = Steady(call("order", what="tea"), "end")
+    (wait,) = await suspended(runtime(store, model, Desk()), model)
+    assert (wait.kind, wait.tool, wait.note, wait.agent_path, wait.call_id) == (
+        "result",
+        "order",
+        "tea",
+        "desk",
+        "call_1",
+    )
+    assert json.loads(wait.arguments) == {"what": "tea"}
+    stored = await store.run(wait.run_id)
+    assert (stored.state, stored.owner) == ("suspended", "")
+
+    answered = await runtime(store, model).resolve(wait.key, answer, failed=failed, by="shop")
+    assert answered.won
+    assert not (await runtime(store, model).resolve(wait.key, "another")).won
+    live = await runtime(store, model, Desk()).resume(wait.run_id)
+    events = await seen(live)
+    result = await live.result()
+    assert texts(result.messages) == [wanted]
+    assert len([e for e in events if isinstance(e, ToolFailed if failed else ToolDone)]) == 1
+    assert await store.waits(root_id=wait.root_id) == ()
+
+
+async def test_a_result_that_does_not_come_in_time(store: Store) -> None:
+    model = Steady(call("order_in_time", what="tea"), "end")
+    async with runtime(store, model, Desk(), sweep=0.005) as process:
+        live = await process.start(Chat(model=model, message="go"), "desk")
+        await ended(store, live.id)
+        (wait,) = await store.waits(run_id=live.id, open=False)
+        result = await process.result(live.id)
+        assert texts(result.messages) == ["no result came in time"]
+        late = await process.resolve(wait.key, "too late")
+    assert (late.won, late.wait.resolution.verdict) == (False, "expired")
+
+
+@pytest.mark.parametrize("asks", [Ask(seconds=0.01), Ask()])
+async def test_an_approval_that_nobody_gives(store: Store, asks: Ask) -> None:
+    model, agent = Steady(call("pay", amount=1), "end"), Desk()
+    agent.asks = asks
+    process = runtime(store, model, agent)
+    (wait,) = await suspended(process, model)
+    if asks.seconds is None:
+        again = await (await process.resume(wait.run_id)).result()
+        assert (again.status, [w.key for w in again.waiting]) == ("suspended", [wait.key])
+        return
+    await asyncio.sleep(0.02)
+    await process.look()
+    live = process.live(wait.run_id)
+    assert live is not None
+    assert texts((await live.result()).messages) == ["nobody allowed it in time"]
+    assert paid == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (None, "paid 5"),
+        ({"amount": 7}, "paid 7"),
+        ({"amount": "much"}, "amount"),
+        ({"sum": 7}, "sum"),
+        ({}, "amount"),
+    ],
+)
+async def test_allowed_as_it_is_or_edited(store: Store, arguments: dict[str, Any] | None, wanted: str) -> None:
+    model = Steady(call("pay", amount=5), "end")
+    (wait,) = await suspended(runtime(store, model, Desk()), model)
+    assert (wait.kind, wait.who, wait.note) == ("approval", ("ann", "eve"), "large")
+    answered = await runtime(store, model).approve(wait.key, by="eve", arguments=arguments)
+    result = await taken_up(store, model, Desk(), wait)
+    (text,) = texts(result.messages)
+    assert wanted in text
+    assert paid == ([(int(text.split()[1]), wait.key)] if text.startswith("paid") else [])
+    kept = (await store.wait(wait.key)).resolution
+    assert (kept.verdict, kept.by) == ("approved", "eve")
+    assert kept.arguments == (None if arguments is None else json.dumps(arguments))
+    assert answered.wait.resolution == kept
+    assert [m.is_error for m in result.messages if m.role == "tool"] == [not text.startswith("paid")]
+
+
+async def test_denied(store: Store) -> None:
+    model = Steady(call("pay", amount=5), "end")
+    (wait,) = await suspended(runtime(store, model, Desk()), model)
+    assert (await runtime(store, model).deny(wait.key, "too much", by="ann")).won
+    result = await taken_up(store, model, Desk(), wait)
+    assert texts(result.messages) == ["not allowed by ann: too much"]
+    assert paid == []
+
+
+async def test_who_may_answer_and_how(store: Store) -> None:
+    model = Steady([call("pay", amount=5), call("order", what="tea")], "end")
+    process = runtime(store, model, Desk())
+    pays, orders = sorted(await suspended(process, model), key=lambda wait: wait.key)
+    for by in ("", "bob", "ANN"):
+        with pytest.raises(NotAllowedError):
+            await process.approve(pays.key, by=by)
+        with pytest.raises(NotAllowedError):
+            await process.deny(pays.key, by=by)
+    with pytest.raises(RunStateError, match="use approve or deny"):
+        await process.resolve(pays.key, "paid")
+    for method in (process.approve, process.deny):
+        with pytest.raises(RunStateError, match="use resolve"):
+            await method(orders.key, by="ann")
+        with pytest.raises(UnknownWaitError):
+            await method("nobody:1.0")
+    with pytest.raises(UnknownWaitError):
+        await process.resolve("nobody:1.0", "x")
+    assert len(await store.waits(root_id=pays.root_id)) == 2
+
+
+async def test_arguments_that_changed_after_they_were_shown_are_refused(store: Store) -> None:
+    class Changed(Desk):
+        def preprocess_tool_arguments(self, run: Run[None], call: ToolCall) -> dict[str, Any]:
+            return {"amount": 5_000}
+
+    model = Steady(call("pay", amount=5), "end")
+    for arguments in (None, {"amount": 6}):
+        (wait,) = await suspended(runtime(store, model, Desk()), model)
+        await runtime(store, model).approve(wait.key, by="ann", arguments=arguments)
+        result = await taken_up(store, model, Changed(), wait)
+        assert texts(result.messages) == ["refused: the arguments are not those that were shown for approval"]
+    assert paid == []
+
+
+async def test_the_hook_is_not_asked_again(store: Store) -> None:
+    model, agent = Steady(call("pay", amount=5), "end"), Desk()
+    (wait,) = await suspended(runtime(store, model, agent), model)
+    await runtime(store, model).approve(wait.key, by="ann")
+    strict = Desk()
+    strict.asks = Ask(who=("nobody",))
+    assert texts((await taken_up(store, model, strict, wait)).messages) == ["paid 5"]
+
+
+async def test_the_first_answer_wins_whoever_gives_it(store: Store) -> None:
+    model = Steady(call("pay", amount=5), "end")
+    async with runtime(store, model, Desk()) as one, runtime(store, model, Desk()) as two:
+        (wait,) = await suspended(one, model)
+        answers = await asyncio.gather(
+            *(p.approve(wait.key, by="ann", arguments={"amount": n}) for n, p in enumerate((one, two) * 4)),
+            *(p.deny(wait.key, "no", by="eve") for p in (one, two)),
+        )
+        assert [answer.won for answer in answers].count(True) == 1
+        assert len({answer.wait.resolution.id for answer in answers}) == 1
+        await ended(store, wait.run_id)
+    assert len(paid) <= 1
+    assert len(model.requests) == 2, "one of them took the run up"
+
+
+async def test_an_answer_before_the_call_waits(store: Store) -> None:
+    """The shop is faster than the tool that orders."""
+
+    @tool(effect="idempotent")
+    async def fast(context: ToolContext) -> Pending:
+        """Order."""
+        assert (await process.resolve(context.key, "here already")).won
+        with pytest.raises(UnknownWaitError):
+            await process.approve(context.key + "1")
+        return Pending()
+
+    agent = Desk()
+    agent.tools = (fast,)
+    model = Steady(call("fast"), "end")
+    process = runtime(store, model, agent)
+    result = await (await process.start(Chat(model=model, message="go"), agent)).result()
+    assert (result.status, texts(result.messages)) == ("completed", ["here already"])
+
+
+@pytest.mark.parametrize(
+    ("made", "says"), [(call("pay", amount=5), "an approval"), (call("order", what="tea"), "a result from outside")]
+)
+async def test_without_a_store_nothing_can_wait(made: Any, says: str) -> None:
+    model = Steady(made, "end")
+    result = await ToolOrchestrator(Chat(model=model, message="go"), Desk()).run()
+    assert texts(result.messages) == [f"cannot wait for {says}: the chat has no store"]
+    assert paid == []
+
+
+async def test_invalid_arguments_are_not_shown_to_anybody() -> None:
+    store, model = MemoryStore(), Steady(call("pay", amount="much"), "end")
+    live = await runtime(store, model, Desk()).start(Chat(model=model, message="go"), "desk")
+    events = await seen(live)
+    assert (await live.result()).status == "completed"
+    assert not [event for event in events if isinstance(event, CallWaiting)]

@@ -1,0 +1,67 @@
+"""The data policy over what only a provider can read, and over media: all of it is content."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from concertino.messages import (
+    AssistantMessage,
+    Media,
+    Message,
+    Opaque,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from concertino.orchestrator.policy import DataPolicy, KeepFor, ToolData, held
+
+CANARY = "c4n4ry"
+RAW = f'{{"x":"{CANARY}"}}'
+ANSWER = AssistantMessage(
+    (
+        Text("said", raw=RAW, provider="p"),
+        Reasoning("thought", signature=CANARY, provider="p", raw=RAW),
+        Opaque("p", "server_tool_use", RAW),
+        ToolCall("a", "f", "{}", CANARY, raw=RAW, provider="p"),
+    )
+)
+STRICT: list[dict[str, Any]] = [
+    {"text": "redact"},
+    {"reasoning": "drop"},
+    {"other_tools": ToolData(arguments="redact")},
+    {"other_tools": ToolData(results="redact")},
+    {"tools": {"another": ToolData(results="hash")}, "hash_key": b"0123456789abcdef"},
+]
+
+
+def everything(message: Message | None) -> str:
+    return "" if message is None else repr(dataclasses.asdict(message))
+
+
+@pytest.mark.parametrize("policy", STRICT)
+def test_a_providers_own_form_stays_only_where_all_of_it_may(policy: dict[str, Any]) -> None:
+    kept = held(DataPolicy(**policy), ANSWER, None, ()).keep
+    assert CANARY not in everything(kept)
+    assert isinstance(kept, AssistantMessage)
+    assert [part.kind for part in kept.parts if part.kind == "opaque"] == []
+
+
+def test_a_time_for_one_thing_is_a_time_for_what_may_quote_it() -> None:
+    whole = held(DataPolicy(other_tools=ToolData(results=KeepFor(9))), ANSWER, None, ())
+    assert whole.keep is ANSWER
+    assert whole.seconds == 9
+
+
+@pytest.mark.parametrize("how", ["redact", "drop"])
+def test_media_are_content(how: Any) -> None:
+    shown = (Media("image/png", data=CANARY, name=CANARY),)
+    assert CANARY not in everything(held(DataPolicy(text=how), UserMessage("Q", shown), None, ()).keep)
+    result = ToolMessage("a", "f", "x", media=shown)
+    policy = DataPolicy(other_tools=ToolData(arguments=how, results=how))
+    assert CANARY not in everything(held(policy, result, None, ()).keep)
+    assert held(DataPolicy(reasoning=how), result, None, ()).keep == result

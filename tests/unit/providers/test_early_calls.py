@@ -1,0 +1,42 @@
+"""The models without a wire announce their calls, too."""
+
+from __future__ import annotations
+
+import asyncio
+
+from concertino.messages import ToolSpec, UserMessage
+from concertino.providers.extractive import ExtractiveModel
+from concertino.providers.extractive.researcher import SEARCH
+from concertino.providers.port import ModelRequest, Reply, ToolCallChunk, ToolCallReady
+from concertino.testing import Answer, ScriptedModel, call
+
+
+def request(*tools: ToolSpec) -> ModelRequest:
+    """A request that asks for a search."""
+    question = UserMessage("What is a task group in asyncio?")
+    return ModelRequest(model="m", system="", messages=(question,), tools=tools)
+
+
+async def test_scripted_calls_are_ready_one_by_one_and_before_the_gate() -> None:
+    gate = asyncio.Event()
+    step = Answer(calls=(call("f", a=1), call("g", "{broken")), midway=gate.wait)
+    with ScriptedModel(step) as model:
+        stream = model.stream(request())
+        seen = [await anext(stream) for _ in range(4)]
+        assert [type(event) for event in seen] == [ToolCallChunk, ToolCallReady] * 2
+        rest = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        assert not rest.done()
+        gate.set()
+        reply = await rest
+    assert isinstance(reply, Reply)
+    assert [event.call for event in seen if isinstance(event, ToolCallReady)] == list(reply.message.tool_calls)
+
+
+async def test_extractive_calls_are_ready() -> None:
+    search = ToolSpec(SEARCH, "Search.", {"type": "object", "properties": {"query": {"type": "string"}}})
+    events = [event async for event in ExtractiveModel(len).stream(request(search))]
+    reply = events[-1]
+    assert isinstance(reply, Reply)
+    assert reply.message.tool_calls
+    assert [event.call for event in events if isinstance(event, ToolCallReady)] == list(reply.message.tool_calls)

@@ -1,0 +1,30 @@
+"""Models that are named in words: vendors of OpenAI's format, and a server of which only the address is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from concertino.errors import ConfigurationError, MissingKeyError, UnknownModelError, UnknownProviderError
+from concertino.providers.port import model_id
+from concertino.wiring import open_model
+
+
+def test_vendors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", "k")
+    assert model_id(open_model("openrouter:anthropic/claude-sonnet-4.5")) == "openrouter:anthropic/claude-sonnet-4.5"
+    assert model_id(open_model("ollama:llama3:8b")) == "ollama:llama3:8b"
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    with pytest.raises(MissingKeyError, match="GROQ_API_KEY"):
+        open_model("groq:m")
+    with pytest.raises(UnknownModelError, match="groq"):
+        open_model("groq")
+
+
+def test_any_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_COMPATIBLE_URL", raising=False)
+    with pytest.raises(ConfigurationError, match="OPENAI_COMPATIBLE_URL"):
+        open_model("openai-compatible:m")
+    monkeypatch.setenv("OPENAI_COMPATIBLE_URL", "http://127.0.0.1:8000/v1")
+    assert model_id(open_model("openai-compatible:m")) == "127.0.0.1:m"
+    with pytest.raises(UnknownProviderError, match="groq"):
+        open_model("nobody:m")

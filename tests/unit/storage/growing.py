@@ -1,0 +1,87 @@
+"""One run that grows, and processes that write: what the tests of failures are made of."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+from concertino.messages import UserMessage
+from concertino.storage.sqlite import SqliteStore
+from concertino.storage.values import Claim, Entry, HeldMessage, RunStart
+from concertino.usage import Tokens, UsageRecord
+
+
+async def begin(store: SqliteStore, run_id: str) -> None:
+    """A root, claimed by "me" for an hour."""
+    start = RunStart(
+        run_id=run_id,
+        root_id=run_id,
+        parent_id=None,
+        parent_call=None,
+        agent="a",
+        agent_path="a",
+        conversation_id="c",
+        user_id="u",
+        organization_id="o",
+        task="",
+        started=0.0,
+    )
+    await store.begin(start, Entry(run_id=run_id, seq=0, claim=claim(run_id), kind="begun"), claim(run_id))
+
+
+def claim(run_id: str) -> Claim:
+    return Claim(root_id=run_id, epoch=1, owner="me", seconds=3600.0)
+
+
+def entry(run_id: str, number: int, text: str = "x", tokens: int | None = None) -> Entry:
+    """The entry *number*, from 1: two messages, something held, and a usage record."""
+    usage = UsageRecord(
+        id=f"{run_id}/{number}",
+        run_id=run_id,
+        agent_path="a",
+        provider="p",
+        model="m",
+        tokens=Tokens(number if tokens is None else tokens),
+        cost=Decimal("0.1"),
+    )
+    said = [UserMessage(f"{number}{half}{text}") for half in "ab"]
+    messages = [HeldMessage(message=message, keep=message) for message in said]
+    more = {"messages": messages, "usage": [usage], "held": {"n": number}}
+    return Entry(run_id=run_id, seq=number, claim=claim(run_id), kind="answered", **more)  # type: ignore[arg-type]
+
+
+WRITER = """
+import asyncio, sys
+sys.path[:0] = sys.argv[2:]
+from growing import begin, entry
+from concertino.storage.sqlite import SqliteStore
+
+async def main():
+    store = await SqliteStore.open(sys.argv[1])
+    await begin(store, "r1")
+    number = 1
+    while True:
+        await store.append(entry("r1", number))
+        print(number, flush=True)
+        number += 1
+
+asyncio.run(main())
+"""
+
+
+def writer(path: Path, code: str = WRITER) -> subprocess.Popen[str]:
+    """Another process that appends to run r1 until it is killed."""
+    command = [sys.executable, "-c", code, str(path), str(Path(__file__).parent)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def kill_after(process: subprocess.Popen[str], acknowledged: int) -> int:
+    """Kill a writing process after so many of its appends; the number of the last that it acknowledged."""
+    assert process.stdout is not None
+    said = [process.stdout.readline() for _ in range(acknowledged)]
+    process.send_signal(signal.SIGKILL)
+    said += process.stdout.readlines()
+    return max(int(line) for line in said if line.endswith("\n"))

@@ -1,0 +1,120 @@
+"""Every recorded answer, streamed or not, played through the real SDKs: ours is what the vendor's own objects say.
+
+The recordings lie beside the repository. Without them these tests are skipped, and on CI they fail.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from concertino.errors import ProviderError
+from concertino.messages import AssistantMessage
+from concertino.providers.port import Reply
+from concertino.providers.wire import ASIDE
+
+from .exchanges import Exchange, exchanges
+from .sdk_says import SAYS, Said, arguments_of
+from .wire_kit import MODELS, events_of, model_of, reply_of, request, serving
+
+STOPS = {
+    "": {"end", "tool_calls"}, "end_turn": {"end"}, "stop_sequence": {"end"}, "tool_use": {"tool_calls"},
+    "max_tokens": {"length"}, "pause_turn": {"pause"}, "refusal": {"filter"}, "compaction": {"end"},
+    "max_output_tokens": {"length", "tool_calls"}, "content_filter": {"filter"}, "stop": {"end", "tool_calls"},
+    "tool_calls": {"tool_calls", "end"}, "length": {"length"}, "error": {"end"}, "STOP": {"end", "tool_calls"},
+    "MAX_TOKENS": {"length"}, "SAFETY": {"filter"}, "UNEXPECTED_TOOL_CALL": {"broken"},
+    "MALFORMED_FUNCTION_CALL": {"broken"},
+}  # fmt: skip
+"""What each word of a provider may become: forced calls end in "stop" with some."""
+
+TROUBLE = {"stream_empty", "stream_without_end", "error_in_stream", "error_body", "stop:SAFETY"}
+
+
+KNOWN = {
+    "anthropic/messages/anthropic-programmatic-tool-calling-1-json-c6b8f8ed.json#0: end_turn became tool_calls":
+        "several answers that the source joined into one: calls, what came of them, and the end",
+}  # fmt: skip
+
+
+def of_ours(reply: Reply, said: Said) -> Said:
+    """Our reply in the terms of `Said`."""
+    message: AssistantMessage = reply.message
+    found = Said(text=message.text, model=message.model, stop=said.stop)
+    for part in message.parts:
+        if part.kind == "reasoning":
+            found.reasoning += part.text
+            found.signatures += [part.signature] if part.signature else []
+        elif part.kind == "tool_call":
+            found.calls.append((part.name, arguments_of(part.arguments)))
+        elif part.kind == "opaque" and part.type not in ASIDE | {"search_results", "audio"}:
+            found.opaque.append(part.type)
+    if reply.tokens:
+        found.prompt, found.completion = reply.tokens.prompt, reply.tokens.completion
+    return found
+
+
+def google_names(said: Said, reply: Reply) -> None:
+    """Google's SDK has other names for parts, and signatures as bytes: of those, the number counts."""
+    said.opaque = ["".join(word.capitalize() for word in name.split("_")) for name in said.opaque]
+    said.opaque = [name[0].lower() + name[1:] for name in said.opaque]
+    raws = [part.raw or "" for part in reply.message.parts]
+    calls = [call.signature for call in reply.message.tool_calls if call.signature]
+    said.signatures = [*calls, *[raw for raw in raws if '"thoughtSignature"' in raw]][: len(said.signatures)]
+
+
+def differences(exchange: Exchange, reply: Reply) -> list[str]:
+    """Where our reading of *exchange* is another one."""
+    said = SAYS[exchange.kind](exchange)
+    ours = of_ours(reply, said)
+    if exchange.kind == "google":
+        number = len(said.signatures)
+        google_names(said, reply)
+        ours.signatures = said.signatures
+        if len(said.signatures) != number:
+            return [f"{exchange.name}: {number} signatures"]
+    wrong = [
+        f"{exchange.name}: {name}: {getattr(ours, name)!r:.200} is not {getattr(said, name)!r:.200}"
+        for name in Said.__slots__
+        if getattr(ours, name) != getattr(said, name)
+    ]
+    if reply.message.stop_reason not in STOPS[said.stop]:
+        wrong.append(f"{exchange.name}: {said.stop} became {reply.message.stop_reason}")
+    tokens = reply.tokens
+    if tokens and not (tokens.cached + tokens.cache_write <= tokens.prompt and tokens.reasoning <= tokens.completion):
+        wrong.append(f"{exchange.name}: {tokens}")
+    return wrong
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", list(MODELS))
+async def test_answers_are_what_the_sdk_says(kind: str, data: Path) -> None:
+    wrong: list[str] = []
+    count: Counter[str] = Counter()
+    chance = random.Random(kind)
+    async with serving() as server, model_of(kind, server) as model:
+        for exchange in exchanges(kind):
+            if exchange.status >= 300:
+                continue
+            length = len(exchange.body)
+            near = [place + 1 for place, byte in enumerate(exchange.body[:4000]) if byte >= 0x80][
+                :20
+            ]  # inside characters
+            cuts = [chance.randrange(length + 1) for _ in range(12)] + near
+            kinds = {} if exchange.streamed else {"headers": {"content-type": "application/json"}}
+            server.play(exchange.body, cuts=cuts, **kinds)
+            form = "streamed" if exchange.streamed else "whole"
+            try:
+                reply = reply_of(await events_of(model, request()))
+            except ProviderError as error:
+                count["trouble"] += 1
+                if not TROUBLE & exchange.features:
+                    wrong.append(f"{exchange.name}: {error!r}")
+                continue
+            count[form] += 1
+            wrong += [line for line in differences(exchange, reply) if line not in KNOWN]
+    assert not wrong, f"{len(wrong)} of {dict(count)}\n" + "\n".join(wrong)
+    assert count["streamed"] > 20
+    assert count["whole"] > 50

@@ -1,0 +1,23 @@
+"""A request as each provider would be sent it, for tests that are not about a wire."""
+
+from __future__ import annotations
+
+from concertino.providers.anthropic import request as anthropic
+from concertino.providers.google import request as google
+from concertino.providers.openai import chat_request
+from concertino.providers.openai import request as responses
+from concertino.providers.openai.vendors import OPENAI
+from concertino.providers.port import ModelRequest
+from concertino.providers.wire import ToolForms
+
+
+def wire_bodies(request: ModelRequest, *, encrypted: bool = True) -> dict[str, bytes]:
+    """The finished JSON, by format."""
+    return {
+        "anthropic": anthropic.request_body(request, 4096, ToolForms(anthropic.tool_form)).data,
+        "google": google.request_body(request, ToolForms(google.tool_form)).data,
+        "chat": chat_request.request_body(request, ToolForms(chat_request.tool_form), "openai", OPENAI).data,
+        "responses": responses.request_body(
+            request, "openai", ToolForms(responses.tool_form), encrypted=encrypted
+        ).data,
+    }
