@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,17 @@ PAGES = {
     "apples.md": "# Apples\n\nApples are red fruits. An apple tree bears fruit in autumn.\n",
     "pears.md": "# Pears\n\nPears are green fruits. A pear tree needs more warmth than an apple tree.\n",
 }
+
+
+def kept(database: Path) -> dict[str, tuple[str, str]]:
+    """What a file has of each agent: its state and its answer."""
+    connection = sqlite3.connect(database)
+    rows = connection.execute(
+        "SELECT agent_path, state, answer FROM runs AS r JOIN heads AS h ON h.run = r.number "
+        "LEFT JOIN ends AS e ON e.number = h.ending"
+    ).fetchall()
+    connection.close()
+    return {path: (state, answer) for path, state, answer in rows}
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,9 +15,11 @@ from concertino.cli.program import perform
 from concertino.cli.research import research
 from concertino.errors import BadRequestError
 from concertino.messages import ToolMessage, UserMessage
+from concertino.providers.extractive import ExtractiveModel
 from concertino.providers.port import Model, ModelEvent, ModelRequest
 from concertino.testing import ScriptedModel, call
 from concertino.testing.scripted import Answer
+from concertino.wiring import token_counter
 
 
 async def _wait() -> None:
@@ -41,6 +44,25 @@ class Stubborn:
 
     async def close(self) -> None:
         pass
+
+
+class Pausing:
+    """The extractive model, until a request: that one waits for ever."""
+
+    def __init__(self, at: int) -> None:
+        self._model = ExtractiveModel(token_counter().count)
+        self.provider, self.name = self._model.provider, self._model.name
+        self._left = at
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self._left -= 1
+        if not self._left:
+            await _wait()
+        async for event in self._model.stream(request):
+            yield event
+
+    async def close(self) -> None:
+        await self._model.close()
 
 
 def _researcher(request: ModelRequest) -> Answer:
@@ -85,6 +107,7 @@ _MODELS: dict[str, Callable[[], Model]] = {
     "asking": _asking,
     "failing": _failing,
     "stubborn": Stubborn,
+    "pausing": lambda: Pausing(int(os.environ["PAUSE_AT"])),
 }
 
 
@@ -96,4 +119,4 @@ async def _work(text: str | None, means: Means) -> int:
 
 if __name__ == "__main__":
     options = Options(corpus=("pages",), model="extractive", database=Path(sys.argv[3]), as_json="--json" in sys.argv)
-    sys.exit(perform(_work, ["What is it?"], options, needs_text=True))
+    sys.exit(perform(_work, [os.environ.get("QUESTION", "What is it?")], options, needs_text=True))

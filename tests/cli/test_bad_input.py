@@ -19,7 +19,7 @@ from tests.cli.conftest import Cli
         (["research"], ("question is missing", "concertino research")),
         (["research", " \n"], ("question is empty", "in quotes")),
         (["research", "what", "is", "this"], ("'what', 'is', 'this'", "in quotes")),
-        (["research", "q", "--model", "foo:bar"], ("'foo'", "anthropic, openai, google, extractive")),
+        (["research", "q", "--model", "foo:bar"], ("'foo'", "there are: anthropic, openai, google")),
         (["research", "q", "--model", "extractive:big"], ("'big'", "'rules-1'")),
         (["research", "q", "--model", ""], ("''", "extractive")),
         (["research", "q", "--corpus", "nowhere"], ("nowhere", "folder or a file")),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import kept
 
 DRIVER = Path(__file__).with_name("driver.py")
 
@@ -38,9 +39,7 @@ def test_a_failed_run_says_why_and_keeps_what_there_is(
         assert "the provider says" in found["error"]
     else:
         assert done.stdout == "So far.\n"
-    connection = sqlite3.connect(file)
-    assert connection.execute("SELECT status, answer FROM runs").fetchall() == [("failed", "So far. ")]
-    connection.close()
+    assert kept(file) == {"supervisor": ("failed", "So far. ")}
 
 
 def _run_into(output: int, environment: dict[str, str], folder: Path) -> tuple[int, str]:

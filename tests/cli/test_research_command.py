@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, kept
 
 TOKENS = {"prompt", "completion", "cached", "cache_write", "reasoning"}
 
@@ -54,10 +54,9 @@ def test_json_is_one_object_and_its_sums_hold(cli: Cli, corpus: Path, database: 
     assert found["tool_calls"]["supervisor"] >= 2
     assert any(path.startswith("supervisor/researcher-") for path in found["tool_calls"])
     with sqlite3.connect(database) as connection:
-        kept = connection.execute("SELECT status, answer FROM runs WHERE run_id = ?", (found["run_id"],)).fetchone()
         booked = connection.execute("SELECT count(*) FROM usage").fetchone()[0]
     connection.close()
-    assert kept == ("completed", found["report"])
+    assert kept(database)["supervisor"] == ("completed", found["report"])
     assert booked == len(found["usage"])
 
 

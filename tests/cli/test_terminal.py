@@ -127,3 +127,37 @@ def test_the_model_may_ask_back_once(terminal: Callable[..., Terminal]) -> None:
     shown.type("pears, briefly\r")
     assert "You want pears, briefly." in shown.read()
     assert shown.process.wait() == 0
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_what_was_stored_cannot_drive_the_terminal(
+    terminal: Callable[..., Terminal], tmp_path: Path, term: str
+) -> None:
+    (tmp_path / "shop.py").write_text(DRIVER.with_name("shop.py").read_text())
+    started = terminal("shop.py", "runs.db", "clerk", "refund \x1b]0;owned\x07\nbroken", env={"TERM": term})
+    run = started.read().strip()
+    command = ("-m", "concertino.cli", "runs")
+    for arguments in (
+        ("list",),
+        ("show", run),
+        ("approve", f"{run}:1.0", "--by", "ann", "--resume", "--app", "shop:make_runtime"),
+        ("show", run),
+        ("export", run),
+    ):
+        shown = terminal(*command, *arguments, "--db", "runs.db", env={"TERM": term})
+        shown.read()
+        assert shown.process.wait() == 0
+        assert b"\x1b]" not in shown.raw
+        assert b"\x07" not in shown.raw
+        assert b"\x1b[31mcup" not in shown.raw  # what the tool had said
+        if term == "dumb":
+            assert b"\x1b" not in shown.raw
+
+
+def test_erasing_asks(terminal: Callable[..., Terminal]) -> None:
+    terminal("-m", "concertino.cli", "chat", "What are apples?", "--corpus", "pages", "--db", "runs.db").read()
+    shown = terminal("-m", "concertino.cli", "runs", "erase", "--user", "nobody", "--db", "runs.db")
+    shown.read("type yes> ")
+    shown.type("yes\r")
+    assert "erased of user 'nobody': 0 runs and 0 memories" in shown.read()
+    assert shown.process.wait() == 0

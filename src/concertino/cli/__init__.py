@@ -9,7 +9,7 @@ _EXTRA = ("typer", "rich")
 
 
 def main() -> int:
-    """The entry point. The status: 0 done, 1 the run failed, 2 wrong usage or set-up, 128 + n stopped by a signal."""
+    """The entry point. The status: see `docs/cli.md`."""
     try:
         return _run()
     except KeyboardInterrupt:  # before there was anything to stop

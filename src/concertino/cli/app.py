@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,8 @@ import typer
 
 from .._version import __version__
 from .asking import mend_input
+from .options import AsJson, Corpus, Database, ModelName
+from .runs import runs
 
 if TYPE_CHECKING:
     from .program import Command
@@ -23,30 +26,6 @@ app = typer.Typer(
 
 Question = Annotated[list[str] | None, typer.Argument(metavar="QUESTION", help="In quotes; - reads standard input.")]
 Message = Annotated[list[str] | None, typer.Argument(metavar="[MESSAGE]", help="In quotes; - reads standard input.")]
-Corpus = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PATH...",
-        help="What to search: files and folders. May be repeated, and several may follow a question. "
-        "Without it: the web if a search service is set up, else the documentation of Python's standard library.",
-    ),
-]
-ModelName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PROVIDER:MODEL",
-        help="anthropic, openai, google or extractive, and its model. Without it: by the key in the environment; "
-        "without a key extractive, which involves no language model.",
-    ),
-]
-Database = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The SQLite file that keeps the runs. Without it: concertino/concertino.db in the user's data folder.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, an object per line, and nothing else, to stdout.")]
 
 
 def run() -> int:
@@ -63,6 +42,9 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"concertino {__version__}")
         raise typer.Exit
+
+
+app.add_typer(runs, name="runs")
 
 
 @app.callback()
@@ -100,6 +82,32 @@ def chat(
     from .chat import chat as command  # noqa: PLC0415 - for a quick --help
 
     _perform(command, message, corpus, model, db, as_json, needs_text=False)
+
+
+@app.command()
+def usage(
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORD",
+            help="What to sum by: run, agent, model, user, organization or day (UTC). May be repeated. "
+            "Without it: model.",
+        ),
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="DATE", help="From this date on, or time; UTC.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="DATE", help="To the end of this date, or before this time; UTC.")
+    ] = None,
+    db: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sum up tokens and cost over the ledger."""
+    from .program import perform_at_desk  # noqa: PLC0415 - for a quick --help
+    from .spending import Asked  # noqa: PLC0415
+    from .spending import usage as command  # noqa: PLC0415
+
+    asked = Asked(by=tuple(by or ("model",)), since=since, until=until)
+    raise typer.Exit(perform_at_desk(partial(command, asked), db, as_json=as_json))
 
 
 def _perform(

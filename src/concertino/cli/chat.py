@@ -7,11 +7,12 @@ from ..ids import new_run_id
 from ..messages import Message
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
+from ..runtime import LiveRun
 from ..tools.builtin.default import Settings, default_registry
 from .asking import read_line
 from .means import Means
 from .outcome import Outcome, outcome_of
-from .running import hand_out, watch
+from .running import LEASE, hand_out, watch
 from .sources import Sources
 
 QUIT = "/quit"
@@ -46,8 +47,8 @@ class Conversation:
             counter=means.counter,
         )
         view = means.screen.view(streams_answer=True)
-        orchestrator = ToolOrchestrator(chat, MainThreadAgent(), self._registry)
-        result = await watch(orchestrator, means, view, self._sources)
+        orchestrator = ToolOrchestrator(chat, MainThreadAgent(), self._registry, lease=LEASE)
+        result = await watch(LiveRun(orchestrator), means.stop, view, self._sources)
         if result.status == "completed":
             self._history += result.messages
         return outcome_of(result, question=message, conversation_id=self.id, sources=self._sources)

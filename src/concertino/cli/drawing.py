@@ -10,9 +10,16 @@ from rich.text import Text
 from .tree import AgentNode, CallNode, RunTree
 from .wording import counted, money, safe, seconds, tokens
 
-_SIGNS = {"running": "●", "completed": "✓", "failed": "✗", "cancelled": "■"}
-_ASCII_SIGNS = {"running": "*", "completed": "+", "failed": "x", "cancelled": "-"}
-_STYLES = {"running": "cyan", "completed": "green", "failed": "red", "cancelled": "yellow"}
+_SIGNS = {"running": "●", "waiting": "?", "suspended": "‖", "completed": "✓", "failed": "✗", "cancelled": "■"}
+_ASCII_SIGNS = {"running": "*", "waiting": "?", "suspended": "=", "completed": "+", "failed": "x", "cancelled": "-"}
+_STYLES = {
+    "running": "cyan",
+    "waiting": "magenta",
+    "suspended": "magenta",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+}
 _DETAILS = ("all", "open", "agents")
 """How much is shown, most first: all calls; the open and failed ones, and how many are done; agents alone."""
 _TAIL = 6

@@ -7,18 +7,20 @@ from collections.abc import Callable
 from types import TracebackType
 
 from ..events import (
+    CallWaiting,
     Notice,
     RunEnded,
     RunEvent,
     RunResult,
     RunStarted,
+    Steered,
     ToolDone,
     ToolFailed,
     ToolProgress,
     ToolStarted,
 )
 from ..usage import total
-from .wording import about, counted, money, one_line, seconds, tokens
+from .wording import about, counted, money, one_line, seconds, tokens, waits_for
 
 _WIDTH = 160
 
@@ -59,12 +61,14 @@ class Lines:
         match event:
             case RunStarted():
                 self._started[event.run_id] = self._clock()
-                return "started: " + one_line(event.task, _WIDTH)
+                return ("taken up again: " if event.resumed else "started: ") + one_line(event.task, _WIDTH)
             case ToolStarted() | ToolProgress() | ToolDone() | ToolFailed():
                 told = event.name in self._delegates and not isinstance(event, ToolFailed)
                 return "" if told else self._tool(event)
-            case Notice():
-                return one_line(event.text)
+            case CallWaiting():
+                return _joined(f"{event.name} {waits_for(event.kind)}", event.key)
+            case Steered() | Notice():
+                return ("told: " if isinstance(event, Steered) else "") + one_line(event.text)
             case RunEnded():
                 return self._ended(event.result)
             case _:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import wiring
-from ..errors import CorpusError, MissingKeyError
+from ..errors import ConfigurationError, CorpusError, MissingKeyError
 from ..providers.port import Model, model_id
 from ..storage.sqlite import SqliteStore
 from ..token_engine.port import TokenCounter
@@ -39,10 +39,11 @@ class Options:
 
 
 class Models:
-    """Opens each model once, and closes them all."""
+    """Opens each model once, and closes them all. *chosen*: with `--model`, by whoever uses this program."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, chosen: bool = True) -> None:
         self._opened: dict[str, Model] = {}
+        self._chosen = chosen
 
     def find(self, spec: str) -> Model:
         """The model named *spec*. Raises `ConfigurationError`, with the remedy for this program."""
@@ -50,6 +51,8 @@ class Models:
             try:
                 self._opened[spec] = wiring.open_model(spec)
             except MissingKeyError as error:
+                if not self._chosen:
+                    raise
                 problem = str(error).removesuffix(", or pass api_key=")  # which is for programs
                 raise MissingKeyError(
                     f"--model {spec}: {problem}; or use --model {wiring.EXTRACTIVE}, which needs no key"
@@ -63,18 +66,24 @@ class Models:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class Desk:
+    """What every command has: a store, and somebody to tell."""
+
+    store: SqliteStore
+    database: Path
+    screen: Screen
+    stop: Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means(Desk):
     """All that a run needs, and where it is shown."""
 
     model: Model
     models: Models
     counter: TokenCounter
-    store: SqliteStore
-    database: Path
     library: Library
     session: Session
-    screen: Screen
-    stop: Stop
 
     @property
     def extractive(self) -> bool:
@@ -93,7 +102,7 @@ async def opened(options: Options, screen: Screen, stop: Stop) -> AsyncIterator[
         with stop.cancels():
             store = await wiring.open_store(database)
             stack.push_async_callback(store.close)
-            library = await _open_library(options.corpus, screen)
+            library = await opened_library(options.corpus, screen)
             stack.push_async_callback(library.close)
         _say_model(model, screen)
         yield Means(
@@ -103,13 +112,27 @@ async def opened(options: Options, screen: Screen, stop: Stop) -> AsyncIterator[
             store=store,
             database=database,
             library=library,
-            session=Session(user_id=_user()),
+            session=Session(user_id=user_name()),
             screen=screen,
             stop=stop,
         )
 
 
-async def _open_library(corpus: Sequence[str], screen: Screen) -> Library:
+@asynccontextmanager
+async def desk(database: Path | None, screen: Screen, stop: Stop) -> AsyncIterator[Desk]:
+    """For what was kept before. A database that is not there is not made, but a `ConfigurationError`."""
+    path = (database or wiring.default_database()).expanduser()
+    if not path.exists():
+        raise ConfigurationError(f"there is no database at {path}: no run was kept there; name another --db")
+    store = await wiring.open_store(path)
+    try:
+        yield Desk(store=store, database=path, screen=screen, stop=stop)
+    finally:
+        await store.close()
+
+
+async def opened_library(corpus: Sequence[str], screen: Screen) -> Library:
+    """What is searched; that making its index takes long is said."""
     waits = "making the index of the documents; this is done once, and takes a few seconds ..."
     timer = asyncio.get_running_loop().call_later(_SILENCE, screen.notice, waits)
     try:
@@ -131,7 +154,8 @@ def _say_model(model: Model, screen: Screen) -> None:
         screen.notice(f"model: {model_id(model)}")
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who sits here."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container without this user in its list

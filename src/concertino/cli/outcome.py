@@ -41,6 +41,7 @@ class Outcome:
             "usage": [_record(record) for record in result.usage],
             "totals": {"tokens": dataclasses.asdict(totals.tokens), "cost": _number(totals.cost)},
             "tool_calls": result.tool_calls,
+            "waiting": [{"key": wait.key, "kind": wait.kind, "tool": wait.tool} for wait in result.waiting],
         }
 
 

@@ -9,12 +9,15 @@ from typing import Any
 
 from ..errors import ConcertinoError, ConfigurationError
 from .asking import mended, read_all
-from .means import Means, Options, opened
+from .means import Desk, Means, Options, desk, opened
 from .screen import OutputError, Screen, abandon_output, log_in_lines
 from .stop import Stop
 
 Command = Callable[[str | None, Means], Coroutine[Any, Any, int]]
 """Does its work on the text it was given, with the means; gives the exit status."""
+
+Work = Callable[[Desk], Coroutine[Any, Any, int]]
+"""Does its work with what was kept before; gives the exit status."""
 
 _OUTPUT_GONE = 141
 """What a shell calls a program that SIGPIPE has ended."""
@@ -23,12 +26,26 @@ _OUTPUT_GONE = 141
 def perform(command: Command, words: Sequence[str], options: Options, *, needs_text: bool) -> int:
     """Do *command*, and turn each way in which that may end into a status."""
     screen = Screen(as_json=options.as_json)
-    log_in_lines(screen.notice)
-    try:
+
+    def do() -> int:
         text, corpus = split(words, options.corpus)
         if needs_text and text is None:
             raise ConfigurationError('the question is missing; ask one: concertino research "How does ... work?"')
         return asyncio.run(_main(command, text, options.with_corpus(corpus), screen))
+
+    return _guarded(do, screen)
+
+
+def perform_at_desk(work: Work, database: Path | None, *, as_json: bool) -> int:
+    """Do *work* with what was kept before, and turn each way in which that may end into a status."""
+    screen = Screen(as_json=as_json)
+    return _guarded(lambda: asyncio.run(_at_desk(work, database, screen)), screen)
+
+
+def _guarded(do: Callable[[], int], screen: Screen) -> int:
+    log_in_lines(screen.notice)
+    try:
+        return do()
     except KeyboardInterrupt:
         return 130
     except OutputError as error:
@@ -40,6 +57,19 @@ def perform(command: Command, words: Sequence[str], options: Options, *, needs_t
     except ConcertinoError as error:  # a run's own errors are in its result: this is about the set-up
         screen.notice(f"concertino: {error}")
         return 2
+
+
+async def _at_desk(work: Work, database: Path | None, screen: Screen) -> int:
+    stop = Stop()
+    try:
+        with stop.cancels():
+            async with desk(database, screen, stop) as opened_desk:
+                return await work(opened_desk)
+    except asyncio.CancelledError:
+        if not stop.taken():
+            raise
+        screen.notice("stopped")
+        return stop.status
 
 
 async def _main(command: Command, text: str | None, options: Options, screen: Screen) -> int:

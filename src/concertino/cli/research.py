@@ -9,13 +9,14 @@ from ..agents.deep_research import FEEDBACK, RESEARCHER, DeepResearchSupervisor
 from ..messages import Message
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
+from ..runtime import LiveRun
 from ..tools.builtin.feedback import feedback_questions
 from ..tools.registry import ToolRegistry
 from .asking import read_line
 from .chat import new_conversation_id
 from .means import Means
 from .outcome import Outcome, outcome_of
-from .running import hand_out, watch
+from .running import LEASE, hand_out, watch
 from .screen import is_terminal
 from .sources import Sources
 
@@ -53,10 +54,10 @@ async def _run(
         conversation_id=conversation,
         counter=means.counter,
     )
-    orchestrator = ToolOrchestrator(chat, DeepResearchSupervisor(), registry)
+    orchestrator = ToolOrchestrator(chat, DeepResearchSupervisor(), registry, lease=LEASE)
     sources = Sources()
     view = means.screen.view(frozenset((RESEARCHER,)))
-    result = await watch(orchestrator, means, view, sources)
+    result = await watch(LiveRun(orchestrator), means.stop, view, sources)
     return outcome_of(result, question=message, conversation_id=conversation, sources=sources)
 
 

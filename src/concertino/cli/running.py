@@ -3,58 +3,101 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+import shlex
 
+from ..errors import RunStateError
 from ..events import RunEnded, RunResult
-from ..orchestrator.engine import ToolOrchestrator
-from .means import Means
+from ..orchestrator.tree import STOP_DEADLINE
+from ..runtime import LiveRun
+from ..waits import Wait
+from .means import Desk
 from .outcome import Outcome
-from .screen import View
+from .screen import Screen, View
 from .sources import Sources
+from .stop import Stop
+from .wording import one_line, readable, waits_for
+
+LEASE = 9.0
+"""Seconds for which a run of this program is claimed. A third of it is how soon `runs stop` elsewhere is heard."""
+SUSPENDED = 3
+"""The exit status of a run that waits for answers."""
 
 
-async def watch(orchestrator: ToolOrchestrator, means: Means, view: View, sources: Sources) -> RunResult:
-    """Show the run while it lasts; the first signal cancels it, and what there is of it is the result."""
+async def watch(run: LiveRun, stop: Stop, view: View, sources: Sources) -> RunResult:
+    """Show the run while it lasts; the first signal stops it, and what there is of it is the result."""
+    begun = False
     async with view:
         try:
-            with means.stop.cancels():
-                async with aclosing(orchestrator.stream()) as events:
-                    async for event in events:
-                        sources.see(event)
-                        view.see(event)
+            with stop.cancels():
+                await run.begun()
+                begun = True
+                async for _, event in run.events():
+                    sources.see(event)
+                    view.see(event)
         except asyncio.CancelledError:
-            # Without a result it was stopped before it had begun, and there is nothing to show.
-            if orchestrator.result is None or not means.stop.taken():
+            if not stop.taken():
                 raise
-            result = orchestrator.result
+            result = await _stopped(run, begun)
+            if result is None:  # before it had begun: there is nothing to show
+                raise
             view.see(RunEnded(result.run_id, result.agent_path, result.content_index, result))
-    assert orchestrator.result is not None
-    return orchestrator.result
+    return await run.result()
 
 
-def hand_out(outcome: Outcome, means: Means) -> int:
+async def _stopped(run: LiveRun, begun: bool) -> RunResult | None:
+    try:
+        if begun:
+            return await run.stop(STOP_DEADLINE)
+        run.abandon()
+        return await run.result()
+    except RunStateError:
+        return None
+
+
+def hand_out(outcome: Outcome, desk: Desk) -> int:
     """Print the answer, and where the run is kept, also if the answer cannot be printed (`OutputError`).
 
-    The status: 0, 1 for a failed run, 128 + n for a stopped one.
+    The status: 0, 1 for a failed run, 3 for one that waits, 128 + n for a stopped one.
     """
-    line, status = _ending(outcome.result, means)
-    screen = means.screen
+    line, status = _ending(outcome.result, desk)
+    screen = desk.screen
     try:
         if screen.as_json:
             screen.object(outcome.as_object())
         elif outcome.report.strip():
             screen.answer(outcome.report)
     finally:
+        for wait in outcome.result.waiting:
+            say_wait(wait, screen)
         screen.notice(line)
     return status
 
 
-def _ending(result: RunResult, means: Means) -> tuple[str, int]:
-    place = f"{means.database} (run {result.run_id})"
+def say_wait(wait: Wait, screen: Screen) -> None:
+    """What a call waits for, and the command that answers it."""
+    about = f"{wait.tool} {readable(wait.arguments)}" + (f" ({wait.note})" if wait.note else "")
+    screen.notice(f"{wait.agent_path}: {waits_for(wait.kind)}: {one_line(about, 300)}")
+    screen.notice(f"  {answering_command(wait)}")
+
+
+def answering_command(wait: Wait) -> str:
+    """How a wait is answered from the shell."""
+    if wait.kind == "result":
+        return f"concertino runs resolve {wait.key} RESULT"
+    by = f" --by {shlex.quote(wait.who[0])}" if wait.who else ""
+    return f"concertino runs approve {wait.key}{by}, or: concertino runs deny {wait.key}{by}"
+
+
+def _ending(result: RunResult, desk: Desk) -> tuple[str, int]:
+    place = f"{desk.database} (run {result.run_id})"
     match result.status:
         case "completed":
-            return f"stored in {means.database} as {result.run_id}", 0
+            return f"stored in {desk.database} as {result.run_id}", 0
         case "failed":
             return f"concertino: the run failed: {result.error}; what was gathered is in {place}", 1
         case "cancelled":
-            return f"stopped; what was gathered is in {place}", means.stop.status
+            if not desk.stop.signal:
+                return f"stopped by somebody else; what was gathered is in {place}", 1
+            return f"stopped; what was gathered is in {place}", desk.stop.status
+        case "suspended":
+            return f"suspended in {place}; when it has its answers: concertino runs resume {result.run_id}", SUSPENDED

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -17,8 +19,14 @@ from .wording import one_line, safe
 if TYPE_CHECKING:
     from rich.console import Console
 
+_OBEYED = re.compile(r"[\x7f-\x9f]")
+"""What JSON lets stand, and some terminals obey."""
 _READABLE = 100
 """Columns of a rendered report, at most: longer lines are hard to read."""
+
+
+Line = tuple[str, str]
+"""A line for people, and its style on a terminal ("": none)."""
 
 
 class OutputError(Exception):
@@ -63,7 +71,8 @@ class Screen:
     def answer(self, markdown: str) -> None:
         """The report or the answer: rendered on a terminal, else as it is, a line apart. Raises `OutputError`."""
         if not self.on_terminal:
-            self._print(("\n" if self._answered else "") + markdown.rstrip() + "\n")
+            text = safe(markdown) if is_terminal(sys.stdout) else markdown
+            self._print(("\n" if self._answered else "") + text.rstrip() + "\n")
             self._answered = True
             return
         from rich.markdown import Markdown  # noqa: PLC0415 - only a terminal needs it
@@ -74,7 +83,24 @@ class Screen:
     def object(self, value: dict[str, Any], *, indent: int | None = None) -> None:
         """*value* as JSON. Raises `OutputError`."""
         narrow = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
-        self._print(json.dumps(value, ensure_ascii=narrow, indent=indent) + "\n")
+        text = json.dumps(value, ensure_ascii=narrow, indent=indent)
+        self._print(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+    def lines(self, lines: Iterable[Line]) -> None:
+        """Lines for people, without what a terminal would obey; on a terminal in their styles. Raises `OutputError`."""
+        if not self.on_terminal:
+            self._print("".join(safe(text).rstrip() + "\n" for text, _ in lines))
+            return
+        from rich.text import Text  # noqa: PLC0415 - only a terminal needs it
+
+        console = _console(sys.stdout)
+        for text, style in lines:
+            console.print(Text(safe(text).rstrip(), style), soft_wrap=True)
+
+    @property
+    def columns(self) -> int:
+        """How wide a line may be that should not be broken; a pipe takes what most terminals do, twice."""
+        return shutil.get_terminal_size().columns if self.on_terminal else 160
 
     def view(self, delegates: frozenset[str] = frozenset(), *, streams_answer: bool = False) -> View:
         """A view for one run; see `Lines` for *delegates*. With *streams_answer* the answer is seen as it comes."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..events import RunEvent, ToolDone
+from ..messages import ToolMessage
 
 _CITATION = re.compile(r" ?\[(s[0-9a-f]{10}(?:\s*[,;]\s*s[0-9a-f]{10})*)\]")
 _ID = re.compile(r"s[0-9a-f]{10}")
@@ -25,10 +26,12 @@ class Sources:
         if isinstance(event, ToolDone):
             self._add(event.data)
             if event.name == "web_search":
-                with suppress(ValueError):  # cut to fit the model's window
-                    found = json.loads(event.content)
-                    for result in found.get("results", ()) if isinstance(found, dict) else ():
-                        self._add(result)
+                self._add_results(event.content)
+
+    def remember(self, message: ToolMessage) -> None:
+        """Take in a result that an earlier life of the run had."""
+        if message.name == "web_search" and not message.is_error:
+            self._add_results(message.content if message.whole is None else message.whole)
 
     def cited(self, text: str) -> tuple[str, list[dict[str, str]]]:
         """*text* without citations of what nobody found, and the sources of those that are left, in their order."""
@@ -41,6 +44,12 @@ class Sources:
             return space + "".join(f"[{id}]" for id in known) if known else ""
 
         return _CITATION.sub(check, text), list(sources.values())
+
+    def _add_results(self, content: str) -> None:
+        with suppress(ValueError):  # cut to fit the model's window
+            found = json.loads(content)
+            for result in found.get("results", ()) if isinstance(found, dict) else ():
+                self._add(result)
 
     def _add(self, value: Any) -> None:
         if isinstance(value, dict) and all(isinstance(value.get(field), str) for field in _FIELDS):

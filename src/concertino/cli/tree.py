@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
 from ..events import (
+    AttemptFailed,
+    CallWaiting,
     Notice,
     ReasoningDelta,
     RunEnded,
     RunEvent,
     RunStarted,
     RunStatus,
+    Steered,
     StepStarted,
     TextDelta,
     ToolCallDelta,
@@ -27,9 +30,9 @@ from ..events import (
     UsageRecorded,
 )
 from ..usage import Totals, UsageRecord, total
-from .wording import about, one_line
+from .wording import about, one_line, waits_for
 
-State = Literal["running"] | RunStatus
+State = Literal["running", "waiting"] | RunStatus
 
 
 @dataclass(slots=True, eq=False)
@@ -100,10 +103,14 @@ class RunTree:
                 self._end(event)
             case UsageRecorded():
                 self._book(event.record)
-            case ToolStarted() | ToolProgress() | ToolStreamed() | ToolDone() | ToolFailed():
+            case ToolStarted() | ToolProgress() | ToolStreamed() | CallWaiting() | ToolDone() | ToolFailed():
                 self._see_tool(event)
             case Notice():
                 self._agents[event.run_id].notes.append(one_line(event.text))
+            case AttemptFailed():
+                self._agents[event.run_id].notes.append(f"asking again: {one_line(event.error)}")
+            case Steered():
+                self._agents[event.run_id].notes.append(f"told: {one_line(event.text)}")
             case StepStarted() | TextDelta() | ReasoningDelta() | ToolCallDelta() | TurnCompleted() | ToolsSelected():
                 _think(self._agents[event.run_id], event)
             case _:
@@ -130,13 +137,14 @@ class RunTree:
         self._close(agent, event.result.status)
 
     def _close(self, agent: AgentNode, status: RunStatus) -> None:
-        """*agent* and all that it has left behind."""
+        """*agent* and all that it has left behind: suspended as it is, or cancelled."""
         agent.state, agent.ended = status, self._clock()
+        left: RunStatus = "suspended" if status == "suspended" else "cancelled"
         for part in agent.parts:
             if part.state == "running" and isinstance(part, AgentNode):
-                self._close(part, "cancelled")
-            elif part.state == "running":
-                part.state = "cancelled"
+                self._close(part, left)
+            elif part.state == "running" or (part.state == "waiting" and left == "cancelled"):
+                part.state = left
 
     def _book(self, record: UsageRecord) -> None:
         if record.id not in self._usage:
@@ -144,7 +152,7 @@ class RunTree:
             if record.run_id in self._agents:
                 self._agents[record.run_id].usage.append(record)
 
-    def _see_tool(self, event: ToolStarted | ToolProgress | ToolStreamed | ToolDone | ToolFailed) -> None:
+    def _see_tool(self, event: ToolStarted | ToolProgress | ToolStreamed | CallWaiting | ToolDone | ToolFailed) -> None:
         key = (event.run_id, event.call_id)
         if isinstance(event, ToolStarted):
             self._calls[key] = CallNode(event.name, about(event.arguments))
@@ -159,6 +167,8 @@ class RunTree:
                 call.news = _newest(event.step, call.about)
             case ToolStreamed():
                 call.news = "streaming"
+            case CallWaiting():
+                call.state, call.news = "waiting", waits_for(event.kind)
             case ToolDone():
                 call.state = "completed"
             case ToolFailed():

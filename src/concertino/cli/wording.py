@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+
+from ..waits import WaitKind
 
 # C0 and C1 but tab and line feed: a page that was read must not move the cursor or name the window.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -28,6 +31,8 @@ def money(cost: Decimal | None) -> str:
     """US dollars; what is not known is not called free."""
     if cost is None:
         return "cost unknown"
+    if 0 < cost < Decimal("0.00005"):
+        return "<$0.0001"
     return f"${cost:.2f}" if not cost or cost >= 1 else f"${cost:.4f}"
 
 
@@ -47,6 +52,37 @@ def seconds(elapsed: float) -> str:
         return f"{elapsed:.1f} s"
     minutes, rest = divmod(int(elapsed), 60)
     return f"{minutes}:{rest:02} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02} h"
+
+
+def waits_for(kind: WaitKind) -> str:
+    """What a call waits for."""
+    return "waits for an approval" if kind == "approval" else "waits for its result"
+
+
+def moment(at: float) -> str:
+    """A time, to the second, in UTC: so are the days that usage is summed by."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def iso(at: float | None) -> str | None:
+    """A time as JSON."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def exact(cost: Decimal | None) -> str | None:
+    """A sum of money as JSON: all its digits."""
+    return None if cost is None else format(cost, "f")
+
+
+def readable(arguments: str) -> str:
+    """A call's arguments in a line, with letters instead of escapes where they are JSON."""
+    try:
+        return one_line(json.dumps(json.loads(arguments), ensure_ascii=False))
+    except (ValueError, RecursionError):
+        return one_line(arguments)
 
 
 def about(arguments: str) -> str:

@@ -1,0 +1,116 @@
+"""`concertino runs resume` and `fork`: a run of before goes on, and is shown like any other."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import wiring
+from ..agents.deep_research import RESEARCHER
+from ..errors import ConcertinoError, ConfigurationError, RunEndedError
+from ..messages import ToolMessage
+from ..runtime import Runtime
+from ..storage.values import StoredRun
+from .means import Desk, Models, opened_library
+from .outcome import outcome_of
+from .running import LEASE, hand_out, watch
+from .sources import Sources
+from .standing import find, tree_of
+
+OWN_AGENTS = ("supervisor", "researcher", "main_thread")
+"""The agents of `wiring.open_runtime`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakingUp:
+    """What a run goes on with."""
+
+    corpus: tuple[str, ...] = ()
+    app: str | None = None
+    """`module:name` of the function that makes a product's `Runtime`; None: this program's own."""
+
+
+async def resume_run(run_id: str, given: TakingUp, desk: Desk) -> int:
+    """Take the run up, and show it. Raises `RunStateError`, `StorageError`, `ConfigurationError`."""
+    run = await find(desk.store, run_id)
+    root = await find(desk.store, run.start.root_id)
+    if root.end is not None:
+        raise RunEndedError(f"run {root.start.run_id} has ended: it is {root.end.status}")
+    async with _runtime(root, given, desk) as runtime:
+        return await _go_on(root, runtime, desk)
+
+
+async def fork_run(run_id: str, step: int, given: TakingUp, desk: Desk) -> int:
+    """A new run from where *run_id* stood before *step*; it goes on, and is shown. Raises as `resume_run`."""
+    run = await find(desk.store, run_id)
+    async with _runtime(run, given, desk) as runtime:
+        new_id = await runtime.fork_only(run_id, step)
+        desk.screen.notice(f"forked as {new_id}")
+        return await _go_on(await find(desk.store, new_id), runtime, desk)
+
+
+async def _go_on(root: StoredRun, runtime: Runtime, desk: Desk) -> int:
+    sources = Sources()
+    for one in await tree_of(desk.store, root):
+        for stored in await desk.store.messages(one.start.run_id):
+            if isinstance(stored.message, ToolMessage):
+                sources.remember(stored.message)
+    live = await runtime.resume(root.start.run_id)
+    streams = root.start.agent == "main_thread"
+    view = desk.screen.view(frozenset((RESEARCHER,)), streams_answer=streams)
+    result = await watch(live, desk.stop, view, sources)
+    start = root.start
+    outcome = outcome_of(result, question=start.task, conversation_id=start.conversation_id, sources=sources)
+    return hand_out(outcome, desk)
+
+
+def check_agent(run: StoredRun, given: TakingUp) -> None:
+    """Raise `ConfigurationError` if nobody here has the agent of *run*."""
+    if given.app is None and run.start.agent not in OWN_AGENTS:
+        raise ConfigurationError(
+            f"run {run.start.run_id} is one of agent {run.start.agent!r}, which this program does not have: "
+            "give --app MODULE:NAME, a function that makes your Runtime"
+        )
+
+
+@asynccontextmanager
+async def _runtime(run: StoredRun, given: TakingUp, desk: Desk) -> AsyncIterator[Runtime]:
+    """The runtime that knows the agent of *run*. No watchdog: it takes up nothing else."""
+    async with AsyncExitStack() as stack:
+        if given.app is not None:
+            runtime = await _of_app(given.app, desk)
+        else:
+            check_agent(run, given)
+            models = Models(chosen=False)
+            stack.push_async_callback(models.close)
+            library = await opened_library(given.corpus, desk.screen)
+            stack.push_async_callback(library.close)
+            runtime = wiring.open_runtime(desk.store, library, models=models.find, lease=LEASE)
+        stack.push_async_callback(runtime.close)
+        yield runtime
+
+
+async def _of_app(app: str, desk: Desk) -> Runtime:
+    """What the function named *app* makes of the store. Raises `ConfigurationError`."""
+    module_name, _, name = app.partition(":")
+    if not module_name or not name:
+        raise ConfigurationError(f"--app {app}: give MODULE:NAME, such as shop.agents:make_runtime")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        made = getattr(importlib.import_module(module_name), name)(desk.store)
+        if inspect.isawaitable(made):
+            made = await made
+    except ConcertinoError:
+        raise
+    except Exception as error:  # whatever a product's code raises is for whoever wrote it
+        raise ConfigurationError(f"--app {app}: {type(error).__name__}: {error}") from error
+    if not isinstance(made, Runtime):
+        raise ConfigurationError(f"--app {app}: it returned {made!r:.80}, and must return a concertino.runtime.Runtime")
+    return made
