@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import environments, report
-from benchmarks.figures import JOBS, LOAD, OURS, PEERS, Job
+from benchmarks import durable_figures, environments, figures, report
+from benchmarks.figures import LOAD, Job, Suite
 from benchmarks.report import Note
 
+SUITES = (figures.SUITE, durable_figures.SUITE)
 LONG = 6.0
 """Seconds; a figure that takes longer is not repeated."""
 
@@ -69,7 +70,8 @@ class Measurement:
 
     def _measure(self, name: str, job: Job, parameters: dict[str, Any]) -> None:
         begun = time.perf_counter()
-        load, found = self._ask(name, [(LOAD.workload, {}), (job.workload, parameters)])
+        timeout = min(self.timeout, job.timeout or self.timeout)
+        load, found = self._ask(name, [(LOAD.workload, {}), (job.workload, parameters)], timeout)
         if time.perf_counter() - begun > LONG:
             self._long.add((name, job.name))
         if "error" not in load:
@@ -82,11 +84,14 @@ class Measurement:
         else:
             self.results[name].setdefault(job.name, []).append(found)
 
-    def _ask(self, name: str, jobs: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    def _ask(
+        self, name: str, jobs: list[tuple[str, dict[str, Any]]], timeout: float | None = None
+    ) -> list[dict[str, Any]]:
+        seconds = timeout or self.timeout
         try:
-            done = environments.run(name, json.dumps(jobs), timeout=self.timeout)
+            done = environments.run(name, json.dumps(jobs), timeout=seconds)
         except subprocess.TimeoutExpired:
-            return [{"error": f"over {self.timeout:.0f} s", "slow": True}] * len(jobs)
+            return [{"error": f"over {seconds:.0f} s", "slow": True}] * len(jobs)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
             return [{"error": f"crash: {last}"}] * len(jobs)
@@ -99,55 +104,70 @@ def _say(text: str) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    names = [name for suite in SUITES for name in suite.systems]
     parser.add_argument("--quick", action="store_true", help="one repetition, less of everything")
-    parser.add_argument("--only", metavar="NAMES", help=f"of {','.join((*OURS, *PEERS))}")
+    parser.add_argument("--suite", choices=[suite.name for suite in SUITES], help="one of the two tables only")
+    parser.add_argument("--only", metavar="NAMES", help=f"of {','.join(names)}")
     parser.add_argument("--repetitions", type=int, help="3 by default, 1 with --quick")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the raw figures there")
     parser.add_argument("--offline", action="store_true", help="make no environments; use those that stand")
-    parser.add_argument("--self-check", action="store_true", help="floor and concertino, tiny: do they work?")
+    parser.add_argument("--self-check", action="store_true", help="what runs here, tiny: does it work?")
     arguments = parser.parse_args()
-    unknown = set((arguments.only or "").split(",")) - {"", *OURS, *PEERS}
+    unknown = set((arguments.only or "").split(",")) - {"", *names}
     if unknown:
         parser.error(f"no such system: {', '.join(sorted(unknown))}")
     return arguments
 
 
-def _systems(arguments: argparse.Namespace) -> list[str]:
-    default = OURS if arguments.self_check else (*OURS, *PEERS)
+def _systems(suite: Suite, arguments: argparse.Namespace) -> list[str]:
+    if arguments.suite not in (None, suite.name):
+        return []
+    default = suite.ours if arguments.self_check else suite.systems
     chosen = arguments.only.split(",") if arguments.only else default
-    return [name for name in (*OURS, *PEERS) if name in chosen]
+    return [name for name in suite.systems if name in chosen]
 
 
-def _jobs(arguments: argparse.Namespace) -> list[tuple[Job, dict[str, Any]]]:
+def _jobs(suite: Suite, arguments: argparse.Namespace) -> list[tuple[Job, dict[str, Any]]]:
     if arguments.self_check:
-        return [(job, job.parameters | job.tiny) for job in JOBS]
-    return [(job, job.parameters | (job.quick if arguments.quick else {})) for job in JOBS]
+        return [(job, job.parameters | job.tiny) for job in suite.jobs]
+    return [(job, job.parameters | (job.quick if arguments.quick else {})) for job in suite.jobs]
+
+
+def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> tuple[Any, bool]:
+    """Measure one suite and print its table: the raw figures, and whether a system did not do its work."""
+    load, jobs = os.getloadavg()[0], _jobs(suite, arguments)
+    repetitions = arguments.repetitions or (1 if arguments.quick or arguments.self_check else 3)
+    measurement = Measurement(systems, timeout=8 if arguments.quick else 180)
+    if arguments.self_check:
+        measurement.all_at_once(jobs)
+    else:
+        measurement.prepare(install=not arguments.offline)
+        measurement.repeat(repetitions, jobs)
+    results, notes, versions = measurement.results, measurement.notes, measurement.versions
+    if not arguments.self_check:
+        print(report.head(versions, repetitions, load), end="\n\n")
+    print(report.table(suite, results, notes, systems, jobs))
+    print(*report.footnotes(notes), sep="\n", end="\n\n")
+    if not arguments.self_check and suite.subject in systems:
+        print("Goals", *report.goal_lines(suite, results), sep="\n", end="\n\n")
+    wrong = any(note.wrong for found in notes.values() for note in found.values())
+    return report.as_json(suite, results, notes, versions, repetitions), wrong
 
 
 def main() -> int:
     """Measure and print; 1 if a system that could be started did not do its work."""
-    arguments = _arguments()
-    load, begun = os.getloadavg()[0], time.perf_counter()
-    repetitions = arguments.repetitions or (1 if arguments.quick or arguments.self_check else 3)
-    measurement = Measurement(_systems(arguments), timeout=8 if arguments.quick else 180)
-    if arguments.self_check:
-        measurement.all_at_once(_jobs(arguments))
-    else:
-        measurement.prepare(install=not arguments.offline)
-        measurement.repeat(repetitions, _jobs(arguments))
-    results, notes = measurement.results, measurement.notes
-    if not arguments.self_check:
-        print(report.head(measurement.versions, repetitions, load), end="\n\n")
-    print(report.table(results, notes, measurement.systems, _jobs(arguments)))
-    print(*report.footnotes(notes), sep="\n", end="\n\n")
-    if not arguments.self_check and "concertino" in measurement.systems:
-        print("Goals", *report.goal_lines(results), sep="\n")
+    arguments, begun = _arguments(), time.perf_counter()
+    found, wrong = {}, False
+    for suite in SUITES:
+        systems = _systems(suite, arguments)
+        if systems:
+            found[suite.name], failed = _do(suite, systems, arguments)
+            wrong = wrong or failed
     if not arguments.self_check:
         _say(f"{time.perf_counter() - begun:.0f} s")
     if arguments.json:
-        text = json.dumps(report.as_json(results, notes, measurement.versions, repetitions), indent=1)
-        arguments.json.write_text(text + "\n")
-    return int(any(note.wrong for found in notes.values() for note in found.values()))
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+    return int(wrong)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where the systems run: floor and concertino here, each peer in an environment of its own."""
+"""Where the systems run: what has an adapter in `systems/` here, each peer in an environment of its own."""
 
 from __future__ import annotations
 
@@ -8,41 +8,47 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-from benchmarks.figures import OURS
+from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 _PLACE = ROOT / ".bench"
+_SHARED = {"langgraph_node": "langgraph", "langgraph_agent": "langgraph", "dbos_step": "dbos", "dbos_agent": "dbos"}
+"""The environments of systems that have none of their own name."""
 
 
-def _interpreter(system: str) -> Path:
-    return _PLACE / system / "bin" / "python"
+def _is_here(system: str) -> bool:
+    return (HERE / "systems" / f"{system}.py").exists()
+
+
+def _interpreter(environment: str) -> Path:
+    return _PLACE / environment / "bin" / "python"
 
 
 def prepare(system: str, *, install: bool) -> str | None:
     """Make the system's environment, unless it stands. Gives the reason if there is none afterwards."""
-    if system in OURS:
+    if _is_here(system):
         return None
-    requirements = HERE / "requirements" / f"{system}.txt"
+    name = _SHARED.get(system, system)
+    requirements = HERE / "requirements" / f"{name}.txt"
     stamp = hashlib.sha256(requirements.read_bytes()).hexdigest() + "\n" + sys.version
-    ready = _PLACE / system / ".ready"
+    ready = _PLACE / name / ".ready"
     if ready.exists() and ready.read_text() == stamp:
         return None
     if not install:
         return "no environment, and none was to be made"
-    shutil.rmtree(_PLACE / system, ignore_errors=True)
-    problem = _make(system, requirements)
+    shutil.rmtree(_PLACE / name, ignore_errors=True)
+    problem = _make(name, requirements)
     if problem is None:
         ready.write_text(stamp)
     return problem
 
 
-def _make(system: str, requirements: Path) -> str | None:
-    python = str(_interpreter(system))
+def _make(environment: str, requirements: Path) -> str | None:
+    python = str(_interpreter(environment))
     flags = "--quiet --disable-pip-version-check --no-input --retries 1 --require-hashes"
     commands = (
-        [sys.executable, "-m", "venv", str(_PLACE / system)],
+        [sys.executable, "-m", "venv", str(_PLACE / environment)],
         [python, "-m", "pip", "install", *flags.split(), "-r", str(requirements)],
     )
     for command in commands:
@@ -58,13 +64,16 @@ def _make(system: str, requirements: Path) -> str | None:
 
 def run(system: str, jobs: str, *, timeout: float) -> subprocess.CompletedProcess[str]:
     """Run `benchmarks.one` in the system's environment. Raises `subprocess.TimeoutExpired`."""
-    python = sys.executable if system in OURS else str(_interpreter(system))
-    return subprocess.run(
-        [python, "-m", "benchmarks.one", system, jobs],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
-    )
+    here = _is_here(system)
+    python = sys.executable if here else str(_interpreter(_SHARED.get(system, system)))
+    # A process that is killed cannot clean up: what it writes is in a folder of ours.
+    with TemporaryDirectory(prefix="benchmarks-") as folder:
+        return subprocess.run(
+            [python, "-m", "benchmarks.one", f"{'systems' if here else 'peers'}.{system}", jobs],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "TMPDIR": folder},
+        )

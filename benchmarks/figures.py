@@ -1,4 +1,4 @@
-"""What is measured: the jobs, the rows of the table they fill, and the goals."""
+"""What is measured of a step in memory: the jobs, the rows of the table they fill, and the goals."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-OURS = ("floor", "concertino")
-PEERS = ("agent_framework", "pydantic_ai", "langgraph", "openai_agents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +21,8 @@ class Job:
     """What `--self-check` changes of them."""
     once: bool = False
     """The figure does not depend on the machine's mood: one repetition is enough."""
+    timeout: float | None = None
+    """Seconds after which a system has none; None for the driver's own."""
 
 
 def _steps(name: str, steps: int, at_most: int, tiny: int) -> Job:
@@ -80,7 +79,7 @@ class Row:
     """The job whose failure is this row's."""
 
 
-def _row(label: str, job: str, key: str) -> Row:
+def row(label: str, job: str, key: str) -> Row:
     return Row(label, lambda samples: value(samples, job, key), job)
 
 
@@ -97,25 +96,25 @@ def late_growth(samples: Samples) -> float | None:
 
 
 ROWS = (
-    _row("run of {steps:,} steps, CPU µs/step", "10 steps", "us"),
-    _row("run of {steps:,} steps, CPU µs/step", "100 steps", "us"),
-    _row("run of {steps:,} steps, CPU µs/step", "1000 steps", "us"),
+    row("run of {steps:,} steps, CPU µs/step", "10 steps", "us"),
+    row("run of {steps:,} steps, CPU µs/step", "100 steps", "us"),
+    row("run of {steps:,} steps, CPU µs/step", "1000 steps", "us"),
     Row("growth, run of 1,000 / run of 10", growth, "1000 steps"),
-    _row("a step around step 10, CPU µs", "1000 steps", "at_10"),
-    _row("a step around step 100, CPU µs", "1000 steps", "at_100"),
-    _row("a step around step 1,000, CPU µs", "1000 steps", "at_1000"),
+    row("a step around step 10, CPU µs", "1000 steps", "at_10"),
+    row("a step around step 100, CPU µs", "1000 steps", "at_100"),
+    row("a step around step 1,000, CPU µs", "1000 steps", "at_1000"),
     Row("growth, step 1,000 / step 10", late_growth, "1000 steps"),
-    _row("{calls} async tools of 50 ms, wall/50 ms", "async tools", "ratio"),
-    _row("{calls} blocking tools of 50 ms, wall/50 ms", "blocking tools", "ratio"),
-    _row("{runs} runs at once, wall ms (ideal 100)", "crowd", "wall_ms"),
-    _row("{runs} runs at once, CPU µs/turn", "crowd", "us"),
-    _row("{runs} runs at once, peak KiB/run", "crowd memory", "kib"),
-    _row("burst of {deltas} deltas, CPU µs/delta", "deltas", "us"),
-    _row("idle conversation, KiB", "idle", "kib"),
-    _row("import, ms", "load", "import_ms"),
-    _row("import + one agent, ms", "load", "ms"),
-    _row("import + one agent, RSS MiB", "load", "mib"),
-    _row("import + one agent, modules", "load", "modules"),
+    row("{calls} async tools of 50 ms, wall/50 ms", "async tools", "ratio"),
+    row("{calls} blocking tools of 50 ms, wall/50 ms", "blocking tools", "ratio"),
+    row("{runs} runs at once, wall ms (ideal 100)", "crowd", "wall_ms"),
+    row("{runs} runs at once, CPU µs/turn", "crowd", "us"),
+    row("{runs} runs at once, peak KiB/run", "crowd memory", "kib"),
+    row("burst of {deltas} deltas, CPU µs/delta", "deltas", "us"),
+    row("idle conversation, KiB", "idle", "kib"),
+    row("import, ms", "load", "import_ms"),
+    row("import + one agent, ms", "load", "ms"),
+    row("import + one agent, RSS MiB", "load", "mib"),
+    row("import + one agent, modules", "load", "modules"),
 )
 
 
@@ -128,24 +127,45 @@ class Goal:
     met: bool | None
 
 
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The jobs, the systems that do them, and the table of their figures."""
+
+    name: str
+    ours: tuple[str, ...]
+    peers: tuple[str, ...]
+    subject: str
+    """The system that has goals, and is measured by the others."""
+    floor: str
+    jobs: tuple[Job, ...]
+    rows: tuple[Row, ...]
+    goals: Callable[[Mapping[str, Samples]], list[Goal]]
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """All systems, in the order of the table."""
+        return (*self.ours, *self.peers)
+
+
 def goals(results: Mapping[str, Samples]) -> list[Goal]:
     """How concertino stands to its goals."""
     ours, floor = results.get("concertino", {}), results.get("floor", {})
     found = [_above_floor(job, ours, floor) for job in ("10 steps", "100 steps", "1000 steps")]
     found += [
-        _at_most("run of 1,000 steps / run of 10, per step", growth(ours), 1.15),
-        _at_most("a step around step 1,000 / around step 10", late_growth(ours), 1.15),
+        at_most("run of 1,000 steps / run of 10, per step", growth(ours), 1.15),
+        at_most("a step around step 1,000 / around step 10", late_growth(ours), 1.15),
     ]
     for job in ("async tools", "blocking tools"):
         bare = value(floor, job, "over_slowest")
         text = f"32 {job}, run / its slowest tool" + (f" (floor: {bare:.3f})" if bare else "")
-        found.append(_at_most(text, value(ours, job, "over_slowest"), 1.03))
-    found.append(_at_most("import, ms", value(ours, "load", "import_ms"), 100))
+        found.append(at_most(text, value(ours, job, "over_slowest"), 1.03))
+    found.append(at_most("import, ms", value(ours, "load", "import_ms"), 100))
     found.append(_no_sdk(ours))
     return found
 
 
-def _at_most(text: str, found: float | None, limit: float) -> Goal:
+def at_most(text: str, found: float | None, limit: float) -> Goal:
+    """That what was *found* is at most *limit*."""
     if found is None:
         return Goal(f"{text}: at most {limit:g}", "not measured", None)
     shown = f"{found:.3f}" if limit < 10 else f"{found:.0f}"
@@ -155,7 +175,7 @@ def _at_most(text: str, found: float | None, limit: float) -> Goal:
 def _above_floor(job: str, ours: Samples, floor: Samples) -> Goal:
     mine, bare = value(ours, job, "us"), value(floor, job, "us")
     above = None if mine is None or bare is None else mine - bare
-    return _at_most(f"run of {job}, CPU µs/step above the floor", above, 60)
+    return at_most(f"run of {job}, CPU µs/step above the floor", above, 60)
 
 
 def _no_sdk(ours: Samples) -> Goal:
@@ -165,3 +185,15 @@ def _no_sdk(ours: Samples) -> Goal:
         return Goal(text, "not measured", None)
     loaded = sorted({name for load in loads for name in load["sdks"]})
     return Goal(text, ", ".join(loaded) or "none", not loaded)
+
+
+SUITE = Suite(
+    name="step",
+    ours=("floor", "concertino"),
+    peers=("agent_framework", "pydantic_ai", "langgraph", "openai_agents"),
+    subject="concertino",
+    floor="floor",
+    jobs=JOBS,
+    rows=ROWS,
+    goals=goals,
+)

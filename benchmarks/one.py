@@ -1,4 +1,4 @@
-"""One process of the benchmark: `python -m benchmarks.one SYSTEM '[["steps", {"steps": 10, ...}], ...]'`.
+"""One process of the benchmark: `python -m benchmarks.one systems.floor '[["steps", {"steps": 10, ...}], ...]'`.
 
 Prints one line of JSON for each workload: its figures, or `{"error": ...}`.
 """
@@ -18,12 +18,11 @@ from benchmarks.common import TOOLS  # noqa: E402
 
 _Figures = dict[str, Any]
 _SDKS = ("openai", "anthropic", "google.genai")
-_OURS = ("floor", "concertino")
 
 
-def _load(system: str) -> tuple[ModuleType, _Figures]:
-    """The system's adapter, and what it took to import it and to build one agent."""
-    module = import_module(f"benchmarks.{'systems' if system in _OURS else 'peers'}.{system}")
+def _load(adapter: str) -> tuple[ModuleType, _Figures]:
+    """The system's adapter, a module of this package, and what it took to import it and to build one agent."""
+    module = import_module(f"benchmarks.{adapter}")
     imported = time.perf_counter() - _BEGUN
     sdks = [name for name in _SDKS if name in sys.modules]
     module.build(TOOLS["ping"])
@@ -62,9 +61,10 @@ def _figures(module: ModuleType, loaded: _Figures, workload: str, parameters: di
         return loaded
     if workload == "versions":
         return _versions(module)
-    from benchmarks.workloads import WORKLOADS
+    from benchmarks import durable, workloads
 
-    return asyncio.run(WORKLOADS[workload](module.build, **parameters))  # type: ignore[arg-type]
+    work = {**workloads.WORKLOADS, **durable.WORKLOADS}[workload]
+    return asyncio.run(work(module.build, **parameters))  # type: ignore[arg-type]
 
 
 def main() -> None:

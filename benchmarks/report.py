@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.figures import LOAD, OURS, ROWS, Goal, Job, Row, Samples, goals
+from benchmarks.figures import LOAD, Goal, Job, Row, Samples, Suite
 
 Results = Mapping[str, Samples]
 Jobs = Sequence[tuple[Job, dict[str, Any]]]
@@ -34,22 +34,24 @@ def cores() -> int:
 def head(versions: Mapping[str, Mapping[str, str]], repetitions: int, load: float) -> str:
     """What was measured with what, and where."""
     machine = f"{cores()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    names = ", ".join(f"{name} {version}" for found in versions.values() for name, version in found.items())
+    # Systems may share a distribution, and then have the same version of it.
+    installed = {name: version for found in versions.values() for name, version in found.items()}
+    names = ", ".join(f"{name} {version}" for name, version in installed.items())
     return (
         f"{machine}, load {load:.1f} at the start; median of {repetitions} interleaved repetitions, "
         f"a fresh process per figure\n{names}"
     )
 
 
-def table(results: Results, notes: Notes, systems: list[str], jobs: Jobs) -> str:
+def table(suite: Suite, results: Results, notes: Notes, systems: list[str], jobs: Jobs) -> str:
     """All figures, one line each. Lower is better."""
     names = [name.replace("_", "-") for name in systems]
-    titles = ["figure", *names, "concertino/floor", "best peer/concertino"]
+    titles = ["figure", *names, f"concertino/{suite.floor.replace('_', '-')}", "best peer/concertino"]
     parameters: dict[str, dict[str, Any]] = {LOAD.name: {}} | {job.name: found for job, found in jobs}
     lines = [titles]
-    for row in ROWS:
+    for row in suite.rows:
         label = row.label.format(**parameters[row.job])
-        lines.append([label, *_line(row, results, notes, systems)])
+        lines.append([label, *_line(suite, row, results, notes, systems)])
     lines.append(["work checked", *(_checked(name, results, notes) for name in systems), "", ""])
     lines.append(["usage of the runs", *(_usage(results.get(name, {})) for name in systems), "", ""])
     widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
@@ -64,11 +66,11 @@ def _padded(line: list[str], widths: list[int]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _line(row: Row, results: Results, notes: Notes, systems: list[str]) -> list[str]:
+def _line(suite: Suite, row: Row, results: Results, notes: Notes, systems: list[str]) -> list[str]:
     values = {name: row.of(results.get(name, {})) for name in systems}
     cells = [_cell(values[name], notes.get(name, {}), row.job) for name in systems]
-    ours, floor = values.get("concertino"), values.get("floor")
-    peers = [found for name, found in values.items() if name not in OURS and found is not None]
+    ours, floor = values.get(suite.subject), values.get(suite.floor)
+    peers = [found for name, found in values.items() if name in suite.peers and found is not None]
     to_floor = _number(ours / floor) if ours and floor else ""
     to_peer = _number(min(peers) / ours) if ours and peers else ""
     return [*cells, to_floor, to_peer]
@@ -106,9 +108,9 @@ def footnotes(notes: Notes) -> list[str]:
     ]
 
 
-def goal_lines(results: Results) -> list[str]:
+def goal_lines(suite: Suite, results: Results) -> list[str]:
     """The goals of concertino and how they stand."""
-    return [_goal_line(goal) for goal in goals(results)]
+    return [_goal_line(goal) for goal in suite.goals(results)]
 
 
 def _goal_line(goal: Goal) -> str:
@@ -116,7 +118,7 @@ def _goal_line(goal: Goal) -> str:
     return f"{verdict:>8}  {goal.text}: {goal.found}"
 
 
-def as_json(results: Results, notes: Notes, versions: Mapping[str, Any], repetitions: int) -> dict[str, Any]:
+def as_json(suite: Suite, results: Results, notes: Notes, versions: Mapping[str, Any], repetitions: int) -> Any:
     """The raw figures."""
     machine = {
         "cores": cores(),
@@ -129,5 +131,5 @@ def as_json(results: Results, notes: Notes, versions: Mapping[str, Any], repetit
         "repetitions": repetitions,
         "figures": results,
         "missing": {name: {job: note.text for job, note in found.items()} for name, found in notes.items()},
-        "goals": [{"goal": goal.text, "found": goal.found, "met": goal.met} for goal in goals(results)],
+        "goals": [{"goal": goal.text, "found": goal.found, "met": goal.met} for goal in suite.goals(results)],
     }

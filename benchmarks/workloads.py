@@ -40,13 +40,16 @@ def _expect(what: str, found: object, wanted: object) -> None:
         raise WrongWorkError(f"{what}: {found!r} instead of {wanted!r}")
 
 
-def _check(script: Script, outcome: Outcome, executions: int) -> str:
-    """Whether the system's usage is `exact` or `LOST`. Raises `WrongWorkError` if the work was not done."""
+def check(script: Script, outcome: Outcome, executions: int, *, all_shown: bool = True) -> str:
+    """Whether the system's usage is `exact` or `LOST`. Raises `WrongWorkError` if the work was not done.
+
+    With *all_shown* the last turn must have been shown the whole conversation.
+    """
     turns = len(script.turns)
     _expect("model turns", script.position, turns)
     _expect("final text", outcome.text, script.turns[-1].text)
     _expect("tool executions", executions, sum(len(turn.calls) for turn in script.turns))
-    if script.seen[-1] - script.seen[0] < 2 * (turns - 1):
+    if all_shown and script.seen[-1] - script.seen[0] < 2 * (turns - 1):
         raise WrongWorkError(f"the last turn saw {script.seen[-1]} messages, the first {script.seen[0]}")
     return "exact" if outcome.usage() == (PROMPT_TOKENS * turns, COMPLETION_TOKENS * turns) else "LOST"
 
@@ -68,7 +71,7 @@ class _Runs:
         outcome = await self._system.run(conversation, keep=keep)
         self.cpu += time.process_time() - cpu
         self.walls.append(time.perf_counter() - wall)
-        if _check(script, outcome, TALLY.executions - executions) == "LOST":
+        if check(script, outcome, TALLY.executions - executions) == "LOST":
             self.usage = "LOST"
         return outcome.conversation
 
@@ -79,7 +82,7 @@ async def _warm(system: System, tool: str) -> None:
     gc.collect()
 
 
-async def _repeat(once: Callable[[], Awaitable[None]], at_most: int, seconds: float) -> int:
+async def repeat(once: Callable[[], Awaitable[None]], at_most: int, seconds: float) -> int:
     """Do it *at_most* times, but begin no more after *seconds*; how often it was done."""
     end = time.perf_counter() + seconds
     done = 0
@@ -103,7 +106,7 @@ async def steps(build: Build, *, steps: int, at_most: int, seconds: float) -> Fi
         scripts.append(Script(turns, marks=marks))
         await runs.do(scripts[-1])
 
-    done = await _repeat(once, at_most, seconds)
+    done = await repeat(once, at_most, seconds)
     figures: Figures = {"us": runs.cpu / (done * steps) * 1e6, "runs": done, "usage": runs.usage}
     for name, (first, last) in windows.items():
         costs = [(script.clock[last] - script.clock[first]) / (last - first) for script in scripts]
@@ -172,7 +175,7 @@ async def _all(system: System, scripts: list[Script]) -> list[Outcome]:
 def _check_all(scripts: list[Script], outcomes: list[Outcome], executions: int) -> str:
     share, left_over = divmod(executions, len(scripts))
     _expect("tool executions beyond an equal share of each run", left_over, 0)
-    found = {_check(script, outcome, share) for script, outcome in zip(scripts, outcomes, strict=True)}
+    found = {check(script, outcome, share) for script, outcome in zip(scripts, outcomes, strict=True)}
     return "LOST" if "LOST" in found else "exact"
 
 
@@ -191,7 +194,7 @@ async def deltas(build: Build, *, deltas: int, at_most: int, seconds: float) -> 
 
     await once()
     begun = time.process_time()
-    done = await _repeat(once, at_most, seconds)
+    done = await repeat(once, at_most, seconds)
     return {"us": (time.process_time() - begun) / (done * deltas) * 1e6, "runs": done}
 
 
@@ -208,7 +211,7 @@ async def idle(build: Build, *, at_most: int, seconds: float) -> Figures:
         kept.append(await _Runs(system).do(Script(turns), keep=True))
 
     tracemalloc.start()
-    done = await _repeat(once, at_most, seconds)
+    done = await repeat(once, at_most, seconds)
     gc.collect()
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -7,21 +7,24 @@ from typing import Any
 
 from benchmarks.common import COMPLETION_TOKENS, PROMPT_TOKENS, QUESTION, SCRIPT, Outcome, Turn
 from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
-from concertino.events import TextDelta
+from concertino.events import RunResult, TextDelta
 from concertino.messages import AssistantMessage, Message, Text, ToolCall
 from concertino.providers.port import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk
 from concertino.usage import Tokens, total
 
 DISTRIBUTIONS: tuple[str, ...] = ("concertino",)
 _USED = Tokens(PROMPT_TOKENS, COMPLETION_TOKENS)
-_NO_LIMIT = 1_000_000
+NO_LIMIT = 1_000_000
 
 
-class _ScriptedModel:
+class ScriptedModel:
+    """The script as a model."""
+
     provider = "scripted"
     name = "script"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """The next turn of the script."""
         turn = await SCRIPT.get().next(len(request.messages))
         for call in turn.calls:
             yield ToolCallChunk(call.id, call.name, call.arguments)
@@ -40,25 +43,27 @@ def _message(turn: Turn) -> AssistantMessage:
     return AssistantMessage((Text(turn.text),), "end", "script")
 
 
+def booked(result: RunResult) -> tuple[int, int]:
+    """The prompt and completion tokens of a run, by its own account."""
+    tokens = total(result.usage).tokens
+    return tokens.prompt, tokens.completion
+
+
 class _Concertino:
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._model = _ScriptedModel()
+        self._model = ScriptedModel()
         self._config: AgentConfig[None] = AgentConfig()
         self._registry = ToolRegistry([tool(function)])
 
     def _engine(self, history: Sequence[Message] = ()) -> ToolOrchestrator:
         chat = Chat(model=self._model, message=QUESTION, history=history)
-        return ToolOrchestrator(chat, self._config, self._registry, tool_call_limit=_NO_LIMIT)
+        return ToolOrchestrator(chat, self._config, self._registry, tool_call_limit=NO_LIMIT)
 
     async def run(self, conversation: Sequence[Message] = (), *, keep: bool = False) -> Outcome:
         before = conversation or ()
         result = await self._engine(before).run()
-
-        def usage() -> tuple[int, int]:
-            tokens = total(result.usage).tokens
-            return tokens.prompt, tokens.completion
-
-        return Outcome(result.text, usage, (*before, *result.messages) if keep else None)
+        kept = (*before, *result.messages) if keep else None
+        return Outcome(result.text, lambda: booked(result), kept)
 
     async def stream(self) -> AsyncIterator[str]:
         async for event in self._engine().stream():

@@ -1,0 +1,83 @@
+"""What is measured of the durable step: the jobs, the rows of its table, and the goals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchmarks.figures import Goal, Job, Row, Samples, Suite, at_most, row, value
+
+LENGTHS = (20, 200, 2000)
+MINUTE = 60.0
+"""Seconds that a system may take for a job; a longer run is not for systems whose steps grow."""
+
+
+def _name(steps: int) -> str:
+    return f"{steps} durable steps"
+
+
+def _job(steps: int, runs: int, tiny: int) -> Job:
+    return Job(
+        _name(steps),
+        "durable",
+        {"steps": steps, "at_most": runs, "seconds": 2.0, "warm": 2.0},
+        quick={"seconds": 0.5},
+        tiny={"steps": tiny, "at_most": 2, "warm": 0.0},
+        timeout=MINUTE,
+    )
+
+
+_BIG = Job(
+    "a big result",
+    "big",
+    {"steps": 10, "megabytes": 10, "at_most": 3, "seconds": 2.0, "warm": 2.0},
+    quick={"at_most": 1},
+    tiny={"megabytes": 1, "at_most": 1, "warm": 0.0},
+    timeout=MINUTE,
+)
+
+
+def _rows(steps: int) -> tuple[Row, ...]:
+    return (
+        row("run of {steps:,} steps, wall ms/step", _name(steps), "ms"),
+        row("run of {steps:,} steps, CPU ms/step", _name(steps), "cpu_ms"),
+        row("run of {steps:,} steps, wall / bare insert", _name(steps), "to_insert"),
+        row("run of {steps:,} steps, wall / floor of a step", _name(steps), "to_step"),
+        row("run of {steps:,} steps, kB stored/step", _name(steps), "kb"),
+    )
+
+
+def growth(samples: Samples) -> float | None:
+    """What a step of a run of 200 stores, measured by a step of a run of 20."""
+    long, short = value(samples, _name(200), "kb"), value(samples, _name(20), "kb")
+    return long / short if long and short else None
+
+
+def goals(results: Mapping[str, Samples]) -> list[Goal]:
+    """How concertino stands to its goals."""
+    ours = results.get("concertino_sqlite", {})
+    found = []
+    for steps in LENGTHS:
+        found.append(
+            at_most(f"run of {steps:,} steps, wall / floor of a step", value(ours, _name(steps), "to_step"), 3)
+        )
+        found.append(at_most(f"run of {steps:,} steps, CPU ms/step", value(ours, _name(steps), "cpu_ms"), 0.3))
+    found.append(at_most("kB stored for a step of 1 kB", value(ours, _name(200), "kb"), 3))
+    found.append(at_most("kB stored for a step, run of 200 / run of 20", growth(ours), 1.05))
+    return found
+
+
+SUITE = Suite(
+    name="durable",
+    ours=("sqlite_insert", "sqlite_step", "concertino_sqlite"),
+    peers=("langgraph_node", "langgraph_agent", "dbos_step", "dbos_agent"),
+    subject="concertino_sqlite",
+    floor="sqlite_step",
+    jobs=(_job(20, 20, 5), _job(200, 5, 20), _job(2000, 1, 40), _BIG),
+    rows=(
+        *(each for steps in LENGTHS for each in _rows(steps)),
+        Row("kB stored/step, run of 200 / run of 20", growth, _name(200)),
+        row("{steps} steps, one of {megabytes} MB: MB stored", _BIG.name, "mb"),
+        row("{steps} steps, one of {megabytes} MB: wall ms/run", _BIG.name, "run_ms"),
+    ),
+    goals=goals,
+)

@@ -1,0 +1,40 @@
+"""concertino with its SQLite store: an answer is kept before its tools run, their results before the model is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.common import QUESTION, Outcome
+from benchmarks.systems.concertino import NO_LIMIT, ScriptedModel, booked
+from concertino import AgentConfig, Chat, ToolOrchestrator, tool
+from concertino.storage.sqlite import SqliteStore
+
+DISTRIBUTIONS: tuple[str, ...] = ("concertino",)
+
+
+class _Durable:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        class Agent(AgentConfig[None]):
+            tools = (tool(effect="read")(function),)
+            tool_call_limit = NO_LIMIT
+
+        self._model = ScriptedModel()
+        self._agent = Agent()
+        self._store: SqliteStore | None = None
+
+    async def open(self, path: str) -> None:
+        self._store = await SqliteStore.open(path)
+
+    async def run(self) -> Outcome:
+        result = await ToolOrchestrator(Chat(model=self._model, message=QUESTION, store=self._store), self._agent).run()
+        return Outcome(result.text, lambda: booked(result))
+
+    async def close(self) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
+def build(function: Callable[..., Any]) -> _Durable:
+    """An agent with one tool."""
+    return _Durable(function)
