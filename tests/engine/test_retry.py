@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from concertino.events import AttemptFailed, TextDelta
 from concertino.orchestrator.record import requests
 from concertino.orchestrator.retrying import Attempts, Retry
 from concertino.providers.gate import Gate
+from concertino.providers.port import ModelRequest, OutputSchema
 from concertino.storage.memory import MemoryStore
 from concertino.testing import Answer, ScriptedModel
 
@@ -151,3 +153,20 @@ async def test_a_run_goes_through_the_gate_of_its_provider() -> None:
 def test_a_gate_that_lets_nothing_through() -> None:
     with pytest.raises(ConfigurationError, match="requests"):
         Gate(requests=0)
+
+
+async def test_what_an_agent_sets_in_a_request_is_on_record() -> None:
+    class Set(AgentConfig[None]):
+        def build_request(self, run: Any, request: ModelRequest) -> ModelRequest:
+            schema = OutputSchema("answer", {"type": "object"}, strict=False)
+            return dataclasses.replace(request, output_schema=schema, temperature=0.0, stop=("x",), cache=True)
+
+    store = MemoryStore()
+    with ScriptedModel("hello") as model:
+        result = await ToolOrchestrator(Chat(model=model, message="go", store=store), Set()).run()
+    journal = await store.load(result.run_id)
+    assert journal is not None
+    ((_, _, request),) = requests(journal)
+    assert dataclasses.replace(request, messages=list(request.messages)) == dataclasses.replace(
+        model.requests[0], messages=list(model.requests[0].messages)
+    )

@@ -13,7 +13,7 @@ from ..storage.codec import encode_message
 from ..storage.values import Reservation
 from .outcome import Finish, Outcome, StepOutcome, Turn
 from .plain import dump_state, plain
-from .record import chosen, outcome_fields, spec_text
+from .record import SETTINGS, chosen, outcome_fields, spec_text
 from .run import Run
 
 
@@ -68,7 +68,6 @@ async def note_asking(
     body, content = ({}, {}) if side else _standing(run)
     if not side:
         _keep_agent_state(run, content)
-    specs = run.registry.specs()
     asked: dict[str, Any] = {
         "attempt": attempt,
         "usage": usage_id(run.id, run.state.step, attempt),
@@ -82,21 +81,37 @@ async def note_asking(
     if side:
         asked["side"] = True
     else:
-        if journal.changed("system", run.system):
-            (body["system"],) = journal.text_ids([run.system])
-        if journal.changed("tools", specs):
-            body["tools"] = journal.text_ids([spec_text(spec) for spec in specs])
-        asked["choice"] = chosen(request.tool_choice)
-        asked["parallel"] = request.parallel_tool_calls
-        asked["tools"] = request.tools is specs or journal.text_ids([spec_text(spec) for spec in request.tools])
-        if request.system is not run.system:
-            (asked["system"],) = journal.text_ids([request.system])
-        if request.extra:
-            content["extra"] = plain(request.extra)
+        _tell_request(run, request, asked, body, content)
         if own_messages:
             content["messages"] = [encode_message(message) for message in request.messages]
     body["request"] = asked
     await journal.append("asking", run.state.step, body, content, reserve=reserve, aside=side)
+
+
+def _tell_request(
+    run: Run[Any], request: ModelRequest, asked: dict[str, Any], body: dict[str, Any], content: dict[str, Any]
+) -> None:
+    """What makes *request* again: what follows from the run is not said, and what was said is not said twice."""
+    journal, specs = run.journal, run.registry.specs()
+    if journal.changed("system", run.system):
+        (body["system"],) = journal.text_ids([run.system])
+    if journal.changed("tools", specs):
+        body["tools"] = journal.text_ids([spec_text(spec) for spec in specs])
+    asked["choice"] = chosen(request.tool_choice)
+    asked["parallel"] = request.parallel_tool_calls
+    asked["tools"] = request.tools is specs or journal.text_ids([spec_text(spec) for spec in request.tools])
+    if request.system is not run.system:
+        (asked["system"],) = journal.text_ids([request.system])
+    if settings := _settings(request):
+        content["settings"] = settings
+    if request.extra:
+        content["extra"] = plain(request.extra)
+
+
+def _settings(request: ModelRequest) -> dict[str, Any]:
+    """What an agent has set beside the usual; as a rule nothing."""
+    values = {name: getattr(request, name) for name in SETTINGS}
+    return {name: plain(value) for name, value in values.items() if value not in (None, "", ()) and value is not False}
 
 
 async def note_answer(

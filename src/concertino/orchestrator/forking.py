@@ -75,6 +75,6 @@ def _standing(
     if record.edits is not None:
         kept["edits"] = record.edits
     kept["calls_of"] = record.state.calls_of
-    content = {name: value for name, value in held.items() if name in ("extra", "messages")}
+    content = {name: value for name, value in held.items() if name in ("extra", "messages", "settings")}
     content.update(agent=record.agent_state, text=record.state.text)
     return kept, content

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..errors import ErasedError, RunStateError, StorageError
 from ..messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoice, ToolSpec
-from ..providers.port import ModelRequest
+from ..providers.port import ModelRequest, OutputSchema
 from ..storage.codec import decode_message
 from ..storage.values import StoredEntry, StoredJournal, StoredRun
 from ..usage import UsageRecord
@@ -19,6 +19,8 @@ from .outcome import Finish, GoOn, Outcome, StepOutcome
 from .plain import plain
 from .state import RunState
 
+SETTINGS = ("output_schema", "effort", "temperature", "stop", "cache", "cache_key")
+"""The parts of a request that an agent may set in `build_request`, and that are on record only if they are set."""
 Stage = Literal["begun", "asking", "turn", "ended"]
 
 
@@ -211,6 +213,7 @@ class Record:
             parallel_tool_calls=asked["parallel"],
             max_output_tokens=asked["max"],
             extra=content.get("extra", {}),
+            **_settings(content.get("settings", {})),
         )
 
     def view(self) -> list[Message]:
@@ -298,6 +301,15 @@ def _unfolded(journal: StoredJournal) -> Record:
 def chosen(choice: ToolChoice) -> str | dict[str, str]:
     """A tool choice as JSON."""
     return {"tool": choice.name} if isinstance(choice, ForcedTool) else choice
+
+
+def _settings(kept: dict[str, Any]) -> dict[str, Any]:
+    found = dict(kept)
+    if "output_schema" in found:
+        found["output_schema"] = OutputSchema(**found["output_schema"])
+    if "stop" in found:
+        found["stop"] = tuple(found["stop"])
+    return found
 
 
 def _choice(kept: Any) -> ToolChoice:
