@@ -210,6 +210,5 @@ async def test_an_answer_goes_back_as_it_was_recorded_to_go_back(kind: str, data
                     counts["known"] += 1
                 else:
                     wrong.append(f"{line}: {canonical(value)[:300]}; ours: {near}")
-    print(kind, dict(counts))
     assert not wrong, f"{dict(counts)}\n" + "\n".join(wrong)
     assert counts["answers"] > 10
