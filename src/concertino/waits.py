@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Literal
+
+from .ids import digest
 
 WaitKind = Literal["approval", "result"]
 """`approval`: somebody must allow the call before it runs. `result`: it runs, and its result comes from outside."""
@@ -59,4 +60,4 @@ class Wait:
 
 def arguments_hash(arguments: str) -> str:
     """What binds an approval to the very *arguments*, as JSON text, that were shown."""
-    return blake2b(arguments.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return digest(arguments)

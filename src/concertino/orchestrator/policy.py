@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any, Literal, assert_never, get_args
 
 from .. import events
@@ -312,6 +311,8 @@ def _arguments(how: Treatment, text: str, key: bytes) -> str:
 
 
 def _hash(text: str, key: bytes) -> str:
+    from hashlib import blake2b  # noqa: PLC0415 - few policies need it
+
     return blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=16).hexdigest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,6 +78,8 @@ class Attempts:
         return None
 
     def _wait(self, error: ProviderError) -> float:
+        import random  # noqa: PLC0415 - hardly ever needed, and dear to import
+
         asked = error.retry_after if isinstance(error, RateLimitError) else None
         if asked is not None:
             return asked

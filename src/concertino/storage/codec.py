@@ -7,7 +7,6 @@ as broken clients send them) is escaped.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -115,6 +114,8 @@ def storable(text: str) -> str:
 
 def memory_id(owner: str, text: str) -> str:
     """The id of *owner*'s memory of *text*: the same text again is the same memory."""
+    import hashlib  # noqa: PLC0415 - few programs keep memories
+
     return hashlib.sha256(f"{len(owner)}:{owner}{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
