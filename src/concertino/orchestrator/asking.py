@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from ..errors import BrokenStreamError, RateLimitError
+from ..errors import BrokenStreamError, ProviderError, RateLimitError
 from ..events import Notice, ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, UsageRecorded
 from ..messages import AssistantMessage, Text, ToolCall
 from ..providers.gate import Gate
@@ -43,6 +43,7 @@ class Asking:
     """
 
     __slots__ = (
+        "_arguments",
         "_attempt",
         "_hooks",
         "_model",
@@ -65,6 +66,7 @@ class Asking:
         self._attempt = attempt
         self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._arguments: list[str] = []
         self._reply: Reply | None = None
         self._settled = False
         self.ready: list[ToolCall] = []
@@ -105,6 +107,7 @@ class Asking:
             self._reasoning.append(chunk.text)
             return ReasoningDelta(run.id, run.path, run.index.value, chunk.text)
         if isinstance(chunk, ToolCallChunk):
+            self._arguments.append(chunk.arguments)
             return ToolCallDelta(run.id, run.path, run.index.value, chunk.id, chunk.name, chunk.arguments)
         if isinstance(chunk, ToolCallReady):
             self.ready.append(chunk.call)
@@ -135,7 +138,7 @@ class Asking:
     @property
     def seen(self) -> bool:
         """Whether the consumer has seen a part of the answer."""
-        return bool(self._text or self._reasoning or self.ready)
+        return bool(self._text or self._reasoning or self._arguments or self.ready)
 
     async def close(self, error: BaseException | None = None) -> None:
         """End the attempt, however far it came; *error* is what ended it.
@@ -144,13 +147,18 @@ class Asking:
         answer that nobody read to its end. If the whole answer was there already, it counts as it is.
         """
         if not self._settled:
-            text = "".join(self._text)
-            broken = AssistantMessage((Text(text),) if text else (), "broken", self._model.name)
-            self.message = broken if self._reply is None else self._reply.message
+            self.message = self._broken(error) if self._reply is None else self._reply.message
             refused = isinstance(error, NOT_BILLED) and not self.seen and self._reply is None
             self._book(self._refused(error) if refused else self._record(self._reply))
         if (aclose := getattr(self.chunks, "aclose", None)) is not None:
             await aclose()
+
+    def _broken(self, error: BaseException | None) -> AssistantMessage:
+        """What came of the answer: its reasoning and complete calls too, where the provider's adapter can tell."""
+        if isinstance(error, ProviderError) and error.partial is not None:
+            return error.partial
+        text = "".join(self._text)
+        return AssistantMessage((Text(text),) if text else (), "broken", self._model.name)
 
     def _book(self, record: UsageRecord) -> None:
         self._settled = True
@@ -177,7 +185,7 @@ class Asking:
         request = self._request
         prompt = count(request.system) + sum(count(message_text(message)) for message in request.messages)
         prompt += sum(count(tool.text) for tool in request.tools)
-        written = "".join(self._text) if reply is None else message_text(reply.message)
+        written = "".join(self._text + self._arguments) if reply is None else message_text(reply.message)
         reasoning = count("".join(self._reasoning))
         completion = count(written) + (reasoning if reply is None else 0)
         return Tokens(prompt=prompt, completion=completion, reasoning=reasoning)

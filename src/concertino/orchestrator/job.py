@@ -23,6 +23,10 @@ UNKNOWN = (
     "OUTCOME_UNKNOWN: the process ended while this tool was at work, and nobody can tell whether it took effect. It "
     "was not run again. Do not call it again with the same arguments before that is cleared up."
 )
+CUT_OFF = (
+    "not run: the answer reached its limit of tokens before the arguments of this call were complete. Call it again "
+    "with shorter arguments, or in several calls."
+)
 _ERROR_LENGTH = 2_000
 _SHOWN = "The user sees this already. Do not write it again.\n<shown_to_the_user>\n{content}\n</shown_to_the_user>"
 
@@ -83,6 +87,8 @@ class Job:
     async def perform(self, tool: Tool, context: CallContext, *, again: bool) -> Outcome:
         """What the call comes to: what was answered for it, what it had come to before a crash, or its tool's work."""
         run, call = self._run, self.call
+        if run.cut_off is call:
+            raise ToolError(CUT_OFF)
         if self.answer is not None and (text := outcome_of(self.answer)) is not None:
             content, is_error = text
             return failed(call, content) if is_error else self._outcome(tool, content)

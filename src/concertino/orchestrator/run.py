@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..events import Notice, NoticeCode
 from ..ids import call_key, usage_id
-from ..messages import Message, Messages
+from ..messages import Message, Messages, ToolCall
 from ..providers.port import Model, model_id
 from ..token_engine.port import ContextWindow
 from ..tools.registry import ToolRegistry
@@ -86,6 +86,8 @@ class Run(Generic[S]):
         self.attempts = 0
         self.calls_at_once = 1
         """How many results the turn in hand will have: they share the room."""
+        self.cut_off: ToolCall | None = None
+        """The call of the turn in hand whose arguments the answer's limit cut off."""
         self.hook_value: Any = None
         self._fixed_of: object = None
         self._fixed: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..events import (
     ToolStreamed,
     TurnCompleted,
 )
-from ..messages import ToolCall, ToolChoice, ToolMessage
+from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
 from ..waits import Wait
 from .asking import Asking
 from .call import SpawnFor
@@ -190,6 +191,7 @@ class Step:
         if self._hooks.has_own("interpret_response"):
             turn = await self._hooks.ask("interpret_response", run, asking.message)
         self._turn = turn
+        run.cut_off = _cut_off(turn.message)
         if turn.message.parts:  # no provider takes an empty message back
             run.add(turn.message)
         run.state.text = turn.message.text
@@ -202,6 +204,7 @@ class Step:
     def _take_up(self, opened: OpenTurn) -> tuple[ToolCall, ...]:
         """Go on with a turn whose answer is on record."""
         self._turn = Turn(opened.message, opened.calls)
+        self._run.cut_off = _cut_off(opened.message)
         self.outcome = opened.outcome
         self._dispatch = Dispatch(self._run, self._hooks, self._spawn, opened)
         return opened.calls
@@ -232,6 +235,9 @@ class Step:
             calls = decision
             self._answer_unrun(turn, "not run: the agent left this call out", but=calls)
         state.has_tool_calls = bool(calls)
+        if not calls and turn.message.stop_reason == "pause":
+            state.has_tool_calls = True  # the provider's own tools are at work: it goes on when it is asked again
+            return calls
         if not calls:
             await self._no_calls("NO_CALLS_GENERATED", ())
             return calls
@@ -401,3 +407,15 @@ class Step:
         await self._no_calls("LIMIT_REACHED", calls)
         if isinstance(self.outcome, GoOn):
             state.iteration = last  # room for exactly one more step
+
+
+def _cut_off(message: AssistantMessage) -> ToolCall | None:
+    """The call at the end of *message* whose arguments are not complete, because the answer reached its limit."""
+    if message.stop_reason != "length" or not message.tool_calls or message.parts[-1] is not message.tool_calls[-1]:
+        return None
+    call = message.tool_calls[-1]
+    try:
+        complete = isinstance(json.loads(call.arguments), dict)
+    except ValueError:
+        complete = False
+    return None if complete else call
