@@ -5,11 +5,11 @@ the SDK's parameter types. What it asks for beyond the obvious:
 
 - `max_tokens` is required.
 - All results of one turn's calls stand together at the beginning of the user message right after the calls.
-- The conversation begins with a user message; blank text blocks are refused.
+- The conversation begins with a user message; blank text blocks are refused, and answers that end in reasoning.
 - Ids of calls are of `[a-zA-Z0-9_-]`, which those of other providers need not be.
 - Calls and results in the history want tools to be defined, even where none may be called.
 - What is to be cached is marked, in at most four places; the API looks for a cached prefix some 20 blocks back
-  ("Prompt caching"), so the end of the turn before is marked, too.
+  ("Prompt caching"). Blocks of reasoning and empty ones may not be marked.
 - Reasoning wants a tool choice of `auto` or `none`, and no temperature ("Extended thinking").
 """
 
@@ -66,17 +66,19 @@ def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, 
     """
     catalogue.check(request, PROVIDER)
     forms = [message.wire(PROVIDER, _form) for message in request.messages]
+    for place in request.marks or ():
+        forms[place] = _marked(forms[place])
     most = request.max_output_tokens or max_tokens
     head: dict[str, Any] = {"model": request.model, "max_tokens": most, "stream": stream}
     if request.system:
         head["system"] = request.system
-        if request.cache:
+        if request.marks is not None:
             head["system"] = [{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}]
     _settings(head, request, most)
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
         tools = tool_forms(request.tools)
-        if request.cache and not request.system:
+        if request.marks is not None and not request.system:
             tools = [*tools[:-1], tools[-1][:-1] + _MARK + "}"]
         lists["tools"] = tools
         choice = _tool_choice(request.tool_choice, parallel=request.parallel_tool_calls)
@@ -88,7 +90,7 @@ def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, 
     if "tools" in request.extra and (container := _container(forms)):
         head["container"] = container
     written = turns(forms, "content", _OPENING)
-    lists["messages"] = _marked(written) if request.cache else written
+    lists["messages"] = written
     return Body(body(head, request.extra, lists), losses(forms, PROVIDER, "assistant"))
 
 
@@ -133,10 +135,11 @@ def _tool_choice(choice: ToolChoice, *, parallel: bool) -> dict[str, Any]:
     return form
 
 
-def _marked(written: list[str]) -> list[str]:
-    """*written* with marks at the ends of the user's last two turns: what was cached is found, and more is cached."""
-    ends = [place for place, turn in enumerate(written) if turn.startswith('{"role":"user"')][-2:]
-    return [turn[:-3] + _MARK + "}]}" if place in ends else turn for place, turn in enumerate(written)]
+def _marked(form: Form) -> Form:
+    """*form* with a mark for the cache on its last block."""
+    if form.rest:
+        return form._replace(rest=f"{form.rest[:-1]}{_MARK}}}")
+    return form._replace(first=f"{form.first[:-1]}{_MARK}}}") if form.first else form
 
 
 def _container(forms: list[Form]) -> str:
@@ -170,9 +173,13 @@ def _form(message: Message) -> Form:
             inner = ",".join(([_text(content)] if content.strip() else []) + blocks)
             return Form("user", f'{dumps(result)[:-1]},"content":[{inner}]}}', "", refused, mark="tools")
         case AssistantMessage(parts):
-            blocks = [block for part in parts if (block := _block(part))]
-            dropped = tuple(word for part in parts for word in lost(part, PROVIDER))
-            return Form("assistant", "", ",".join(blocks), dropped, mark=_mark(message))
+            written = [(part.kind, block) for part in parts if (block := _block(part))]
+            dropped = [word for part in parts for word in lost(part, PROVIDER)]
+            while written and written[-1][0] == "reasoning":
+                written.pop()
+                dropped.append(f"reasoning of {PROVIDER}")
+            content = ",".join(block for _, block in written)
+            return Form("assistant", "", content, tuple(dropped), mark=_mark(message))
 
 
 def _mark(message: AssistantMessage) -> str:
