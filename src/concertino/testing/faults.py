@@ -157,6 +157,7 @@ class FaultyTool(Tool):
         self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
         self.selection_rule, self.counts_as_iteration = tool.selection_rule, tool.counts_as_iteration
         self.timeout, self.retain, self.effect = tool.timeout, tool.retain, tool.effect
+        self.max_tokens = tool.max_tokens
         self.interruptible, self.shown = tool.interruptible, tool.shown
 
     async def should_use(self, context: ToolContext) -> bool:

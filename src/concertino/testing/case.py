@@ -1,0 +1,179 @@
+"""A recording as a file: what was asked over HTTP and what came back, in order, in one JSON object."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Headers = list[tuple[str, str]]
+"""Names and values, in order; a name may come more than once."""
+
+CLOSED, CANCELLED = "closed", "cancelled"
+"""How an answer is cut on this side: its reader left, or its task was cancelled."""
+
+
+class CassetteError(AssertionError):
+    """A recording cannot be made, read or replayed, or is not what was asked; the message names the remedy."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    """What was asked. *path* has the query in it; a *body* of None is not known, and matches any."""
+
+    method: str
+    host: str
+    path: str
+    headers: Headers = field(default_factory=list)
+    body: bytes | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Response:
+    """What came back; *body* has its content encodings undone."""
+
+    status: int
+    headers: Headers = field(default_factory=list)
+    body: bytes = b""
+
+
+@dataclass(slots=True, frozen=True)
+class Cut:
+    """Why an answer is not whole: `closed`, `cancelled`, or the name of an exception of httpx2, with its message."""
+
+    error: str
+    message: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Interaction:
+    """A request and its answer; without *response* nothing came back, and *cut* says why."""
+
+    request: Request
+    response: Response | None = None
+    cut: Cut | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """A recording. One that is not *complete* was made by a block that raised *why*."""
+
+    interactions: list[Interaction] = field(default_factory=list)
+    complete: bool = True
+    why: str = ""
+
+
+def read_case(path: Path) -> Case:
+    """The recording at *path*. Raises `CassetteError` if there is none, or it cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Case(
+            interactions=[_interaction(one) for one in found["interactions"]],
+            complete=found.get("complete", True),
+            why=found.get("why", ""),
+        )
+    except FileNotFoundError:
+        raise CassetteError(f"there is no recording at {path}; make it: {RECORD_AGAIN}") from None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CassetteError(f"{path} is no recording ({type(error).__name__}: {error}); {RECORD_AGAIN}") from error
+
+
+RECORD_AGAIN = "run the test once with CONCERTINO_RECORD_MODE=all, or with `recording(...)`"
+
+
+def as_json(case: Case, name: str) -> dict[str, Any]:
+    """The recording *name* as it stands in a file."""
+    found: dict[str, Any] = {"case": name, "complete": case.complete}
+    if case.why:
+        found["why"] = case.why
+    return found | {"interactions": [_plain(one) for one in case.interactions]}
+
+
+def write_json(path: Path, found: dict[str, Any]) -> None:
+    """Put *found* at *path*, whole or not at all. Raises `CassetteError`."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            json.dump(found, file, ensure_ascii=False, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)  # as files are that one commits; temporary ones are their owner's alone
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise CassetteError(f"the recording cannot be written to {path}: {error.strerror}") from error
+
+
+def _interaction(found: dict[str, Any]) -> Interaction:
+    asked, answer, cut = found["request"], found.get("response"), found.get("cut")
+    return Interaction(
+        request=Request(
+            method=asked["method"],
+            host=asked.get("host") or "",
+            path=asked["path"],
+            headers=_headers(asked),
+            body=_body(asked),
+        ),
+        response=answer and Response(status=int(answer["status"]), headers=_headers(answer), body=_body(answer) or b""),
+        cut=cut and Cut(cut["error"], cut.get("message", "")),
+    )
+
+
+def _headers(found: dict[str, Any]) -> Headers:
+    """Each value may be a text or a list of them."""
+    items = (found.get("headers") or {}).items()
+    return [(name, value) for name, held in items for value in ([held] if isinstance(held, str) else held)]
+
+
+def _body(found: dict[str, Any]) -> bytes | None:
+    text, encoded = found.get("body"), found.get("body_base64")
+    if text is not None:
+        return str(text).encode()
+    return None if encoded is None else base64.b64decode(encoded)
+
+
+def _plain(one: Interaction) -> dict[str, Any]:
+    asked, answer = one.request, one.response
+    found: dict[str, Any] = {
+        "request": {
+            "method": asked.method,
+            "host": asked.host,
+            "path": asked.path,
+            "headers": _listed(asked.headers),
+            **_written(asked.body),
+        },
+        "response": answer
+        and {
+            "status": answer.status,
+            "headers": _listed(answer.headers),
+            **_written(answer.body),
+            "form": "verbatim",
+        },
+    }
+    if one.cut:
+        found["cut"] = {"error": one.cut.error, "message": one.cut.message}
+    return found
+
+
+def _listed(headers: Headers) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        found.setdefault(name.lower(), []).append(value)
+    return found
+
+
+def _written(body: bytes | None) -> dict[str, str | None]:
+    try:
+        return {"body": None if body is None else body.decode()}
+    except UnicodeDecodeError:
+        return {"body": None, "body_base64": base64.b64encode(body or b"").decode()}

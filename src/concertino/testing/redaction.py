@@ -1,0 +1,241 @@
+"""What a recording leaves out, and the search for what must not be in it.
+
+Headers are kept by an allow-list. In bodies and paths, what is left out is known by the name of its field, by its form,
+or because the user named it. What the left-out credentials were is remembered, and the finished recording is searched
+for them: a leak on a way that nobody thought of is found, not written.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from urllib.parse import quote, unquote
+
+from .case import CassetteError, Headers
+
+LEFT_OUT = "--left-out--"
+"""What stands in place of a secret; of letters that neither JSON nor a URL quotes."""
+
+_SHORTEST = 8
+"""Shorter values of credentials are not searched for: they are words such as `none`, and occur anywhere."""
+
+_KEPT = re.compile(
+    r"""accept|content-type|anthropic-version|anthropic-beta|openai-beta|openai-version|openai-processing-ms|date
+    |request-id|x-request-id|apim-request-id|x-amzn-requestid|x-amzn-bedrock-content-type
+    |retry-after|retry-after-ms|x-should-retry|(anthropic|x)-ratelimit-[a-z-]+|x-ms-region|x-ms-deployment-name
+    |x-gemini-service-tier""",
+    re.VERBOSE,
+)
+_CREDENTIAL = re.compile(r"auth|key|token|secret|cookie|signature|credential|session|password")
+_ACCOUNT = re.compile(r"organi[sz]ation|org-id|project|account|workspace|tenant|subscription")
+"""Names of headers whose values are searched for."""
+
+_FIELDS = (
+    r"(?:[\w-]*[_-])?(?:authorization|(?:authorization|auth|access|refresh|id|session|security|bearer)[_-]?token"
+    r"|(?:api|subscription|private|secret|(?:secret[_-]?)?access)[_-]?key(?:[_-]?id)?|(?:(?:client|shared)[_-]?)?secret"
+    r"|passw(?:or)?d|passphrase|credentials?|cookie|connection[_-]?string)"
+)
+_SECRET_NAME = re.compile(_FIELDS, re.IGNORECASE)
+_SECRET_QUERY = re.compile(r"key|sig|signature|code|token|x-(?:amz|goog)-(?:signature|credential|security-token)", re.I)
+_FIELD = re.compile(rf'("{_FIELDS}"\s*:\s*)"((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_QUOTED_FIELD = re.compile(rf'(\\"{_FIELDS}\\"\s*:\s*)\\"([^"\\]*)\\"', re.IGNORECASE)
+"""A field of JSON, and one of JSON in a text of JSON, such as the arguments of a call."""
+
+_FORMS = re.compile(
+    # Not within a longer word: encrypted reasoning is base64, in which any letters may come.
+    r"(?<![\w-])(?:AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|A[KS]IA[A-Z0-9]{16}|ya29\.[\w.-]{20,}"
+    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
+    # With a digit in it, or it is a word of somebody's text.
+    r"|(?=[\w-]*[\d*])(?:sk-[\w*-]{8,}|org-\w{8,}|proj_\w{8,}))"
+    r"|(?<=[Bb]earer )(?=[\w.~+/-]*\d)[\w.~+/-]{8,}=*"
+)
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_PLACES = (
+    re.compile(rf"(\borgani[sz]ation\b[^\"{{}}]{{0,40}}?){_UUID}()"),
+    re.compile(rf"(/subscriptions/){_UUID}()"),
+    re.compile(r"(\bprojects/)[^/\"\s]+(/locations/)"),
+    re.compile(r"(\barn(?::|%3A)aws[\w-]*(?:(?::|%3A)[\w-]*){2}(?::|%3A))\d{12}((?::|%3A))", re.IGNORECASE),
+)
+"""An account's, a project's or an organization's id between what stands around it."""
+_HOST = re.compile(
+    r"^[^.]+(?:\.\d+)?(?=\.(?:openai\.azure\.com|(?:cognitiveservices|services\.ai)\.azure\.com|azuredatabricks\.net"
+    r"|cloud\.databricks\.com)$)"
+)
+"""A customer's own name in the name of a host."""
+
+
+def is_secret_name(name: str, *, query: bool = False) -> bool:
+    """Whether a field, or a parameter of a *query*, of this name holds a secret."""
+    return bool(_SECRET_NAME.fullmatch(name) or (query and _SECRET_QUERY.fullmatch(name)))
+
+
+class Redaction:
+    """The leaving out for one recording; *secrets* are texts that are left out wherever they stand."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._named = sorted({form for text in _checked(secrets) for form in _forms(text)}, key=len, reverse=True)
+        self._seen: dict[str, str] = dict.fromkeys(self._named, "a text of secrets=")
+
+    def headers(self, headers: Headers) -> Headers:
+        """Those that are known to be harmless. The values of the others are searched for if they may be secret."""
+        kept = []
+        for name, value in headers:
+            if _KEPT.fullmatch(name.lower()):
+                kept.append((name.lower(), self.text(value)))
+            elif name.lower() == "location":
+                kept.append(("location", self.path(value)))
+            else:
+                for text in _held(name.lower(), value):
+                    self._remember(text, f"the header {name.lower()}")
+        return kept
+
+    def path(self, path: str) -> str:
+        """A path, with its query."""
+        bare, mark, query = path.partition("?")
+        pairs = []
+        for pair in query.split("&"):
+            name, equals, value = pair.partition("=")
+            if is_secret_name(unquote(name), query=True):
+                self._remember(unquote(value), f"the parameter {name}")
+                value = LEFT_OUT
+            pairs.append(name + equals + value)
+        return self.text(bare + mark + "&".join(pairs))
+
+    def host(self, host: str) -> str:
+        """A host; without what is a customer's own name in it."""
+        return self.text(_HOST.sub(LEFT_OUT, host))
+
+    def body(self, body: bytes) -> bytes:
+        """A body. One that is no text is not changed, only searched."""
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            return body
+        text = _FIELD.sub(partial(self._field, '"'), text)
+        text = _QUOTED_FIELD.sub(partial(self._field, '\\"'), text)
+        return self.text(text).encode()
+
+    def text(self, text: str) -> str:
+        """Any text, without what the user named and what has the form of a key or an account's id."""
+        for secret in self._named:
+            text = text.replace(secret, LEFT_OUT)
+        text = _FORMS.sub(LEFT_OUT, text)
+        for place in _PLACES:
+            text = place.sub(rf"\g<1>{LEFT_OUT}\g<2>", text)
+        return text
+
+    def check(self, found: dict[str, Any]) -> None:
+        """Search a finished recording, as it stands in its file.
+
+        Raises `CassetteError` if a secret is in it; its message has the place, not the secret.
+        """
+        sought = [(secret, source, _forms(secret)) for secret, source in self._seen.items()]
+        for where, text in _texts("$", found):
+            for secret, source, forms in sought:
+                if any(form in text for form in forms):
+                    remedy = "change what is said there" if secret in self._named else "name it in secrets=[...]"
+                    raise CassetteError(
+                        f"the recording was not written: the value of {source} would be in it, at {where}; {remedy}, "
+                        "and record again"
+                    )
+
+    def _field(self, mark: str, found: re.Match[str]) -> str:
+        value = found[2]
+        if mark == '"':
+            with suppress(ValueError):
+                value = json.loads(f'"{value}"', strict=False)
+        self._remember(value, "a field " + found[1].strip(': \n\t"\\'))
+        return f"{found[1]}{mark}{LEFT_OUT}{mark}" if value else found[0]
+
+    def _remember(self, secret: str, source: str) -> None:
+        if len(secret) >= _SHORTEST and not secret.isdigit() and LEFT_OUT not in secret:
+            self._seen.setdefault(secret, source)
+
+
+def _checked(secrets: Iterable[str]) -> list[str]:
+    if isinstance(secrets, str):
+        raise CassetteError("secrets= wants a list of texts, not one text")
+    found = list(secrets)
+    if any(len(text) < 4 for text in found):
+        raise CassetteError("a text in secrets= is shorter than four characters; it would be left out of every word")
+    return found
+
+
+def _forms(secret: str) -> set[str]:
+    """The ways in which a text may be written; base64 at its beginning, and as a whole."""
+    whole = base64.b64encode(secret.encode()).decode()
+    return {
+        secret,
+        quote(secret, safe=""),
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        whole,
+    }
+
+
+def _held(name: str, value: str) -> Iterator[str]:
+    """What may be secret in a header."""
+    if name == "set-cookie":
+        yield value.partition(";")[0].partition("=")[2]
+    elif name == "cookie":
+        yield from (pair.partition("=")[2] for pair in value.split("; "))
+    elif _CREDENTIAL.search(name):
+        scheme, _, rest = value.partition(" ")
+        yield value
+        yield rest
+        if scheme.lower() == "basic":
+            with suppress(binascii.Error, UnicodeDecodeError):
+                yield from base64.b64decode(rest).decode().split(":", 1)
+        elif scheme.startswith("AWS4"):  # Credential=KEY/DATE/REGION/SERVICE/aws4_request, ..., Signature=HEX
+            parts = dict(pair.strip().partition("=")[::2] for pair in rest.split(","))
+            yield from (parts.get("Credential", "").split("/")[0], parts.get("Signature", ""))
+    elif _ACCOUNT.search(name) and any(letter.isdigit() for letter in value):
+        yield value
+
+
+def _texts(where: str, found: Any) -> Iterator[tuple[str, str]]:
+    """Every text in a recording with its place, and what the pieces of each stream say together."""
+    match found:
+        case dict():
+            for name, value in found.items():
+                if name == "body_base64":
+                    yield f"{where}.{name}", base64.b64decode(value).decode("utf-8", "replace")
+                yield from _texts(f"{where}.{name}", value)
+                if name == "body" and isinstance(value, str):
+                    yield from ((f"{where}.{name}", text) for text in _joined(value))
+        case list():
+            for place, value in enumerate(found):
+                yield from _texts(f"{where}[{place}]", value)
+        case str():
+            yield where, found
+
+
+def _joined(body: str) -> Iterator[str]:
+    """What the texts in the same place of a stream's events make together."""
+    together: dict[str, list[str]] = {}
+    for line in body.splitlines():
+        try:
+            event = json.loads(line.removeprefix("data:")) if line.startswith("data:") else None
+        except ValueError:
+            continue
+        for where, text in _leaves("", event):
+            together.setdefault(where, []).append(text)
+    yield from ("".join(pieces) for pieces in together.values() if len(pieces) > 1)
+
+
+def _leaves(where: str, value: Any) -> Iterator[tuple[str, str]]:
+    match value:
+        case dict():
+            for name, held in value.items():
+                yield from _leaves(f"{where}.{name}", held)
+        case list():
+            for held in value:
+                yield from _leaves(where, held)
+        case str():
+            yield where, value

@@ -1,0 +1,254 @@
+"""Secrets are left out of recordings, and one that is somewhere else keeps the recording from being written."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concertino.errors import BadRequestError
+from concertino.messages import UserMessage
+from concertino.testing import CassetteError, recording, replaying
+from concertino.testing.case import Headers, as_json, read_case
+from concertino.testing.redaction import LEFT_OUT, Redaction
+
+from ..wire.wire_kit import MODELS, events_of, request, serving, sse
+from .kit import ANSWER, names_in, play, post, written
+
+SECRET = "sesame-4711-open"
+
+
+def body_of(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorization", f"Bearer {SECRET}"),
+        ("authorization", "Basic " + base64.b64encode(f"ann:{SECRET}".encode()).decode()),
+        ("x-api-key", SECRET),
+        ("api-key", SECRET),
+        ("x-goog-api-key", SECRET),
+        ("x-amz-security-token", SECRET),
+        ("authorization", f"AWS4-HMAC-SHA256 Credential={SECRET}/20261101/eu/bedrock/aws4_request, Signature=01234567"),
+        ("authorization", f"AWS4-HMAC-SHA256 Credential=ABC/20261101/eu, SignedHeaders=host, Signature={SECRET}"),
+        ("cookie", f"a=b; session={SECRET}"),
+        ("set-cookie", f"session={SECRET}; Path=/; HttpOnly"),
+        ("openai-organization", SECRET),
+        ("openai-project", SECRET),
+        ("anthropic-organization-id", SECRET),
+    ],
+)  # fmt: skip
+def test_headers_are_left_out_and_their_values_searched_for(name: str, value: str) -> None:
+    redaction = Redaction()
+    assert redaction.headers([(name, value), ("Content-Type", "a/b")]) == [("content-type", "a/b")]
+    redaction.check({"body": "nothing"})
+    for found in (
+        {"body": f"it is {SECRET}!"},
+        {"why": [SECRET]},
+        {"body_base64": base64.b64encode(b"\xff" + SECRET.encode()).decode()},
+    ):
+        with pytest.raises(CassetteError, match=f"the header {name}") as caught:
+            redaction.check(found)
+        assert SECRET not in str(caught.value)
+
+
+def test_only_known_headers_stay() -> None:
+    kept: Headers = [
+        ("content-type", "application/json"),
+        ("anthropic-version", "2023-06-01"),
+        ("x-ratelimit-remaining-tokens", "149999999"),
+        ("anthropic-ratelimit-tokens-limit", "80000"),
+        ("retry-after", "3"),
+        ("request-id", "req_1"),
+    ]
+    gone: Headers = [("host", "a.example"), ("user-agent", "someone"), ("x-unknown", "1"), ("x-stainless-os", "Linux")]
+    redaction = Redaction()
+    assert redaction.headers(kept + gone) == kept
+    redaction.check({"body": "someone uses Linux at a.example"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"api_key": SECRET}, {"api_key": LEFT_OUT}),
+        ({"a": [{"Authorization": f"Bearer {SECRET}"}]}, {"a": [{"Authorization": LEFT_OUT}]}),
+        ({"clientSecret": 'with " and \\ in it'}, {"clientSecret": LEFT_OUT}),
+        ({"authorization_token": "ü"}, {"authorization_token": LEFT_OUT}),
+        ({"aws_secret_access_key": "x", "db-password": ""}, {"aws_secret_access_key": LEFT_OUT, "db-password": ""}),
+        ({"args": json.dumps({"password": "p", "b": 1})}, {"args": json.dumps({"password": LEFT_OUT, "b": 1})}),
+        ({"text": "your key sk-abc123DEF456 is wrong"}, {"text": f"your key {LEFT_OUT} is wrong"}),
+        ({"text": "Incorrect API key: sk-abc*****wxyz."}, {"text": f"Incorrect API key: {LEFT_OUT}."}),
+        ({"text": "limit in organization org-Ab12Cd34Ef"}, {"text": f"limit in organization {LEFT_OUT}"}),
+        (
+            {"text": "your organization (6f1c0d2e-1111-2222-3333-444455556666)"},
+            {"text": f"your organization ({LEFT_OUT})"},
+        ),
+        ({"m": "projects/mine-1/locations/eu/models/x"}, {"m": f"projects/{LEFT_OUT}/locations/eu/models/x"}),
+        ({"m": "arn:aws:bedrock:eu-1:123456789012:x/y"}, {"m": f"arn:aws:bedrock:eu-1:{LEFT_OUT}:x/y"}),
+        ({"text": f"say {SECRET} twice, {SECRET}"}, {"text": f"say {LEFT_OUT} twice, {LEFT_OUT}"}),
+    ],
+)  # fmt: skip
+def test_bodies(before: Any, after: Any) -> None:
+    assert json.loads(Redaction([SECRET]).body(body_of(before))) == after
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"max_tokens": 100, "token": "Hel", "logprobs": [{"token": "lo"}], "keys": ["a"], "key": "value"},
+        {"properties": {"password": {"type": "string"}, "api_key": {"type": "string"}}, "required": ["password"]},
+        {"text": "bearer certificates, the task-force, a sk-ateboarding org-anization and its projects/plans"},
+        {"encrypted": "gAAAAsk-abc123def456ghi789_sk-abc123def456ghi789", "signature": "Eqsk-1234567890abcdef=="},
+        {"password": "", "id": "call_12345678", "tool_call_id": "toolu_01A09q90qw90lq917835lq9"},
+    ],
+)
+def test_what_is_no_secret_stays(body: Any) -> None:
+    redaction = Redaction()
+    assert redaction.body(body_of(body)) == body_of(body)
+    redaction.check({"body": body_of(body).decode()})
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        (f"/v1beta/models/m:go?alt=sse&key={SECRET}", f"/v1beta/models/m:go?alt=sse&key={LEFT_OUT}"),
+        (f"/a?X-Amz-Signature={SECRET}&api-version=2", f"/a?X-Amz-Signature={LEFT_OUT}&api-version=2"),
+        ("/v1/projects/mine/locations/eu/x", f"/v1/projects/{LEFT_OUT}/locations/eu/x"),
+        ("/model/arn%3Aaws%3Abedrock%3Aeu%3A123456789012%3Aprofile%2Fx/invoke",
+         f"/model/arn%3Aaws%3Abedrock%3Aeu%3A{LEFT_OUT}%3Aprofile%2Fx/invoke"),
+        ("/v1/messages?beta=true", "/v1/messages?beta=true"),
+        ("/v1/messages", "/v1/messages"),
+    ],
+)  # fmt: skip
+def test_paths(path: str, kept: str) -> None:
+    redaction = Redaction()
+    assert redaction.path(path) == kept
+    if SECRET in path:
+        with pytest.raises(CassetteError, match="the parameter"):
+            redaction.check({"body": SECRET})
+
+
+def test_a_redirection_stays_without_its_key() -> None:
+    headers: Headers = [("Location", f"https://a.example/b?key={SECRET}&c=1")]
+    assert Redaction().headers(headers) == [("location", f"https://a.example/b?key={LEFT_OUT}&c=1")]
+
+
+def test_hosts() -> None:
+    assert Redaction().host("ours.openai.azure.com") == f"{LEFT_OUT}.openai.azure.com"
+    assert Redaction().host("adb-1389.1.azuredatabricks.net") == f"{LEFT_OUT}.azuredatabricks.net"
+    assert Redaction().host("api.openai.com") == "api.openai.com"
+
+
+@given(st.text('abcXYZ"\\\n/+ üß漢😀', min_size=6), st.text("0123 "), st.text("0123 "), st.booleans())
+def test_a_named_secret_goes_however_it_is_written(secret: str, before: str, after: str, ascii_only: bool) -> None:
+    redaction = Redaction([secret])
+    before, after = f"1{before}2", f"3{after}4"
+    for form in (secret, quote(secret, safe=""), base64.b64encode(secret.encode()).decode()):
+        kept = redaction.body(json.dumps({"0": before + form + after}, ensure_ascii=ascii_only).encode())
+        assert json.loads(kept) == {"0": before + LEFT_OUT + after}
+
+
+def test_secrets_that_are_none_are_refused() -> None:
+    with pytest.raises(CassetteError, match="shorter than four"):
+        Redaction(["abc"])
+    with pytest.raises(CassetteError, match="a list of texts"):
+        Redaction("a whole text")
+
+
+async def test_a_leak_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "case.json"
+    async with serving() as server:
+        play(server, ANSWER | {"echo": f"you are {SECRET}"})
+        with pytest.raises(CassetteError, match=r"the header authorization .* \$\.interactions\[0\]\.response\.body"):
+            async with recording(path):
+                await post(server.url, {}, headers={"authorization": f"Bearer {SECRET}"})
+    assert names_in(tmp_path) == []
+
+
+async def test_a_leak_over_the_pieces_of_a_stream_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "case.json"
+    pieces = [{"choices": [{"index": 0, "delta": {"content": letter}}]} for letter in SECRET]
+    async with serving() as server:
+        for secrets in ([], [SECRET]):
+            server.play(sse(*pieces))
+            with pytest.raises(CassetteError, match="the recording was not written"):
+                async with recording(path, secrets=secrets):
+                    await post(server.url, {}, headers={"authorization": f"Bearer {SECRET}"})
+    assert not path.exists()
+
+
+async def test_a_leak_from_another_exchange_is_not_written(tmp_path: Path) -> None:
+    async with serving() as server:
+        play(server, ANSWER)
+        play(server, ANSWER, set_cookie=f"id={SECRET}; Secure")
+        with pytest.raises(CassetteError, match=r"set-cookie .* \$\.interactions\[0\]\.request\.body"):
+            async with recording(tmp_path / "case.json"):
+                await post(server.url, {"text": SECRET})
+                await post(server.url, {})
+
+
+async def test_the_failure_of_a_test_stays_beside_a_leak(tmp_path: Path) -> None:
+    async with serving() as server:
+        play(server, ANSWER)
+        with pytest.raises(CassetteError, match="was not written") as caught:
+            async with recording(tmp_path / "case.json"):
+                await post(server.url, {}, headers={"x-api-key": SECRET})
+                raise ValueError(f"with {SECRET} in it")
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert not (tmp_path / "case.json").exists()
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+async def test_a_recording_without_its_secrets_is_replayed(kind: str, tmp_path: Path) -> None:
+    """What was left out matches whatever stands there in the replay."""
+    path = tmp_path / "case.json"
+    async with serving() as server:
+        model = MODELS[kind](server.url)
+        error = {"error": {"message": f"no, {SECRET}", "type": "invalid_request_error"}}
+        server.play(json.dumps(error), status=400, headers={"content-type": "application/json"})
+        async with recording(path, secrets=[SECRET]):
+            with pytest.raises(BadRequestError, match=SECRET):
+                await events_of(model, request(UserMessage(f"I am {SECRET}.")))
+        await model.close()
+    assert SECRET not in path.read_text()
+    assert f"I am {LEFT_OUT}." in written(path)["interactions"][0]["request"]["body"]
+    model = MODELS[kind]("https://api.example")
+    async with replaying(path):
+        with pytest.raises(BadRequestError, match=f"no, {LEFT_OUT}"):
+            await events_of(model, request(UserMessage("I am somebody else.")))
+    with pytest.raises(CassetteError, match=r"recorded 'I am --left-out--\.', asked 'You are somebody else\.'"):
+        async with replaying(path):
+            await events_of(model, request(UserMessage("You are somebody else.")))
+    await model.close()
+
+
+SECRET_ARGUMENTS = {
+    "async-stream-yaml-75436c2d.json", "async-yaml-40676c2b.json", "sync-yaml-b851fe45.json",
+    "google-gemini-2-5-flash-yaml-07b0a58a.json",
+}  # fmt: skip
+"""Cases whose tools take a password as an argument."""
+
+
+def test_nothing_is_taken_for_a_secret_in_recorded_traffic(data: Path) -> None:
+    """But ids of projects in paths and errors: these recordings had been cleaned before."""
+    count = 0
+    for path in sorted((data / "provider-traffic").glob("*/*/*.json")):
+        redaction, case = Redaction(), read_case(path)
+        for one in case.interactions:
+            for part in (one.request, one.response):
+                assert part is not None
+                part.headers = redaction.headers(part.headers)
+                kept = redaction.body(part.body or b"").replace(f"projects/{LEFT_OUT}/locations".encode(), b"")
+                assert LEFT_OUT.encode() not in kept or path.name in SECRET_ARGUMENTS, path.name
+                count += 1
+        if path.name not in SECRET_ARGUMENTS:
+            redaction.check(as_json(case, path.stem))
+    assert count > 3000
