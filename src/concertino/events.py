@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .context import ContextReport, ContextState
 from .messages import AssistantMessage, Message, ToolCall
 from .usage import UsageRecord
 from .waits import Wait, WaitKind
@@ -26,6 +27,8 @@ NoticeCode = Literal[
     "budget_reached",
     "outcome_unknown",
     "not_sent",
+    "summary_failed",
+    "context_not_taken",
 ]
 
 
@@ -191,6 +194,35 @@ class UsageRecorded(Event):
 
 
 @dataclass(slots=True)
+class ContextEdited(Event):
+    """What is sent of the conversation has become less; what is kept of it has not."""
+
+    reduced: int
+    """Tool results that are shown as what stands for them, from now on."""
+    summarised: int
+    """Messages that a summary stands for."""
+    left_out: int
+    """Messages that are not shown at all, because they could not be summarised."""
+    before: int
+    """Tokens of the conversation as it was shown, by the chat's counter."""
+    after: int
+
+
+@dataclass(slots=True)
+class CacheMiss(Event):
+    """The provider read less from its cache than it should have."""
+
+    model: str
+    reason: str
+    """`model_changed`, `system_prompt_changed`, `tools_changed`, `settings_changed`, `conversation_replaced`, or
+    `provider`, where nothing of ours explains it."""
+    expected: int
+    """Tokens."""
+    cached: int
+    """Tokens."""
+
+
+@dataclass(slots=True)
 class Notice(Event):
     """The engine did something that the user should know of."""
 
@@ -250,6 +282,11 @@ class RunResult:
     """For a suspended run: the open calls, of sub-agents too."""
     receipt: StopReceipt | None = field(default=None, repr=False)
     """For a cancelled run: what became of what was going on."""
+    context: ContextState | None = field(default=None, repr=False, compare=False)
+    """How the run saw the conversation: for `Chat.context` of the next run. None: the run is read from its record, or
+    a hook has replaced the conversation."""
+    report: ContextReport | None = field(default=None, repr=False, compare=False)
+    """What the run's own requests took, and would have taken untrimmed. None: as for `context`."""
 
     @property
     def tool_call_count(self) -> int:
@@ -281,6 +318,8 @@ RunEvent = (
     | CallWaiting
     | Steered
     | UsageRecorded
+    | ContextEdited
+    | CacheMiss
     | Notice
     | RunEnded
 )

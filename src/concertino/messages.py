@@ -15,6 +15,11 @@ from typing import Any, ClassVar, Literal, TypeVar, overload
 
 W = TypeVar("W")
 
+Retain = Literal["once", "window", "pin"]
+"""How long the model sees a result. `once`: use and throw, in one request, then what stands for it. `window`: as long
+as there is room and it pays. `pin`: always. A `once` result is also stored as what stands for it, unless the data
+policy keeps whole results."""
+
 StopReason = Literal["end", "tool_calls", "length", "filter", "broken", "pause"]
 """Why a model stopped: it was done, it calls tools, it ran out of room, a filter cut it, the stream broke, or the
 provider paused a long turn of its own tools, which goes on when the conversation is sent again as it is."""
@@ -99,10 +104,11 @@ class Media:
 
 
 class _Wired:
-    """Remembers a message's wire form for one format at a time."""
+    """Remembers a message's wire form, for one format at a time, and its size, by one counter at a time."""
 
-    __slots__ = ("_wire",)
+    __slots__ = ("_size", "_wire")
     _wire: tuple[str, Any]
+    _size: tuple[object, Any]
 
     def wire(self, style: str, build: Callable[[Any], W]) -> W:
         """This message in the format named *style*, built by *build* at the first call only."""
@@ -115,6 +121,18 @@ class _Wired:
         form = build(self)
         object.__setattr__(self, "_wire", (style, form))
         return form
+
+    def sized(self, counter: object, count: Callable[[Any], W]) -> W:
+        """This message's size, found by *count* at the first call with this *counter* only."""
+        try:
+            kept_counter, size = self._size
+            if kept_counter is counter:
+                return size  # type: ignore[no-any-return]
+        except AttributeError:
+            pass
+        size = count(self)
+        object.__setattr__(self, "_size", (counter, size))
+        return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +186,12 @@ class ToolMessage(_Wired):
     whole: str | None = field(default=None, repr=False)
     """The result before it was cut or wrapped, if it was. It is kept and never sent."""
     summary: str | None = field(default=None, repr=False)
-    """What stands for a use-and-throw result in the stored history; None: the result is stored as it is."""
+    """What stands for the result once it is no longer sent, in the tool's own words; None: an extract does."""
     media: tuple[Media, ...] = ()
     """Images and documents beside `content`, for providers that take them in results."""
+    retain: Retain = "window"
+    handle: str = field(default="", compare=False)
+    """The engine's short name of the call, to recall the whole result by; "": the engine did not make it."""
     role: ClassVar[Literal["tool"]] = "tool"
 
 

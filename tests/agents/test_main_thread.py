@@ -126,9 +126,9 @@ async def test_a_craft_is_shown_once_and_stored_as_a_snippet() -> None:
 
 
 def test_modes_choose_the_tools() -> None:
-    assert default_registry().names() == ("craft",)
+    assert default_registry().names() == ("craft", "recall")
     full = default_registry(["RAG", "CHATBOT", "DATA_ANALYSIS"], FULL).names()
-    assert set(full) == {"craft", "rag", "chatbot", "data_analysis"}
+    assert set(full) == {"craft", "recall", "rag", "chatbot", "data_analysis"}
     assert default_registry(["DEEP_RESEARCH"], FULL).names() == ()
     off = Settings(memory=MemoryStore(), memory_enabled=False)
     assert "store_memory" not in default_registry(settings=off)

@@ -40,7 +40,8 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("store", MemoryStore, "SqliteStore"),
         ("counter", None, "EstimatingCounter"),
         ("limits", 5, "must be a function"),
-        ("window", None, "must be a function"),
+        ("retention", None, "must be a Retention"),
+        ("context", [], "must be the `context`"),
         ("price", None, "must be a function"),
     ],
 )

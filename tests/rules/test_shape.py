@@ -17,7 +17,7 @@ import concertino
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "concertino"
 FLOORS = {
-    "_version": 0, "waits": 0, "errors": 0, "ids": 0, "messages": 0, "events": 0, "usage": 0,
+    "_version": 0, "context": 0, "waits": 0, "errors": 0, "ids": 0, "messages": 0, "events": 0, "usage": 0,
     "tools": 1, "token_engine": 1, "providers": 1, "storage": 1,
     "orchestrator": 2, "agents": 3, "runtime": 4, "server": 5, "wiring": 5, "cli": 6,
 }  # fmt: skip
@@ -25,10 +25,11 @@ BESIDE = {"testing", "__init__"}
 """What stands beside the floors: it may import all of them, and none of them imports it."""
 VENDORS = {
     "anthropic": "providers/anthropic", "openai": "providers/openai", "google": "providers/google",
-    "sqlite3": ("storage/sqlite", "tools/corpus"), "httpx2": ("tools/web", "providers"), "trafilatura": "tools",
+    "sqlite3": ("storage/sqlite", "tools/corpus"), "httpx2": ("tools/web", "providers", "testing"),
+    "trafilatura": "tools",
     "typer": "cli", "rich": "cli",
 }  # fmt: skip
-LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS, MOST_METHODS = 500, 80, 9, 30
+LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS, MOST_METHODS = 500, 80, 10, 30
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

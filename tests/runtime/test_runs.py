@@ -156,7 +156,7 @@ async def test_the_result_from_the_journal_is_the_live_one(store: Store, ending:
             await process.stop(live.id)
         result = await live.result()
     other = await runtime(store, ScriptedModel()).result(live.id)
-    for field in dataclasses.fields(result):
+    for field in [field for field in dataclasses.fields(result) if field.compare]:
         assert getattr(other, field.name) == getattr(result, field.name), field.name
     assert result.status == {"good": "completed", "bad": "failed", "stopped": "cancelled"}[ending]
 

@@ -9,7 +9,9 @@ from typing import Any, Literal, assert_never
 
 from ..events import (
     AttemptFailed,
+    CacheMiss,
     CallWaiting,
+    ContextEdited,
     Notice,
     ReasoningDelta,
     RunEnded,
@@ -94,7 +96,7 @@ class RunTree:
         """Seconds that *agent* has worked, or had worked when it ended."""
         return (self._clock() if agent.ended is None else agent.ended) - agent.started
 
-    def see(self, event: RunEvent) -> None:
+    def see(self, event: RunEvent) -> None:  # noqa: C901 - a case each
         """Take *event* in."""
         match event:
             case RunStarted():
@@ -105,6 +107,12 @@ class RunTree:
                 self._book(event.record)
             case ToolStarted() | ToolProgress() | ToolStreamed() | CallWaiting() | ToolDone() | ToolFailed():
                 self._see_tool(event)
+            case ContextEdited():
+                told = f"older parts made shorter: {event.before:,} to {event.after:,} tokens"
+                self._agents[event.run_id].notes.append(told)
+            case CacheMiss():
+                told = f"{event.expected - event.cached:,} tokens were not found in the cache: {event.reason}"
+                self._agents[event.run_id].notes.append(told)
             case Notice():
                 self._agents[event.run_id].notes.append(one_line(event.text))
             case AttemptFailed():

@@ -22,7 +22,7 @@ from ..providers.port import (
     ToolCallChunk,
     ToolCallReady,
 )
-from ..token_engine.window import message_text
+from ..token_engine.sizes import message_text
 from ..usage import Tokens, UsageRecord
 from .hooks import Hooks
 from .retrying import NOT_BILLED
@@ -91,6 +91,11 @@ class Asking:
     def model_id(self) -> str:
         """The id of the model that is asked."""
         return f"{self._model.provider}:{self._model.name}"
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """What the provider has measured; None: nothing."""
+        return self._reply.tokens if self._reply is not None and self._reply.source == "measured" else None
 
     @property
     def answered(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..messages import Message
 from ..providers.port import Model, ModelRequest
 from ..storage.values import Reservation, Settlement
-from ..token_engine.window import message_text
+from ..token_engine.sizes import message_text
 from ..usage import Tokens, UsageRecord
 
 if TYPE_CHECKING:

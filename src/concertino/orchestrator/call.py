@@ -99,6 +99,10 @@ class CallContext(ToolContext):
         run.book(record)
         run.mailbox.put(UsageRecorded(run.id, run.path, run.index.value, record))
 
+    def recall(self, handle: str) -> str | None:
+        """See `ToolContext.recall`."""
+        return self._run.window.recall(handle)
+
     def stream(self, content: str) -> None:
         """See `ToolContext.stream`."""
         self.emit(ToolStreamed, content)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from ..context import ContextState
 from ..errors import UnknownModelError
 from ..messages import Message
 from ..providers.gate import Gate
@@ -15,9 +16,9 @@ from ..providers.port import Model, model_id
 from ..storage.port import Store
 from ..storage.values import Budget
 from ..token_engine.estimate import EstimatingCounter
-from ..token_engine.port import ContextWindow, TokenCounter
+from ..token_engine.port import TokenCounter
 from ..token_engine.prices import price
-from ..token_engine.window import SlidingWindow
+from ..token_engine.retention import Retention
 from ..tools.context import Session
 from ..usage import Tokens
 from .limits import LimitsFunction, default_limits
@@ -43,6 +44,9 @@ class Chat:
     """What the user says now. Only a run that is taken up from its journal needs none."""
     history: Sequence[Message] = ()
     """What was said before: the `messages` of the results of earlier runs, one after another."""
+    context: ContextState | None = None
+    """How the last run saw the history (`RunResult.context`), so that this one goes on with the same view, and nothing
+    is summarised twice; None: begin anew with all of it."""
     summary: str = ""
     """A summary of what came before the history."""
     session: Session = field(default_factory=Session)
@@ -76,7 +80,8 @@ class Chat:
     """The product's own object, for its tools."""
     limits: LimitsFunction = default_limits
     counter: TokenCounter = field(default_factory=EstimatingCounter)
-    window: Callable[[TokenCounter, int], ContextWindow] = SlidingWindow
+    retention: Retention = field(default_factory=Retention)
+    """How much of the conversation stays as it is while it grows."""
     price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
     """What an attempt costs, by provider, model and tokens: US dollars and the price list's version."""
 
@@ -97,6 +102,7 @@ class Chat:
             self,
             message=task,
             history=(),
+            context=None,
             summary="",
             system_prompt=None,
             personalization="",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ..context import ContextState
 from ..errors import ConfigurationError
 from ..messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from ..token_engine.retention import Retention
 from ..tools.context import Session
 from ..tools.port import Tool
 from ..tools.registry import ToolRegistry
@@ -20,7 +22,12 @@ _FIELDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
         "it is no store; SqliteStore.open(path) gives one",
     ),
     ("counter",): (lambda value: _has(value, "count"), "it is no counter of tokens; EstimatingCounter() is one"),
-    ("limits", "window", "price"): (callable, "it must be a function"),
+    ("retention",): (lambda value: isinstance(value, Retention), "it must be a Retention"),
+    ("context",): (
+        lambda value: value is None or isinstance(value, ContextState),
+        "it must be the `context` of an earlier result",
+    ),
+    ("limits", "price"): (callable, "it must be a function"),
     ("session",): (lambda value: isinstance(value, Session), "it must be a Session"),
     ("few_shot",): (lambda value: isinstance(value, Mapping), "it must be messages by model id"),
     ("system_prompt",): (lambda value: value is None or isinstance(value, str), "it must be text"),

@@ -41,4 +41,13 @@ def result_message(outcome: Outcome, *, native: bool) -> Message:
     call = outcome.call
     if not native:
         return UserMessage(f"[result of {call.name}]\n{outcome.content}", tool=call.name)
-    return ToolMessage(call.id, call.name, outcome.content, outcome.is_error, outcome.whole, outcome.summary)
+    return ToolMessage(
+        call.id,
+        call.name,
+        outcome.content,
+        outcome.is_error,
+        outcome.whole,
+        outcome.summary,
+        retain=outcome.retain,
+        handle=outcome.handle,
+    )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from ..context import ContextReport
 from ..events import RunResult, RunStatus
+from ..usage import Tokens
 from ..waits import Wait
 from .run import Run
 
@@ -28,7 +31,23 @@ def gathered(run: Run[Any], status: RunStatus, error: str | None, waiting: Seque
         error=error,
         waiting=tuple(waiting),
         receipt=run.tree.receipt() if status == "cancelled" else None,
+        context=None if run.skipped is None else run.window.state(run.skipped),
+        report=_report(run),
     )
+
+
+def _report(run: Run[Any]) -> ContextReport:
+    report = dataclasses.replace(run.window.report())
+    models = {record.model for record in run.ledger.records if record.agent_path == run.path}
+    if len(models) == 1:
+        provider = run.model.provider
+        (model,) = models
+        sent = Tokens(prompt=report.prompt, cached=report.cached, cache_write=report.written)
+        written = report.whole_prompt - report.whole_cached if report.written else 0
+        whole = Tokens(prompt=report.whole_prompt, cached=report.whole_cached, cache_write=written)
+        report.cost, _ = run.chat.price(provider, model, sent)
+        report.whole_cost, _ = run.chat.price(provider, model, whole)
+    return report
 
 
 async def open_waits(run: Run[Any]) -> list[Wait]:

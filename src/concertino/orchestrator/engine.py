@@ -31,6 +31,7 @@ from .resuming import begin, child_result, take_up
 from .run import Run
 from .sealing import seal_below
 from .step import Step
+from .summarising import PATIENCE, Summaries
 from .tree import LEASE, STOP_DEADLINE
 
 log = logging.getLogger("concertino")
@@ -194,6 +195,7 @@ class ToolOrchestrator:
         if self._parent is None:
             run.tree.on_stop = self._stop_asked
         run.ask = asker(run, hooks)
+        run.summaries = Summaries(run, hooks)
         if self._resume:
             return await take_up(run, self._parent)
         if run.journal.on:
@@ -294,6 +296,7 @@ class ToolOrchestrator:
                 status, error = "failed", outcome.error
             case Suspend():
                 status = "suspended"
+        await run.summaries.settle(PATIENCE)
         waiting = await open_waits(run) if status == "suspended" else ()
         self._result = gathered(run, status, error, waiting)
         if status != "suspended":
@@ -327,6 +330,8 @@ class ToolOrchestrator:
         whose store failed is not ended there: it can be taken up when the store is well again. Nor is one that is
         parked, or that somebody else has taken over.
         """
+        if hasattr(run, "summaries"):
+            await run.summaries.stop()
         before, self._result = self._result, gathered(run, status, error)
         stays_open = isinstance(self._cause, StorageError) or run.tree.parked
 

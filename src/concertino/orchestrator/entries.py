@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..messages import ToolCall
 from ..providers.port import Model, ModelRequest, model_id
 from ..storage.codec import encode_message
 from ..storage.values import Reservation
+from ..token_engine.edits import Edit, form
 from .outcome import Finish, Outcome, StepOutcome, Turn
 from .plain import dump_state, plain
 from .record import SETTINGS, chosen, outcome_fields, spec_text
@@ -35,8 +37,8 @@ def _standing(run: Run[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     if state.tool_choice != "auto":
         body["choice"] = chosen(state.tool_choice)
-    if (edits := run.window.edits()) is not None and journal.changed("edits", edits):
-        body["edits"] = edits
+    if journal.changed("rent", rent := run.window.rent):
+        body["rent"] = rent
     if journal.changed("commands", journal.seen):
         body["commands"] = journal.seen
     content: dict[str, Any] = {}
@@ -104,6 +106,10 @@ def _tell_request(
         (asked["system"],) = journal.text_ids([request.system])
     if settings := _settings(request):
         content["settings"] = settings
+    if journal.changed("cache_key", request.cache_key):
+        content["cache_key"] = request.cache_key
+    if request.marks is not None:
+        asked["marks"] = request.marks
     if request.extra:
         content["extra"] = plain(request.extra)
 
@@ -130,6 +136,12 @@ async def note_answer(
         body["finish"] = True
         content["finish"] = outcome.text
     await run.journal.append("answered", run.state.step, body, content)
+
+
+async def note_summary(run: Run[Any], ready: Sequence[Edit]) -> None:
+    """A summary was made: on record with what it has used, so that it is never made twice."""
+    if run.journal.on:
+        await run.journal.append("noted", run.state.step, {}, {"ready": [form(edit) for edit in ready]}, aside=True)
 
 
 async def note_outcomes(run: Run[Any], outcomes: dict[int, Outcome], *, suspended: bool = False) -> None:

@@ -47,6 +47,7 @@ async def fork(store: Store, journal: StoredJournal, step: int) -> str:
         made.add(message)
     if [*record.before, *record.added] != record.messages:
         made.replace(record.messages[:-1])
+    made.edit(record.edits)
     for name, value in record.data.items():
         made.data(name, value)
     for path, count in record.state.tool_calls.items():
@@ -70,11 +71,9 @@ def _standing(
     if request["tools"] is not True:
         request["tools"] = made.text_ids([record.texts[key] for key in request["tools"]])
     (system,) = made.text_ids([record.system])
-    kept = {name: value for name, value in body.items() if name in ("state", "index", "attempts", "choice")}
+    kept = {name: value for name, value in body.items() if name in ("state", "index", "attempts", "choice", "rent")}
     kept.update(system=system, tools=made.text_ids([spec_text(spec) for spec in record.tools]), request=request)
-    if record.edits is not None:
-        kept["edits"] = record.edits
     kept["calls_of"] = record.state.calls_of
     content = {name: value for name, value in held.items() if name in ("extra", "messages", "settings")}
-    content.update(agent=record.agent_state, text=record.state.text)
+    content.update(agent=record.agent_state, text=record.state.text, cache_key=record.cache_key)
     return kept, content

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import ToolError
 from ..messages import ToolCall
 from ..token_engine.cut import cut_middle
+from ..token_engine.digest import RECALL, handle_for, hint
 from ..tools.port import Done, NotDone, Pending, Tool, ToolResult
 from ..waits import Wait
 from .call import CallContext
@@ -152,7 +153,10 @@ class Job:
     def _outcome(self, tool: Tool, value: Any) -> Outcome:
         result = value if isinstance(value, ToolResult) else ToolResult(value)
         whole = as_text(result.content)
-        content = cut_middle(self._run.chat.counter, whole, self._run.window.allowance(self._run.calls_at_once))
+        run = self._run
+        handle = handle_for(run.call_key(self.place))
+        most = run.window.allowance(run.calls_at_once, tool.max_tokens)
+        content = cut_middle(run.chat.counter, whole, most, hint(handle, recallable=RECALL in run.registry))
         if tool.shown:
             content = _SHOWN.format(content=content)
         return Outcome(
@@ -160,7 +164,9 @@ class Job:
             content,
             data=result.data,
             whole=whole if content != whole else None,
-            summary=(result.summary or "") if tool.retain == "once" else None,
+            summary=result.summary,
+            retain=tool.retain,
+            handle=handle,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,9 @@ from ..messages import AssistantMessage, Message
 from ..storage.codec import encode_message
 from ..storage.port import Store
 from ..storage.values import Entry, EntryKind, HeldMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
+from ..token_engine.edits import Edit, form
 from ..token_engine.port import TokenCounter
-from ..token_engine.window import message_text
+from ..token_engine.sizes import message_text
 from ..usage import UsageRecord
 from ..waits import Wait
 from .plain import plain
@@ -34,6 +35,7 @@ class _Gathered:
     settle: list[Settlement] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
+    edits: list[list[Any]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     progress: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -117,6 +119,7 @@ class Journal:
     def replace(self, messages: Sequence[Message]) -> None:
         """The conversation begins again with *messages*, and its last one."""
         self._gathered.operations.append(self.text_ids([encode_message(message) for message in messages]))
+        self._gathered.edits.clear()
 
     def book(self, record: UsageRecord, settlement: Settlement | None) -> None:
         """A usage record, and what it takes from the accounts."""
@@ -135,6 +138,10 @@ class Journal:
     def progress(self, call_id: str, steps: list[dict[str, Any]]) -> None:
         """The steps that a tool showed, to be stored beside its result."""
         self._gathered.progress[call_id] = steps
+
+    def edit(self, edits: Iterable[Edit]) -> None:
+        """What is sent of the conversation has been edited."""
+        self._gathered.edits.extend(map(form, edits))
 
     def take(self, keys: Sequence[str]) -> None:
         """Waits whose outcomes the run has taken in."""
@@ -267,6 +274,8 @@ class Journal:
             body["texts"] = list(gathered.texts)
         if gathered.data:
             content = {**(content or {}), "data": {name: plain(value) for name, value in gathered.data.items()}}
+        if gathered.edits:
+            content = {**(content or {}), "edits": gathered.edits}
         lives = None if self.policy.keeps_everything else self.run_id
         return Entry(
             run_id=self.run_id,

@@ -13,6 +13,7 @@ from ..messages import UserMessage
 from ..providers.port import model_id
 from ..storage.codec import encode_message
 from ..storage.values import RunStart
+from ..token_engine.engine import TokenEngine
 from ..tools.context import Session
 from ..tools.registry import ToolRegistry
 from .chat import Attachment, Chat
@@ -94,7 +95,7 @@ def run_start(run: Run[Any], config: AgentConfig[Any], parent: Parent | None) ->
 def what_is_given(run: Run[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the run is given, for entry 0 of its journal: structure, and content. `chat_of` reads it."""
     chat, limits = run.chat, run.limits
-    body = {
+    body: dict[str, Any] = {
         "model": model_id(chat.model),
         "plan": chat.session.plan,
         "chatbot": chat.chatbot_id,
@@ -102,6 +103,8 @@ def what_is_given(run: Run[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         "limits": dataclasses.asdict(limits),
         "before": run.journal.text_ids([encode_message(message) for message in before_user_message(chat)]),
     }
+    if skipped := _skipped(chat, len(body["before"])):
+        body["skipped"] = skipped
     content = {
         "message": chat.message,
         "system_prompt": chat.system_prompt,
@@ -113,6 +116,12 @@ def what_is_given(run: Run[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return body, {name: value for name, value in content.items() if value}
 
 
+def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
+    """The places of the examples and of the older summary among the messages before the user's."""
+    first = earlier - len(chat.history) - bool(chat.summary)
+    return tuple(place for place in range(earlier) if not 0 <= place - first < len(chat.history))
+
+
 def chat_of(record: Record, chat: Chat) -> Chat:
     """The chat that a run was given, with the means of *chat*: a store and an agent's choice of models are not kept."""
     start, given = record.run.start, record.given
@@ -121,6 +130,7 @@ def chat_of(record: Record, chat: Chat) -> Chat:
         chat,
         message=given["message"],
         history=record.before,
+        context=None,
         summary="",
         few_shot={},
         session=session,
@@ -137,7 +147,7 @@ def chat_of(record: Record, chat: Chat) -> Chat:
 def restore(run: Run[Any], record: Record) -> None:
     """Put *run* where its journal says it stands; all but the agent's own state."""
     run.limits = Limits(**record.begun["limits"])
-    run.window = run.chat.window(run.chat.counter, run.limits.context)
+    run.window = TokenEngine(run.chat.counter, run.limits.context, run.chat.retention)
     run.state, run.attempts, run.data = record.state, record.attempts, record.data
     run.index.value = max(run.index.value, record.index)
     run.journal.restore(record.entries, record.commands, record.state.text)
@@ -146,9 +156,9 @@ def restore(run: Run[Any], record: Record) -> None:
     run.system = record.system
     for message in record.messages:
         run.window.append(message)
-    if record.edits is not None:
-        run.window.restore(record.edits)
-    run.unsent = run.window.trimmed
+    run.window.restore(record.edits, record.rent)
+    run.window.make_ready(record.ready)
+    run.skipped = tuple(record.begun.get("skipped", ()))
     run.added = record.added
     run.calls_in_history = has_calls(record.messages)
     kept = {spec.name for spec in record.tools}
@@ -170,6 +180,14 @@ def build_messages(run: Run[Any], config: AgentConfig[Any]) -> None:
     for message in earlier:
         run.window.append(message)  # kept already, by the runs that it comes from
     run.calls_in_history = has_calls(earlier)
+    run.skipped = _skipped(chat, len(earlier))
+    examples = len(earlier) - len(chat.history) - bool(chat.summary)
+    if chat.context is not None:
+        if not run.window.resume(chat.context, examples):
+            told = "the history is not the one that Chat(context=...) is about: some of it is seen anew"
+            run.notify("context_not_taken", told)
+        if run.journal.on:
+            run.journal.edit(run.window.edits)
     text = chat.message
     sent = run.window.cut(text, run.fixed(), run.limits.output)
     if sent is not text:

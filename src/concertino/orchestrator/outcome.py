@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..messages import AssistantMessage, Message, ToolCall, ToolChoice
+from ..messages import AssistantMessage, Message, Retain, ToolCall, ToolChoice
 
 NoCallsReason = Literal["NO_CALLS_GENERATED", "LIMIT_REACHED", "TOOLS_DISABLED", "BUDGET_REACHED"]
 """Why `on_no_tool_calls` is asked: the model called nothing; the limit of calls is reached; a called tool is not
@@ -132,6 +132,10 @@ class Outcome:
     data: Any = None
     whole: str | None = None
     summary: str | None = None
+    """What stands for the content once it is no longer sent."""
+    retain: Retain = "window"
+    handle: str = ""
+    """To recall the whole by."""
     unknown: bool = False
     """Whether nobody can say how it ended: a crash came between, and it is never run twice."""
     progress: list[dict[str, Any]] = field(default_factory=list)

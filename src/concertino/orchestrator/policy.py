@@ -118,12 +118,13 @@ def held(policy: DataPolicy, message: Message, tokens: int | None, progress: Seq
 
     A use-and-throw result remains as its summary, unless the policy keeps whole results.
     """
-    reduced = isinstance(message, ToolMessage) and message.summary is not None
+    reduced = isinstance(message, ToolMessage) and message.retain == "once"
     if policy._plain and not reduced:
         return HeldMessage(message=message, tokens=tokens, progress=progress, keep=message)
     keep = _filtered(policy, message)
-    if isinstance(keep, ToolMessage) and keep.summary is not None and not policy.keep_whole_results:
-        keep = replace(keep, content=keep.summary or _REDUCED.format(name=keep.name), whole=None, summary=None)
+    if isinstance(keep, ToolMessage) and reduced and not policy.keep_whole_results:
+        content = keep.summary or _REDUCED.format(name=keep.name)
+        keep = replace(keep, content=content, whole=None, summary=None, retain="window")
     steps = all(map(_stays, _applying(policy, message)))
     time = None if keep is None else _shortest(_applying(policy, keep))
     later = None if keep is None or time is None else _filtered(_stricter(policy), keep)
@@ -160,7 +161,13 @@ def shown(policy: DataPolicy, event: events.RunEvent) -> events.RunEvent | None:
     policy = _stricter(policy)
     tool, key = policy.tool(getattr(event, "name", "")), policy.hash_key
     match event:
-        case events.StepStarted() | events.UsageRecorded() | events.Notice():
+        case (
+            events.StepStarted()
+            | events.UsageRecorded()
+            | events.Notice()
+            | events.ContextEdited()
+            | events.CacheMiss()
+        ):
             return event
         case events.AttemptFailed():
             return replace(event, error=_treated(policy.text, event.error, key))
@@ -211,6 +218,7 @@ def _shown_result(policy: DataPolicy, result: events.RunResult) -> events.RunRes
         messages=tuple(left for message in result.messages if (left := _filtered(policy, message))),
         # A sub-agent's policy may be stricter, and is not known here.
         waiting=tuple(_shown_wait(policy if w.run_id == result.run_id else NOTHING, w) for w in result.waiting),
+        context=None,  # it has extracts and summaries in it
     )
 
 

@@ -14,12 +14,14 @@ from ..messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoi
 from ..providers.port import ModelRequest, OutputSchema
 from ..storage.codec import decode_message
 from ..storage.values import StoredEntry, StoredJournal, StoredRun
+from ..token_engine.edits import Edit, Summarise, edit_of
+from ..token_engine.view import fold as shown
 from ..usage import UsageRecord
 from .outcome import Finish, GoOn, Outcome, StepOutcome
 from .plain import plain
 from .state import RunState
 
-SETTINGS = ("output_schema", "effort", "temperature", "stop", "cache", "cache_key")
+SETTINGS = ("output_schema", "effort", "temperature", "stop")
 """The parts of a request that an agent may set in `build_request`, and that are on record only if they are set."""
 Stage = Literal["begun", "asking", "turn", "ended"]
 
@@ -83,8 +85,13 @@ class Record:
     """The conversation, all of it."""
     added: list[Message] = field(default_factory=list)
     """What this run added to the conversation."""
-    edits: list[int] | None = None
-    """See `ContextWindow.edits`."""
+    edits: list[Edit] = field(default_factory=list)
+    """How what was sent differs from the conversation."""
+    ready: list[Edit] = field(default_factory=list)
+    """Summaries that were made and not put in place yet."""
+    cache_key: str = ""
+    rent: tuple[float, float] = (0.0, 0.0)
+    """See `TokenEngine.rent`."""
     state: RunState = field(default_factory=RunState)
     index: int = 0
     attempts: int = 0
@@ -132,8 +139,9 @@ class Record:
         self.data.update(content.get("data", {}))
         self.agent_state = content.get("agent", self.agent_state)
         self.state.text = content.get("text", self.state.text)
-        self.edits = body.get("edits", self.edits)
+        self._take_edits(content)
         self.commands = body.get("commands", self.commands)
+        self.rent = tuple(body.get("rent", self.rent))
         self._take_state(body)
         match entry.kind:
             case "asking":
@@ -155,6 +163,14 @@ class Record:
             case "noted":
                 pass
 
+    def _take_edits(self, content: dict[str, Any]) -> None:
+        edits = [edit_of(written) for written in content.get("edits", ())]
+        self.edits += edits
+        if any(isinstance(edit, Summarise) for edit in edits):
+            self.ready = []
+        if "ready" in content:
+            self.ready = [edit_of(written) for written in content["ready"]]
+
     def _take_messages(self, entry: StoredEntry) -> None:
         rows = iter([stored.message for stored in entry.messages])
         for operation in entry.body.get("operations", [len(entry.messages)]):
@@ -168,7 +184,7 @@ class Record:
             else:
                 replaced = [decode_message(self.texts[key]) for key in operation]
                 self.messages = [*replaced, self.messages[-1]]
-                self.edits = None
+                self.edits = []
 
     def _take_state(self, body: dict[str, Any]) -> None:
         if (kept := body.get("state")) is None:
@@ -183,6 +199,7 @@ class Record:
             self.system = self.texts[body["system"]]
         if "tools" in body:
             self.tools = tuple(_spec(self.texts[key]) for key in body["tools"])
+        self.cache_key = content.get("cache_key", self.cache_key)
         asked = body["request"]
         reserved = asked.get("reserved")
         attempt = Attempt(asked["attempt"], asked["usage"], asked["model"])
@@ -213,14 +230,14 @@ class Record:
             parallel_tool_calls=asked["parallel"],
             max_output_tokens=asked["max"],
             extra=content.get("extra", {}),
+            marks=tuple(asked["marks"]) if "marks" in asked else None,
+            cache_key=self.cache_key,
             **_settings(content.get("settings", {})),
         )
 
     def view(self) -> list[Message]:
         """What the model sees of the conversation."""
-        if self.edits is None:
-            return list(self.messages)
-        return [self.messages[place] for place in self.edits[1:]] + self.messages[self.edits[0] :]
+        return shown(self.messages, self.edits) if self.edits else list(self.messages)
 
     def _take_answer(self, entry: StoredEntry, content: dict[str, Any], at: int) -> None:
         body = entry.body
@@ -327,6 +344,8 @@ def _spec(text: str) -> ToolSpec:
 
 def outcome_fields(outcome: Outcome) -> dict[str, Any]:
     """An outcome as JSON, without its call."""
-    kept = {f.name: getattr(outcome, f.name) for f in dataclasses.fields(outcome) if f.name != "call"}
+    fields = [field for field in dataclasses.fields(outcome) if field.name != "call"]
+    kept = {field.name: getattr(outcome, field.name) for field in fields}
     kept["data"] = plain(kept["data"])
-    return {name: value for name, value in kept.items() if value is not None and value is not False and value != []}
+    usual = {field.name: field.default for field in fields}
+    return {name: value for name, value in kept.items() if value != usual[name] and value != []}

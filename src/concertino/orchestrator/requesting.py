@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import BudgetError
+from ..events import ContextEdited
 from ..ids import usage_id
-from ..providers.port import Model, ModelRequest
+from ..messages import Messages
+from ..providers.port import Model, ModelRequest, model_id
+from ..token_engine.digest import RECALL
+from ..token_engine.edits import Edit, Reduce, Summarise
+from ..token_engine.engine import Plan
+from ..token_engine.planning import SummaryJob
 from .entries import note_asking
 from .hooks import Hooks
 from .outcome import Finish, GoOn, StepOutcome
 from .record import OpenRequest
 from .run import Run
+from .summarising import can_summarise
 
 Asked = tuple[Model, ModelRequest, str]
 """The model, the request, and the number of the attempt."""
@@ -21,13 +29,26 @@ Asked = tuple[Model, ModelRequest, str]
 class Requesting:
     """Makes one request. If a budget has no room for it, `outcome` says how the step ends instead."""
 
-    __slots__ = ("_hooks", "_own_messages", "_run", "outcome")
+    __slots__ = ("_hooks", "_own_messages", "_planned", "_run", "job", "outcome")
 
     def __init__(self, run: Run[Any], hooks: Hooks) -> None:
         self._run = run
         self._hooks = hooks
         self._own_messages = False
+        self._planned = False
+        self.job: SummaryJob | None = None
+        """A summary that is to be made as soon as the answer is there."""
         self.outcome: StepOutcome = GoOn()
+
+    @property
+    def planned(self) -> bool:
+        """Whether the request was made here, and not found on record."""
+        return self._planned
+
+    @property
+    def own_messages(self) -> bool:
+        """Whether the agent has put messages of its own into the request."""
+        return self._own_messages
 
     async def on_record(self) -> Asked | None:
         """The request, which may be sent now; None: it may not."""
@@ -69,10 +90,7 @@ class Requesting:
         choice = run.state.tool_choice if send else "none"
         if not send and not run.calls_in_history:
             tools = ()  # else they stay: providers refuse a history with calls of tools that nobody declares
-        messages = run.window.view(run.fixed(), run.limits.output)
-        if run.window.trimmed > run.unsent:
-            run.unsent = run.window.trimmed
-            run.notify("context_trimmed", f"the model no longer sees the oldest {run.unsent:,} messages")
+        messages = await self._fitted(model)
         request = ModelRequest(
             model=model.name,
             system=run.system,
@@ -81,12 +99,64 @@ class Requesting:
             tool_choice=choice,
             parallel_tool_calls=self._hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
             max_output_tokens=run.limits.output,
+            marks=run.window.marks,
+            cache_key=run.cache_key,
         )
         run.state.tool_choice = "auto"
         if self._hooks.has_own("build_request"):
             request = await self._hooks.ask("build_request", run, request)
             self._own_messages = request.messages is not messages
         return request
+
+    async def _fitted(self, model: Model) -> Messages:
+        """What of the conversation is sent; the edits that led to it go on record with the request."""
+        run, window = self._run, self._run.window
+        self._planned = True
+        before = window.tokens
+        plan = window.plan(
+            run.fixed(),
+            run.limits.output,
+            model_id(model),
+            recallable=RECALL in run.registry,
+            summaries=can_summarise(model),
+        )
+        if plan.urgent:
+            await self._summarise(plan, model)
+        self.job = None if plan.urgent else plan.job
+        edits = window.fit()
+        if edits:
+            self._tell(edits, before)
+        return window.view()
+
+    async def _summarise(self, plan: Plan, model: Model) -> None:
+        """The window is full: nothing can be asked before a summary is there."""
+        run = self._run
+        if plan.job is None:
+            await run.summaries.settle()
+            return
+        request = ModelRequest(
+            model=model.name,
+            system=run.system,
+            messages=run.window.shown(),
+            tools=run.registry.specs(),
+            max_output_tokens=run.limits.output,
+            marks=run.window.marks and (),
+            cache_key=run.cache_key,
+        )
+        await run.summaries.now(plan.job, model, request)
+
+    def _tell(self, edits: Sequence[Edit], before: int) -> None:
+        run = self._run
+        if run.journal.on:
+            run.journal.edit(edits)
+        reduced = sum(len(edit.places) for edit in edits if isinstance(edit, Reduce))
+        spans = [edit for edit in edits if isinstance(edit, Summarise)]
+        left_out = sum(edit.messages for edit in spans if edit.left_out)
+        summarised = sum(edit.messages for edit in spans if not edit.left_out)
+        told = (reduced, summarised, left_out, before, run.window.tokens)
+        run.mailbox.put(ContextEdited(run.id, run.path, run.index.value, *told))
+        if left_out:
+            run.notify("context_trimmed", f"the model no longer sees {left_out:,} of the oldest messages")
 
     async def _within_budget(self, model: Model, request: ModelRequest, attempt: str) -> Asked | None:
         """Reserve the worst case. Where there is no room, the agent ends: with a last, shorter answer if it can be

@@ -12,7 +12,7 @@ from ..storage.owners import process_owner
 from ..storage.port import Store
 from ..storage.values import Claim, RunStart, Settlement
 from ..token_engine.port import TokenCounter
-from ..token_engine.window import message_text
+from ..token_engine.sizes import message_text
 from ..usage import Tokens, UsageRecord
 from .opening import Parent, chat_of, restore
 from .record import OpenTurn, Record, fold

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ..events import Notice, NoticeCode
 from ..ids import call_key, usage_id
 from ..messages import Message, Messages, ToolCall
-from ..providers.port import Model, model_id
-from ..token_engine.port import ContextWindow
+from ..providers.port import Model, ModelRequest, model_id
+from ..token_engine.digest import handle_for
+from ..token_engine.engine import TokenEngine
+from ..token_engine.planning import SummaryJob
 from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .budget import Reserve
@@ -35,6 +37,18 @@ class Ask(Protocol):
     """Asks the chat's model one question beside the conversation; see `Run.ask`."""
 
     async def __call__(self, prompt: str, *, system: str | None = None) -> str: ...
+
+
+class Summaries(Protocol):
+    """Makes summaries of what is older beside the conversation; see `summarising`."""
+
+    def start(self, job: SummaryJob, model: Model, request: ModelRequest) -> None: ...
+
+    async def now(self, job: SummaryJob, model: Model, request: ModelRequest) -> None: ...
+
+    async def settle(self, seconds: float = ...) -> None: ...
+
+    async def stop(self) -> None: ...
 
 
 class Run(Generic[S]):
@@ -70,14 +84,14 @@ class Run(Generic[S]):
         its text. For `prepare` and `conclude`; the text streams, and the attempt is booked like any other."""
         self.data: dict[str, Any] = {}
         """By tool name, the structured result of its last call."""
-        self.window: ContextWindow = chat.window(chat.counter, limits.context)
+        self.summaries: Summaries
+        self.window = TokenEngine(chat.counter, limits.context, chat.retention)
+        """What is kept of the conversation, and what of it is sent."""
         self.mailbox = Mailbox()
         self.deadlines = Deadlines()
         self.system = ""
         self.calls_in_history = False
         """Whether the conversation has calls of tools in it."""
-        self.unsent = 0
-        """How many messages of the conversation no longer fit, as the consumer was told."""
         self.opened: OpenTurn | OpenRequest | None = None
         """What a run that was taken up goes on with."""
         self.steers: list[str] = []
@@ -88,7 +102,11 @@ class Run(Generic[S]):
         """How many results the turn in hand will have: they share the room."""
         self.cut_off: ToolCall | None = None
         """The call of the turn in hand whose arguments the answer's limit cut off."""
+        self.skipped: tuple[int, ...] | None = ()
+        """The places of messages that the next run of the conversation will not have: examples, an older summary. None:
+        a hook has replaced the conversation."""
         self.hook_value: Any = None
+        self._cache_key = ""
         self._fixed_of: object = None
         self._fixed: dict[str, str] = {}
 
@@ -106,6 +124,14 @@ class Run(Generic[S]):
     def model_id(self) -> str:
         """The id of the chat's model."""
         return model_id(self.chat.model)
+
+    @property
+    def cache_key(self) -> str:
+        """What the requests of this agent in this conversation have in common, for a provider's cache."""
+        if not self._cache_key:
+            name = self.path.rpartition("/")[2][:40]
+            self._cache_key = f"{name}:{handle_for(self.chat.conversation_id or self.chat.message)}"
+        return self._cache_key
 
     @property
     def messages(self) -> Messages:
@@ -135,6 +161,7 @@ class Run(Generic[S]):
     def replace(self, messages: tuple[Message, ...]) -> None:
         """Begin the conversation again with *messages*; its last one, the turn in hand, stays."""
         self.window.replace([*messages, self.messages[-1]])
+        self.skipped = None
         self.reserve.recount()
         if self.journal.on:
             self.journal.replace(messages)

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import ProviderError
 from ..events import (
     AttemptFailed,
+    CacheMiss,
     RunEvent,
     StepStarted,
     StoppedWork,
@@ -78,7 +79,7 @@ class Step:
         self._dispatch: Dispatch | None = None
         self.outcome: StepOutcome = GoOn()
 
-    async def events(self) -> AsyncGenerator[RunEvent, None]:  # noqa: C901, PLR0912 - a second generator is dear
+    async def events(self) -> AsyncGenerator[RunEvent, None]:  # noqa: C901, PLR0912, PLR0915 - a second generator is dear
         """The step's events, as they happen."""
         run = self._run
         opened, before = run.opened, len(run.added)
@@ -108,6 +109,7 @@ class Step:
                 yield TurnCompleted(run.id, run.path, run.index.value, turn.message)
                 calls = await self._selected(turn)
                 begun = await self._note_answer(turn, calls)
+                self._summarise()
             if calls:
                 yield ToolsSelected(run.id, run.path, run.index.value, tuple(calls))
                 dispatch = self._dispatch
@@ -183,10 +185,19 @@ class Step:
             self._dispatch.start_early(asking.ready)
         return self._run.mailbox.drain()
 
+    def _summarise(self) -> None:
+        """Begin to make the summary that will be needed, now that what was sent is in the provider's cache."""
+        assert self._requesting is not None
+        assert self._asked is not None
+        job, self._requesting.job = self._requesting.job, None
+        if job is not None:
+            self._run.summaries.start(job, *self._asked[:2])
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     async def _read(self, asking: Asking) -> Turn:
         run = self._run
+        self._observe(asking)
         turn = Turn(asking.message, asking.message.tool_calls)
         if self._hooks.has_own("interpret_response"):
             turn = await self._hooks.ask("interpret_response", run, asking.message)
@@ -200,6 +211,20 @@ class Step:
             await run.mailbox.stop(run.tree.patience)
             self._dispatch = None
         return turn
+
+    def _observe(self, asking: Asking) -> None:
+        """Compare what the provider says of the request with what was expected of it."""
+        run, asked, requesting = self._run, self._asked, self._requesting
+        assert asked is not None
+        assert requesting is not None
+        if asking.tokens is None or requesting.own_messages or not requesting.planned:
+            return
+        request = asked[1]
+        settings = (request.tool_choice, request.effort, request.parallel_tool_calls, request.output_schema)
+        miss = run.window.observe(asking.tokens, settings)
+        if miss is not None:
+            told = (asking.model_id, miss.reason, miss.expected, miss.cached)
+            run.mailbox.put(CacheMiss(run.id, run.path, run.index.value, *told))
 
     def _take_up(self, opened: OpenTurn) -> tuple[ToolCall, ...]:
         """Go on with a turn whose answer is on record."""

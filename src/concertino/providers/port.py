@@ -47,9 +47,9 @@ class ModelRequest:
     temperature: float | None = None
     stop: tuple[str, ...] = ()
     """Texts at which the model stops."""
-    cache: bool = False
-    """Mark where the stable prefix ends (tools and system, and the messages), for providers that cache only what is
-    marked. Those that cache by themselves do so whatever this says."""
+    marks: tuple[int, ...] | None = None
+    """Places of messages behind which the provider is to remember the prefix, ascending, for providers that cache only
+    what is marked; tools and system are marked, too. None: nothing is. Others cache whatever this says."""
     cache_key: str = ""
     """What requests with a common prefix have in common, for providers that look for a cached prefix by a key."""
 
@@ -112,7 +112,11 @@ ModelEvent = Dropped | TextChunk | ReasoningChunk | ToolCallChunk | ToolCallRead
 
 
 class Model(Protocol):
-    """A model of a provider, ready to be asked."""
+    """A model of a provider, ready to be asked.
+
+    One that can write a summary of a conversation says so with an attribute `summarises = True`; one that knows how
+    much it takes, with `context_window` (tokens).
+    """
 
     provider: str
     """`anthropic`, `openai`, `google`, `extractive`, ...: part of the model's id and of the price look-up."""

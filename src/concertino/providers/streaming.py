@@ -72,6 +72,7 @@ class StreamingModel(ABC, Generic[C]):
 
     provider: str
     name: str
+    summarises = True
 
     def __init__(self, name: str, provider: str, client: C | None, timeout: float | Timeouts = SILENCE) -> None:
         self.name = name

@@ -138,9 +138,9 @@ class Runtime:
 
     *agents* are those whose runs this process can take up, each with its own tools or as a pair with a registry.
     *models* finds a model by its id. *means* are what a `Chat` takes beside its content: `deps`, `limits`, `counter`,
-    `window`, `price`. Inside `async with` a watchdog takes up what was left by dead processes and what has its answers,
-    and expires what nobody answered. A run that was taken up *tries* times without getting any further has failed: its
-    process may have died of it. Leaving the runtime parks what still goes on.
+    `retention`, `price`. Inside `async with` a watchdog takes up what was left by dead processes and what has its
+    answers, and expires what nobody answered. A run that was taken up *tries* times without getting any further has
+    failed: its process may have died of it. Leaving the runtime parks what still goes on.
 
     Every method may raise `StorageError`; those that name a run or a wait raise `RunStateError` where it is not in a
     state for what is asked.
@@ -163,9 +163,9 @@ class Runtime:
         for agent in agents:
             config, registry = agent if isinstance(agent, tuple) else (agent, None)
             self._agents[config.name] = (config, registry)
-        if unknown := means.keys() - {"deps", "limits", "counter", "window", "price"}:
+        if unknown := means.keys() - {"deps", "limits", "counter", "retention", "price"}:
             raise ConfigurationError(
-                f"Runtime takes no {min(unknown)!r}; means are deps, limits, counter, window, price"
+                f"Runtime takes no {min(unknown)!r}; means are deps, limits, counter, retention, price"
             )
         self._models = models
         self._observers = tuple(observers)

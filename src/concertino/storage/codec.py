@@ -40,7 +40,12 @@ _BY_KIND: dict[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_c
 _FIELDS: dict[type, tuple[str, ...]] = {
     cls: tuple(field.name for field in fields(cls) if field.name != "kind") for cls in (*_MESSAGES, *_PARTS, Media)
 }
-_LEFT_OUT = {("provider", Text): "", ("provider", ToolCall): ""}
+_LEFT_OUT = {
+    ("provider", Text): "",
+    ("provider", ToolCall): "",
+    ("handle", ToolMessage): "",
+    ("retain", ToolMessage): "window",
+}
 """Fields that came later, with the value that is not written: most messages do without them."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -62,5 +62,9 @@ class ToolContext(ABC):
         """Book a model call that the tool made by itself."""
 
     @abstractmethod
+    def recall(self, handle: str) -> str | None:
+        """The whole of what was cut, reduced or summarised under *handle*; None: there is nothing of that name."""
+
+    @abstractmethod
     def stream(self, content: str) -> None:
         """Show a piece of the result to the consumer before the whole is there. From any thread."""

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, overload
 
 from ..errors import ConfigurationError
+from ..messages import Retain
 from .context import ToolContext
-from .port import DEFAULT_TIMEOUT, Done, Effect, NotDone, Retain, Tool, check_tool
+from .port import DEFAULT_TIMEOUT, Done, Effect, NotDone, Tool, check_tool
 from .threads import threads
 
-_SETTINGS = ("selection_rule", "counts_as_iteration", "timeout", "retain", "shown", "effect")
+_SETTINGS = ("selection_rule", "counts_as_iteration", "timeout", "retain", "max_tokens", "shown", "effect")
 Probe = Callable[[str], Awaitable[Done | NotDone | None]]
 """Tells from a call's key whether it took effect; see `Tool.probe`."""
 
@@ -62,7 +63,8 @@ def tool(
     selection_rule: str = "",
     counts_as_iteration: bool = True,
     timeout: float | None = DEFAULT_TIMEOUT,
-    retain: Retain = "keep",
+    retain: Retain = "window",
+    max_tokens: int | None = None,
     shown: bool = False,
     effect: Effect = "once",
     probe: Probe | None = None,

@@ -9,11 +9,8 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from ..errors import ConfigurationError, ToolArgumentsError
-from ..messages import ToolSpec
+from ..messages import Retain, ToolSpec
 from .context import ToolContext
-
-Retain = Literal["keep", "once"]
-"""`keep`: the result is stored as it is. `once`: use and throw; the stored history has its summary only."""
 
 Effect = Literal["read", "idempotent", "once"]
 """What a second run of a call would do. `read`: nothing, it only looks. `idempotent`: nothing either, for the receiver
@@ -33,7 +30,7 @@ class ToolResult:
     data: Any = None
     """For the product: on the `ToolDone` event and in the run's result; never sent to the model."""
     summary: str | None = None
-    """What stands for the content in the stored history of a `once` tool."""
+    """What stands for the content once it is no longer sent, and in the stored history of a `once` tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,10 @@ class Tool(ABC):
     """Whether a call counts against the agent's limit of tool calls."""
     timeout: float | None = DEFAULT_TIMEOUT
     """Seconds; None: no limit."""
-    retain: Retain = "keep"
+    retain: Retain = "window"
+    """How long the model sees a result whole."""
+    max_tokens: int | None = None
+    """Tokens that a result may have; what is longer is cut in the middle. None: as the chat's `Retention` says."""
     effect: Effect = "once"
     """What a second run would do. The default is the careful one: say `read` or `idempotent` where it is true."""
     interruptible: bool = True
@@ -143,4 +143,6 @@ def check_tool(tool: object) -> None:
     if tool.effect not in get_args(Effect):
         raise ConfigurationError(f"tool {name!r}: effect is {tool.effect!r}; use 'read', 'idempotent' or 'once'")
     if tool.retain not in get_args(Retain):
-        raise ConfigurationError(f"tool {name!r}: retain is {tool.retain!r}; it must be 'keep' or 'once'")
+        raise ConfigurationError(f"tool {name!r}: retain is {tool.retain!r}; it must be 'once', 'window' or 'pin'")
+    if tool.max_tokens is not None and (not isinstance(tool.max_tokens, int) or tool.max_tokens < 1):
+        raise ConfigurationError(f"tool {name!r}: max_tokens is {tool.max_tokens!r}; it must be a whole number above 0")

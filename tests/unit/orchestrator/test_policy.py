@@ -13,7 +13,10 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from concertino.agents import DeepResearchSupervisor, ResearcherAgent
+from concertino.context import ContextState
 from concertino.events import (
+    CacheMiss,
+    ContextEdited,
     Event,
     Notice,
     ReasoningDelta,
@@ -54,15 +57,17 @@ KEEP = DataPolicy()
 
 TOOLS = ("search", "secret")
 STRUCTURE = {
-    "agent", "agent_path", "call_id", "code", "effect", "how", "id", "key", "model", "name", "next_model",
-    "parent_call", "price_version", "provider", "root_id", "run_id", "tool", "tools", "what", "who",
+    "agent", "agent_path", "call_id", "code", "effect", "handle", "how", "id", "key", "model", "name", "next_model",
+    "parent_call", "price_version", "provider", "reason", "root_id", "run_id", "tool", "tools", "what", "who",
 }  # fmt: skip
-BARE = {StepStarted, UsageRecorded, Notice}
+BARE = {StepStarted, UsageRecorded, Notice, ContextEdited, CacheMiss}
 OWN_WORDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Notice, "text"): st.just("the engine's own words"),
     (Reasoning, "id"): st.none() | st.just(CANARY),  # it is the provider's word for what it holds
     (Wait, "resolution"): st.none(),  # the waits of a result are open
     (RunResult, "tool_calls"): st.just({"supervisor": 2}),
+    (RunResult, "context"): st.none() | st.just(ContextState([["reduce", [1], [CANARY]]])),
+    (RunResult, "report"): st.none(),
 }
 canaries = st.builds(lambda before, after: before + CANARY + after, st.text(max_size=5), st.text(max_size=5))
 steps = st.builds(
@@ -76,6 +81,7 @@ plain: dict[object, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     type(None): st.none(),
     Decimal: st.just(Decimal(1)),
+    list[list[Any]]: st.builds(lambda text: [["reduce", [1], [text]]], canaries),
     Any: canaries | st.builds(lambda text: {"rows": [text]}, canaries),
 }
 
@@ -299,7 +305,7 @@ def test_a_result_is_treated_with_all_that_it_brings() -> None:
 
 
 def test_a_use_and_throw_result_remains_as_its_summary() -> None:
-    result = ToolMessage("1", "search", "all of it", whole="all", summary="3 hits")
+    result = ToolMessage("1", "search", "all of it", whole="all", summary="3 hits", retain="once")
     assert left(KEEP, result) == ToolMessage("1", "search", "3 hits")
     assert left(DataPolicy(keep_whole_results=True), result) is result
     nameless = dataclasses.replace(result, summary="")

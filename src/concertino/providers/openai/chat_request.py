@@ -63,7 +63,7 @@ def request_body(
             head["tool_choice"] = _tool_choice(request.tool_choice, request.model, provider, vendor)
         if not request.parallel_tool_calls and vendor.parallel_switch:
             head["parallel_tool_calls"] = False
-    marked = request.cache and vendor.breakpoints
+    marked = request.marks is not None and vendor.breakpoints
     writer = _Writer(provider, vendor)
     forms = [message.wire(writer.style, writer.form) for message in request.messages]
     system: list[str] = []

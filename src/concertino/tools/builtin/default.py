@@ -12,6 +12,7 @@ from ..registry import ToolRegistry
 from .craft import craft
 from .interfaces import Backend, chatbot, data_analysis, image_generation, rag
 from .memory import MemoryBackend, retrieve_memory, store_memory
+from .recall import Recall
 from .research import ResearchTools
 
 Mode = Literal["RAG", "CHATBOT", "DATA_ANALYSIS", "DEEP_RESEARCH"]
@@ -50,6 +51,7 @@ def default_registry(modes: Collection[Mode] = (), settings: Settings | None = N
         registry.register(retrieve_memory(settings.memory))
         registry.register(store_memory(settings.memory))
     registry.register(craft())
+    registry.register(Recall())
     if settings.library is not None:
         research = ResearchTools(settings.library)
         registry.register(research.search())

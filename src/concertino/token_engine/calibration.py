@@ -1,0 +1,89 @@
+"""Calibration: how far a counter's tokens are from those that a provider bills, learnt from its own figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .sizes import KINDS
+
+_RATE = 0.5
+"""How much of an error is corrected at once: normalised least mean squares (Haykin, Adaptive Filter Theory)."""
+_LEAST, _MOST = 0.4, 2.5
+"""No tokenizer is further from another on ordinary text; beyond that it was something else that changed the figure."""
+_ENOUGH = 64
+"""Tokens that must have been added for a figure to teach anything."""
+
+
+class Calibration:
+    """The factors of one model, by kind of text: what its provider counts for a token of ours."""
+
+    __slots__ = ("factors",)
+
+    def __init__(self) -> None:
+        self.factors = [1.0] * KINDS
+
+    def estimate(self, by_kind: Sequence[int]) -> float:
+        """The provider's tokens for ours."""
+        return sum([factor * tokens for factor, tokens in zip(self.factors, by_kind, strict=True)])
+
+    def learn(self, by_kind: Sequence[int], measured: float) -> None:
+        """*measured* is what the provider counted for text of ours of these sizes."""
+        total = sum(by_kind)
+        if total < _ENOUGH or measured <= 0 or min(by_kind) < 0:
+            return
+        error = measured - self.estimate(by_kind)
+        power = sum([tokens * tokens for tokens in by_kind])
+        for kind, tokens in enumerate(by_kind):
+            factor = self.factors[kind] + _RATE * error * tokens / power
+            self.factors[kind] = min(max(factor, _LEAST), _MOST)
+
+
+class Gauge:
+    """How large a request is: the provider's figure for the last one, and an estimate of what has changed since.
+
+    All sizes are `by_kind` sums of what is shown; what goes along with every request is in the anchor.
+    """
+
+    __slots__ = ("_at", "_calibration", "_fixed", "_measured")
+
+    def __init__(self, calibration: Calibration) -> None:
+        self._calibration = calibration
+        self._measured: float | None = None
+        self._at: list[int] = [0] * KINDS
+        self._fixed = 0
+
+    @property
+    def anchored(self) -> bool:
+        """Whether the provider has said how large a request was."""
+        return self._measured is not None
+
+    def tokens(self, by_kind: Sequence[int], fixed: int) -> int:
+        """The tokens of a request, *fixed* of ours for system prompt and tools included."""
+        if self._measured is None:
+            return int(self._calibration.estimate(by_kind) + fixed + 0.999)
+        changed = [now - then for now, then in zip(by_kind, self._at, strict=True)]
+        return int(self._measured + self._calibration.estimate(changed) + fixed - self._fixed + 0.999)
+
+    def unsure(self, by_kind: Sequence[int]) -> int:
+        """How many of them are only estimated."""
+        if self._measured is None:
+            return sum(by_kind)
+        return sum([abs(now - then) for now, then in zip(by_kind, self._at, strict=True)])
+
+    def observe(self, by_kind: Sequence[int], fixed: int, measured: int) -> None:
+        """The provider counted *measured* tokens for a request of these sizes."""
+        ours = self._calibration.estimate(by_kind) + fixed
+        if not _LEAST * ours <= measured <= _MOST * ours:
+            return  # it is about something else
+        if self._measured is not None and fixed == self._fixed:
+            grown = [now - then for now, then in zip(by_kind, self._at, strict=True)]
+            self._calibration.learn(grown, measured - self._measured)
+        self._measured, self._at, self._fixed = measured, list(by_kind), fixed
+
+
+_OF_MODELS: dict[tuple[str, str], Calibration] = {}
+
+
+def calibration_of(model: str, counter: str) -> Calibration:
+    """What this process has learnt of *model*'s tokens as *counter* counts them; runs share it."""
+    return _OF_MODELS.setdefault((model, counter), Calibration())

@@ -1,0 +1,392 @@
+"""The token engine: what is kept of a conversation, what of it is sent, and what that costs. It does no I/O.
+
+engine = TokenEngine(counter, limit=200_000)
+engine.append(message)                              # each message is counted once
+plan = engine.plan(fixed, reserve, "anthropic:claude-...")
+...                                                 # if plan.urgent: make plan.job's summary, engine.complete(...)
+edits = engine.fit()                                # to be kept before the request is sent
+request = engine.view(), engine.marks
+miss = engine.observe(tokens, settings)             # the provider's own figures
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..context import ContextReport, ContextState
+from ..messages import Message, Messages
+from ..usage import Tokens
+from .calibration import Calibration, Gauge, calibration_of
+from .edits import Edit, Reduce, Summarise, edit_of, form, moved
+from .marks import Marks
+from .planning import FULL, Planner, SummaryJob, Terms, floor_error
+from .port import TokenCounter
+from .profiles import Binding, binding, cache_rule
+from .recalling import recalled
+from .retention import Candidates, Retention
+from .sizes import FRAME, Fixed, measure_with
+from .view import View
+from .watching import CacheWatch, Miss, Sent
+
+_UNSURE, _UNSURE_EXACT = 0.1, 0.02
+"""How much an estimate may be too low, and a count with the model's own tokenizer: of what the provider adds."""
+_MOST_FAILURES = 2
+"""Summaries that may fail one after another; then messages are left out instead."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be done before the next request."""
+
+    job: SummaryJob | None = None
+    """A summary that is wanted."""
+    urgent: bool = False
+    """Whether the request cannot wait for it: the window is full. Without a job, one is being made already."""
+
+
+class TokenEngine:
+    """One conversation, as it is kept and as it is sent.
+
+    *limit* is the model's context in tokens; *clock* gives seconds.
+    """
+
+    def __init__(
+        self,
+        counter: TokenCounter,
+        limit: int,
+        retention: Retention | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.counter = counter
+        self.retention = retention or Retention()
+        self.marks: tuple[int, ...] | None = None
+        """Where the request is to be marked for the provider's cache, by index in the view; None: nowhere."""
+        self._limit = limit
+        self._clock = clock
+        self._measure = measure_with(counter)
+        self._fixed = Fixed(counter)
+        self._model = ""
+        self._rule = cache_rule("", "")
+        self._binding: Binding = "free"
+        self._gauge = Gauge(Calibration())
+        self._watch = CacheWatch()
+        self._cold = True
+        self._now = 0.0
+        self._room = self._hard = limit
+        self._reserve = 0
+        self._restart()
+
+    def _restart(self) -> None:
+        self._view = View(self._measure)
+        self._record_tokens = 0
+        self._candidates = Candidates(self.retention.results, self._measure)
+        self._planner = Planner(self._view, self._candidates, self.retention)
+        self._marks = Marks()
+        self._fresh: list[Edit] = []
+        self._job: SummaryJob | None = None
+        self._ready: list[Summarise] = []
+        self._ready_for: SummaryJob | None = None
+        self._failed = 0
+        self._sent = 0  # the place behind the last message that was sent
+        self._sent_tokens = 0
+        self._marked_tokens = 0
+        self._same = 0  # tokens of the last request with which the next one begins
+
+    # -- the record ----------------------------------------------------------------------------------------------
+
+    def append(self, message: Message) -> None:
+        """Add to the end of the record. O(1); nothing is ever taken out."""
+        self._view.append(message)
+        self._record_tokens += self._measure(message).tokens
+        self._candidates.add(message, self._view)
+
+    def replace(self, messages: Sequence[Message]) -> None:
+        """Begin again with other messages, because a hook has changed the conversation."""
+        recallable = self._candidates.recallable
+        self._restart()
+        self._candidates.recallable = recallable
+        self._watch.replaced()
+        for message in messages:
+            self.append(message)
+
+    def record(self) -> Messages:
+        """All messages, as they were appended."""
+        return Messages(self._view.record)
+
+    @property
+    def tokens(self) -> int:
+        """Of what is shown, by the counter."""
+        return self._view.tokens
+
+    def shown(self) -> Messages:
+        """What a request would have of them now."""
+        return self._view.messages()
+
+    @property
+    def rent(self) -> tuple[float, float]:
+        """What was paid so far for carrying what the next edits would take out, in tokens of uncached input."""
+        results, messages = self._planner.rent
+        return round(results), round(messages)
+
+    def restore(self, edits: Iterable[Edit], rent: tuple[float, float] = (0.0, 0.0)) -> None:
+        """Show what was shown after these *edits*: to be called once all messages are there that they are about."""
+        for edit in edits:
+            self._view.apply(edit)
+            self._planner.adopt(edit)
+        self._candidates.settle(self._view)
+        self._planner.rent = rent
+        self._sent, self._sent_tokens = len(self._view.record), self._view.tokens
+        self._watch.at = self._clock()  # if the cache has forgotten it all, an edit comes a little later
+
+    # -- from run to run -----------------------------------------------------------------------------------------
+
+    def state(self, skipped: Sequence[int] = ()) -> ContextState:
+        """For the next run of the conversation. *skipped*: the places of messages that it will not have."""
+        edits = [form(moved(edit, lambda place: place - bisect_left(skipped, place))) for edit in self._view.edits]
+        ready = [form(moved(edit, lambda place: place - bisect_left(skipped, place))) for edit in self._ready]
+        return ContextState(edits, ready, self._watch.at, self._model, self._planner.rent)
+
+    def resume(self, state: ContextState, head: int = 0) -> bool:
+        """Go on as the last run of the conversation left it, whose first message is at place *head*.
+
+        Edits that are about other messages than those that are here are left out; then it is False.
+        """
+        fits = True
+        for written in state.edits:
+            edit = moved(edit_of(written), lambda place: place + head)
+            fits = fits and self._planner.fits(edit)
+            if fits:
+                self._view.apply(edit)
+                self._planner.adopt(edit)
+        self._candidates.settle(self._view)
+        if fits:
+            self.make_ready([moved(edit_of(written), lambda place: place + head) for written in state.ready])
+            self._watch.at, self._model, self._planner.rent = state.at, state.model, state.rent
+            self._use(state.model)
+            self._sent = len(self._view.record)
+            self._sent_tokens = self._view.tokens
+        return fits
+
+    def ready(self) -> list[Edit]:
+        """The summaries that were made and are not in use yet."""
+        return list(self._ready)
+
+    def make_ready(self, edits: Sequence[Edit]) -> None:
+        """These summaries were made before, as `ready` gave them."""
+        made = [edit for edit in edits if isinstance(edit, Summarise) and self._planner.fits(edit)]
+        if made and made[-1].end > self._planner.gone:
+            self._ready, self._ready_for = made, SummaryJob(made[-1].first, made[-1].end, made[-1].kept, 0, due=True)
+
+    def shown_before(self, place: int) -> int:
+        """How many messages are shown in front of the one at *place* in the record."""
+        return self._view.index(place)
+
+    @property
+    def edits(self) -> list[Edit]:
+        """All edits so far."""
+        return list(self._view.edits)
+
+    # -- before a request ----------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        fixed: Mapping[str, str],
+        reserve: int,
+        model: str,
+        *,
+        recallable: bool = False,
+        summaries: bool = True,
+    ) -> Plan:
+        """Make the edits that are due before the next request to *model* (`provider:name`).
+
+        *fixed* names the parts that go along with every request (system prompt, tools) by their text: the same object
+        means the same texts. *reserve* is the room in tokens for the answer. *recallable*: whether the model can call
+        `recall`; *summaries*: whether one can be made.
+        """
+        self._now = self._clock()
+        self._cold = self._watch.cold(self._now, self._rule) or model != self._model
+        self._use(model)
+        self._fixed.take(fixed)
+        self._candidates.recallable = recallable
+        view, planner = self._view, self._planner
+        terms = self._terms(reserve, summaries=summaries and self.retention.summaries and self._failed < _MOST_FAILURES)
+        self._note(planner.throw(terms, self._sent))
+        due = planner.decide(terms, self._ready_for)
+        if due.splice:
+            self._splice(terms)
+        if due.reduce:
+            self._note(planner.reduce(terms))
+        full = view.tokens > FULL * terms.room
+        if self._job is not None:
+            return Plan(urgent=full)
+        self._job = due.job
+        return Plan(due.job, urgent=due.job is not None and full)
+
+    def _use(self, model: str) -> None:
+        if model != self._model or not self._rule.source:
+            self._model = model
+            provider, _, name = model.partition(":")
+            self._rule, self._binding = cache_rule(provider, name), binding(provider, name)
+            self._gauge = Gauge(calibration_of(model, self.counter.name))
+
+    def _terms(self, reserve: int, *, summaries: bool) -> Terms:
+        view, gauge = self._view, self._gauge
+        used = gauge.tokens(view.by_kind, self._fixed.tokens)
+        margin = int(gauge.unsure(view.by_kind) * (_UNSURE_EXACT if self.counter.exact else _UNSURE))
+        room = self._limit - reserve
+        self._reserve = reserve
+        self._hard = view.tokens + room - margin - used
+        if self.retention.most is not None:
+            room = min(room, self.retention.most)
+        self._room = view.tokens + room - margin - used
+        users = self._candidates.users
+        self._last_terms = terms = Terms(
+            self._rule,
+            self._binding,
+            self._cold,
+            bool(users) and users[-1] >= self._sent,
+            self._sent_tokens,
+            self._room,
+            summaries,
+        )
+        return terms
+
+    def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
+        """The summary of *job* was made; *merged* is the one of `job.merges`. None: it failed.
+
+        False, and nothing changes, if it is no summary: empty, or longer than half of what it is to stand for.
+        """
+        if job is not self._job:
+            return False  # of a conversation that is no longer
+        self._job = None
+        if text is None or not (text := text.strip()) or self.counter.count(text) > max(job.tokens // 2, 1):
+            self._failed += 1
+            self._planner.rent = (self._planner.rent[0], 0.0)
+            return False
+        self._failed = 0
+        self._ready, self._ready_for = self._planner.made(job, text, merged), job
+        return True
+
+    def fit(self) -> list[Edit]:
+        """All edits since the last request; the window holds what is shown now, whatever that takes.
+
+        Raises `ContextFloorError`, naming what fills the window, if not even the newest messages fit.
+        """
+        terms, planner, view = self._last_terms, self._planner, self._view
+        if view.tokens > FULL * terms.room and self._ready:
+            self._splice(terms)
+        if view.tokens > FULL * terms.room and not terms.summaries:
+            self._leave_out(terms)
+        if view.tokens > terms.room:
+            self._note(planner.squeeze(terms))
+        if view.tokens > terms.room:
+            self._leave_out(terms)
+        if view.tokens > self._hard:
+            parts = {**self._fixed.sizes(), "room for the answer": self._reserve}
+            raise floor_error(self._limit, parts, view)
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def _splice(self, terms: Terms) -> None:
+        made, self._ready, self._ready_for = self._ready, [], None
+        self._note(self._planner.splice(made, terms))
+
+    def _leave_out(self, terms: Terms) -> None:
+        edits = self._planner.leave_out(terms)
+        if edits:
+            self._job, self._ready, self._ready_for = None, [], None  # about messages that are no longer shown
+        self._note(edits)
+
+    def view(self) -> Messages:
+        """What to send. Without an edit, one view is a prefix of the next."""
+        view = self._view
+        once = self._candidates.first_once
+        until = len(view.shown) if once is None or self._binding == "prefix" else view.index(once)
+        self.marks = self._marks.place(view, self._rule, until) if self._rule.marks else None
+        end = len(view.shown) if self.marks is None else (self.marks[-1] + 1 if self.marks else 0)
+        self._marked_tokens = self._fixed.tokens + view.before(end)
+        self._sent = len(view.record)
+        self._sent_tokens = view.tokens
+        self._watch.at = self._now
+        self._by_kind = list(view.by_kind)
+        return view.messages()
+
+    def _note(self, edits: list[Edit]) -> None:
+        """*edits* were made: less of the last request is the beginning of the next one, and other places are stable."""
+        for edit in edits:
+            first = edit.places[0] if isinstance(edit, Reduce) else edit.first if isinstance(edit, Summarise) else 0
+            index = self._view.index(first)
+            if self.marks is not None:
+                index = max([mark + 1 for mark in self.marks if mark < index], default=0)
+            self._same = min(self._same, self._fixed.tokens + self._view.before(index))
+            if isinstance(edit, Reduce):
+                newest = self._candidates.first_kept
+                self._marks.edited(first - 1, len(self._view.record) - 1 if newest is None else newest - 1)
+            elif isinstance(edit, Summarise):
+                self._marks.edited(edit.end - 1, None)
+        self._watch.report.edits += len(edits)
+        self._fresh += edits
+
+    # -- after a request -----------------------------------------------------------------------------------------
+
+    def observe(self, tokens: Tokens, settings: object = None) -> Miss | None:
+        """What the provider says of the request that `view` was for; *settings* is what else its cache depends on.
+
+        The miss, if it has read less from its cache than it should have.
+        """
+        fixed = list(self._fixed.texts.values())
+        sent = Sent(self._model, fixed[0] if fixed else "", fixed[1] if len(fixed) > 1 else "", settings)
+        total = self._sent_tokens + self._fixed.tokens
+        ratio = tokens.prompt / total if total else 1.0
+        miss = self._watch.observe(
+            tokens,
+            sent,
+            self._rule,
+            cold=self._cold,
+            same=self._same * ratio,
+            marked=int(self._marked_tokens * ratio),
+            left_out=int(max(self._record_tokens - self._sent_tokens, 0) * ratio),
+        )
+        self._same = self._marked_tokens
+        self._gauge.observe(self._by_kind, self._fixed.tokens, tokens.prompt)
+        return miss
+
+    def summarised(self, tokens: Tokens) -> None:
+        """What a summary has used, for the report."""
+        self._watch.report.summaries += 1
+        self._watch.report.summary_tokens += tokens.total
+
+    def report(self) -> ContextReport:
+        """What the requests took so far."""
+        return self._watch.report
+
+    # -- results and messages that are too long ------------------------------------------------------------------
+
+    def allowance(self, results: int, most: int | None = None) -> int:
+        """How many tokens each of *results* results of one turn may have: half of the room is left to them at most,
+        and *most* to a tool that says so."""
+        largest = self.retention.largest_result if most is None else most
+        return max(1, min(largest, max(self._room, 2) // 2 // max(results, 1)))
+
+    def cut(self, text: str, fixed: Mapping[str, str], reserve: int) -> str:
+        """The beginning of *text* that a message may have; all of it, the same object, if it fits.
+
+        Raises `ContextFloorError` if *fixed* and *reserve* leave no room at all.
+        """
+        room = self._limit - reserve - 4 * FRAME
+        if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= room:
+            return text  # a token is at least a byte, and a character at most four
+        self._fixed.take(fixed)
+        room -= self._fixed.tokens + (0 if self.counter.exact else self._limit // 10)
+        if room <= 0:
+            parts = {**self._fixed.sizes(), "room for the answer": reserve}
+            raise floor_error(self._limit, parts, View(self._measure))
+        return text if self.counter.count(text) <= room else self.counter.cut(text, room)
+
+    def recall(self, handle: str) -> str | None:
+        """The whole of what was cut, reduced, summarised or left out under *handle*; None: there is nothing of that
+        name."""
+        return recalled(self._view.record, self._view.edits, handle)
