@@ -154,9 +154,12 @@ class Job:
         result = value if isinstance(value, ToolResult) else ToolResult(value)
         whole = as_text(result.content)
         run = self._run
-        handle = handle_for(run.call_key(self.place))
         most = run.window.allowance(run.calls_at_once, tool.max_tokens)
-        content = cut_middle(run.chat.counter, whole, most, hint(handle, recallable=RECALL in run.registry))
+        handle = ""
+        content = whole
+        if len(whole) > most or not whole.isascii():
+            handle = handle_for(run.call_key(self.place))
+            content = cut_middle(run.chat.counter, whole, most, hint(handle, recallable=RECALL in run.registry))
         if tool.shown:
             content = _SHOWN.format(content=content)
         return Outcome(

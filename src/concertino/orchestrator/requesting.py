@@ -9,7 +9,6 @@ from typing import Any
 from ..errors import BudgetError
 from ..events import ContextEdited
 from ..ids import usage_id
-from ..messages import Messages
 from ..providers.port import Model, ModelRequest, model_id
 from ..token_engine.digest import RECALL
 from ..token_engine.edits import Edit, Reduce, Summarise
@@ -90,29 +89,7 @@ class Requesting:
         choice = run.state.tool_choice if send else "none"
         if not send and not run.calls_in_history:
             tools = ()  # else they stay: providers refuse a history with calls of tools that nobody declares
-        messages = await self._fitted(model)
-        request = ModelRequest(
-            model=model.name,
-            system=run.system,
-            messages=messages,
-            tools=tools,
-            tool_choice=choice,
-            parallel_tool_calls=self._hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
-            max_output_tokens=run.limits.output,
-            marks=run.window.marks,
-            cache_key=run.cache_key,
-        )
-        run.state.tool_choice = "auto"
-        if self._hooks.has_own("build_request"):
-            request = await self._hooks.ask("build_request", run, request)
-            self._own_messages = request.messages is not messages
-        return request
-
-    async def _fitted(self, model: Model) -> Messages:
-        """What of the conversation is sent; the edits that led to it go on record with the request."""
-        run, window = self._run, self._run.window
-        self._planned = True
-        before = window.tokens
+        window = run.window
         plan = window.plan(
             run.fixed(),
             run.limits.output,
@@ -122,11 +99,26 @@ class Requesting:
         )
         if plan.urgent:
             await self._summarise(plan, model)
-        self.job = None if plan.urgent else plan.job
-        edits = window.fit()
-        if edits:
-            self._tell(edits, before)
-        return window.view()
+        self.job, self._planned = None if plan.urgent else plan.job, True
+        if edits := window.fit():
+            self._tell(edits, window.before)
+        messages = window.view()
+        request = ModelRequest(
+            model=model.name,
+            system=run.system,
+            messages=messages,
+            tools=tools,
+            tool_choice=choice,
+            parallel_tool_calls=self._hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
+            max_output_tokens=run.limits.output,
+            marks=window.marks,
+            cache_key=run.cache_key,
+        )
+        run.state.tool_choice = "auto"
+        if self._hooks.has_own("build_request"):
+            request = await self._hooks.ask("build_request", run, request)
+            self._own_messages = request.messages is not messages
+        return request
 
     async def _summarise(self, plan: Plan, model: Model) -> None:
         """The window is full: nothing can be asked before a summary is there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .sizes import KINDS
+from .sizes import DATA, FOREIGN, KINDS, PROSE
 
 _RATE = 0.5
 """How much of an error is corrected at once: normalised least mean squares (Haykin, Adaptive Filter Theory)."""
@@ -24,7 +24,8 @@ class Calibration:
 
     def estimate(self, by_kind: Sequence[int]) -> float:
         """The provider's tokens for ours."""
-        return sum([factor * tokens for factor, tokens in zip(self.factors, by_kind, strict=True)])
+        prose, data, foreign = self.factors
+        return prose * by_kind[PROSE] + data * by_kind[DATA] + foreign * by_kind[FOREIGN]
 
     def learn(self, by_kind: Sequence[int], measured: float) -> None:
         """*measured* is what the provider counted for text of ours of these sizes."""
@@ -52,23 +53,15 @@ class Gauge:
         self._at: list[int] = [0] * KINDS
         self._fixed = 0
 
-    @property
-    def anchored(self) -> bool:
-        """Whether the provider has said how large a request was."""
-        return self._measured is not None
-
-    def tokens(self, by_kind: Sequence[int], fixed: int) -> int:
-        """The tokens of a request, *fixed* of ours for system prompt and tools included."""
+    def read(self, by_kind: Sequence[int], fixed: int) -> tuple[int, int]:
+        """The tokens of a request, *fixed* of ours for system prompt and tools included; and how many of them are only
+        estimated."""
         if self._measured is None:
-            return int(self._calibration.estimate(by_kind) + fixed + 0.999)
-        changed = [now - then for now, then in zip(by_kind, self._at, strict=True)]
-        return int(self._measured + self._calibration.estimate(changed) + fixed - self._fixed + 0.999)
-
-    def unsure(self, by_kind: Sequence[int]) -> int:
-        """How many of them are only estimated."""
-        if self._measured is None:
-            return sum(by_kind)
-        return sum([abs(now - then) for now, then in zip(by_kind, self._at, strict=True)])
+            return int(self._calibration.estimate(by_kind) + fixed + 0.999), sum(by_kind)
+        then = self._at
+        changed = (by_kind[PROSE] - then[PROSE], by_kind[DATA] - then[DATA], by_kind[FOREIGN] - then[FOREIGN])
+        tokens = self._measured + self._calibration.estimate(changed) + fixed - self._fixed
+        return int(tokens + 0.999), abs(changed[PROSE]) + abs(changed[DATA]) + abs(changed[FOREIGN])
 
     def observe(self, by_kind: Sequence[int], fixed: int, measured: int) -> None:
         """The provider counted *measured* tokens for a request of these sizes."""

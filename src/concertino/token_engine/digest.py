@@ -26,7 +26,7 @@ def handle_for(key: str) -> str:
 
 def handle_of(message: ToolMessage) -> str:
     """The name by which the whole result of *message* is recalled."""
-    return message.handle or handle_for(message.call_id)
+    return message.handle or handle_for(f"{message.call_id} {message.content[:200]}")  # some use an id again
 
 
 def hint(handle: str, *, recallable: bool) -> str:

@@ -27,9 +27,9 @@ from .port import TokenCounter
 from .profiles import Binding, binding, cache_rule
 from .recalling import recalled
 from .retention import Candidates, Retention
-from .sizes import FRAME, Fixed, measure_with
+from .sizes import FRAME, Fixed, measure_with, most_tokens
 from .view import View
-from .watching import CacheWatch, Miss, Sent
+from .watching import CacheWatch, Miss
 
 _UNSURE, _UNSURE_EXACT = 0.1, 0.02
 """How much an estimate may be too low, and a count with the model's own tokenizer: of what the provider adds."""
@@ -45,6 +45,9 @@ class Plan:
     """A summary that is wanted."""
     urgent: bool = False
     """Whether the request cannot wait for it: the window is full. Without a job, one is being made already."""
+
+
+_CALM = Plan()
 
 
 class TokenEngine:
@@ -76,7 +79,10 @@ class TokenEngine:
         self._cold = True
         self._now = 0.0
         self._room = self._hard = limit
+        self._last_terms = Terms(self._rule, self._binding, True, False, 0, limit, False)
         self._reserve = 0
+        self.before = 0
+        """Tokens of what was shown before the last plan's edits."""
         self._restart()
 
     def _restart(self) -> None:
@@ -91,17 +97,29 @@ class TokenEngine:
         self._ready_for: SummaryJob | None = None
         self._failed = 0
         self._sent = 0  # the place behind the last message that was sent
-        self._sent_tokens = 0
-        self._marked_tokens = 0
+        self._marked = 0  # tokens of the last request that its marks let the provider remember
         self._same = 0  # tokens of the last request with which the next one begins
+        self._pending = 0  # bytes that are not counted yet
+        self._calm = -1  # bytes that may be added before it is worth thinking again
+        self._skipped = 0
 
     # -- the record ----------------------------------------------------------------------------------------------
 
     def append(self, message: Message) -> None:
         """Add to the end of the record. O(1); nothing is ever taken out."""
         self._view.append(message)
-        self._record_tokens += self._measure(message).tokens
-        self._candidates.add(message, self._view)
+        self._pending += most_tokens(message)
+        if message.role == "user" or (message.role == "tool" and message.retain != "window"):
+            self._calm = -1
+
+    def _settle(self) -> None:
+        """Count what was appended since the last time."""
+        view, place = self._view, len(self._view.groups)
+        for message in view.settle():
+            self._record_tokens += self._measure(message).tokens
+            self._candidates.add(message, place, view)
+            place += 1
+        self._pending = 0
 
     def replace(self, messages: Sequence[Message]) -> None:
         """Begin again with other messages, because a hook has changed the conversation."""
@@ -119,6 +137,7 @@ class TokenEngine:
     @property
     def tokens(self) -> int:
         """Of what is shown, by the counter."""
+        self._settle()
         return self._view.tokens
 
     def shown(self) -> Messages:
@@ -133,12 +152,13 @@ class TokenEngine:
 
     def restore(self, edits: Iterable[Edit], rent: tuple[float, float] = (0.0, 0.0)) -> None:
         """Show what was shown after these *edits*: to be called once all messages are there that they are about."""
+        self._settle()
         for edit in edits:
             self._view.apply(edit)
             self._planner.adopt(edit)
         self._candidates.settle(self._view)
         self._planner.rent = rent
-        self._sent, self._sent_tokens = len(self._view.record), self._view.tokens
+        self._sent = len(self._view.record)
         self._watch.at = self._clock()  # if the cache has forgotten it all, an edit comes a little later
 
     # -- from run to run -----------------------------------------------------------------------------------------
@@ -154,6 +174,7 @@ class TokenEngine:
 
         Edits that are about other messages than those that are here are left out; then it is False.
         """
+        self._settle()
         fits = True
         for written in state.edits:
             edit = moved(edit_of(written), lambda place: place + head)
@@ -167,7 +188,6 @@ class TokenEngine:
             self._watch.at, self._model, self._planner.rent = state.at, state.model, state.rent
             self._use(state.model)
             self._sent = len(self._view.record)
-            self._sent_tokens = self._view.tokens
         return fits
 
     def ready(self) -> list[Edit]:
@@ -208,20 +228,28 @@ class TokenEngine:
         """
         self._now = self._clock()
         self._cold = self._watch.cold(self._now, self._rule) or model != self._model
+        calm = self._pending <= self._calm and not self._cold
+        if calm and fixed is self._fixed.texts and reserve == self._reserve:
+            self._skipped += 1
+            return _CALM
+        self._settle()
         self._use(model)
         self._fixed.take(fixed)
+        self.before = self._view.tokens
         self._candidates.recallable = recallable
         view, planner = self._view, self._planner
         terms = self._terms(reserve, summaries=summaries and self.retention.summaries and self._failed < _MOST_FAILURES)
         self._note(planner.throw(terms, self._sent))
-        due = planner.decide(terms, self._ready_for)
+        due = planner.decide(terms, self._ready_for, busy=self._job is not None)
         if due.splice:
             self._splice(terms)
         if due.reduce:
             self._note(planner.reduce(terms))
+        self._skipped = 0
         full = view.tokens > FULL * terms.room
         if self._job is not None:
             return Plan(urgent=full)
+        self._calm = -1 if self._rule.marks or due.job or self._ready or full else planner.calm(terms)
         self._job = due.job
         return Plan(due.job, urgent=due.job is not None and full)
 
@@ -234,24 +262,20 @@ class TokenEngine:
 
     def _terms(self, reserve: int, *, summaries: bool) -> Terms:
         view, gauge = self._view, self._gauge
-        used = gauge.tokens(view.by_kind, self._fixed.tokens)
-        margin = int(gauge.unsure(view.by_kind) * (_UNSURE_EXACT if self.counter.exact else _UNSURE))
+        used, unsure = gauge.read(view.by_kind, self._fixed.tokens)
+        margin = int(unsure * (_UNSURE_EXACT if self.counter.exact else _UNSURE))
         room = self._limit - reserve
         self._reserve = reserve
         self._hard = view.tokens + room - margin - used
         if self.retention.most is not None:
             room = min(room, self.retention.most)
         self._room = view.tokens + room - margin - used
-        users = self._candidates.users
-        self._last_terms = terms = Terms(
-            self._rule,
-            self._binding,
-            self._cold,
-            bool(users) and users[-1] >= self._sent,
-            self._sent_tokens,
-            self._room,
-            summaries,
-        )
+        users, terms = self._candidates.users, self._last_terms
+        terms.rule, terms.binding, terms.cold, terms.summaries = self._rule, self._binding, self._cold, summaries
+        terms.turn_begins = bool(users) and users[-1] >= self._sent
+        terms.cached, terms.room, terms.requests = view.before(view.index(self._sent)), self._room, 1 + self._skipped
+        if not self._rule.marks:
+            self._same = self._fixed.tokens + terms.cached
         return terms
 
     def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
@@ -275,6 +299,8 @@ class TokenEngine:
 
         Raises `ContextFloorError`, naming what fills the window, if not even the newest messages fit.
         """
+        if self._pending:
+            return []  # it was not worth counting
         terms, planner, view = self._last_terms, self._planner, self._view
         if view.tokens > FULL * terms.room and self._ready:
             self._splice(terms)
@@ -303,15 +329,19 @@ class TokenEngine:
     def view(self) -> Messages:
         """What to send. Without an edit, one view is a prefix of the next."""
         view = self._view
-        once = self._candidates.first_once
-        until = len(view.shown) if once is None or self._binding == "prefix" else view.index(once)
-        self.marks = self._marks.place(view, self._rule, until) if self._rule.marks else None
-        end = len(view.shown) if self.marks is None else (self.marks[-1] + 1 if self.marks else 0)
-        self._marked_tokens = self._fixed.tokens + view.before(end)
         self._sent = len(view.record)
-        self._sent_tokens = view.tokens
         self._watch.at = self._now
-        self._by_kind = list(view.by_kind)
+        if self._pending:
+            return view.messages()
+        if self._rule.marks:
+            once = self._candidates.first_once
+            until = len(view.shown) if once is None or self._binding == "prefix" else view.index(once)
+            self.marks = self._marks.place(view, self._rule, until)
+            end = self.marks[-1] + 1 if self.marks else 0
+        else:
+            self.marks, end = None, len(view.shown)
+        self._marked = self._fixed.tokens + view.before(end)
+        self._by_kind = tuple(view.by_kind)
         return view.messages()
 
     def _note(self, edits: list[Edit]) -> None:
@@ -337,20 +367,16 @@ class TokenEngine:
 
         The miss, if it has read less from its cache than it should have.
         """
-        fixed = list(self._fixed.texts.values())
-        sent = Sent(self._model, fixed[0] if fixed else "", fixed[1] if len(fixed) > 1 else "", settings)
-        total = self._sent_tokens + self._fixed.tokens
+        sent = (self._model, self._fixed.texts, settings)
+        watch = self._watch
+        if self._pending:  # nothing was edited since the last request, and all of it can be in the cache
+            return watch.observe(tokens, sent, self._rule, cold=False, same=watch.cacheable, marked=tokens.prompt)
+        total = self._view.tokens + self._fixed.tokens
         ratio = tokens.prompt / total if total else 1.0
-        miss = self._watch.observe(
-            tokens,
-            sent,
-            self._rule,
-            cold=self._cold,
-            same=self._same * ratio,
-            marked=int(self._marked_tokens * ratio),
-            left_out=int(max(self._record_tokens - self._sent_tokens, 0) * ratio),
-        )
-        self._same = self._marked_tokens
+        watch.left_out = int(max(self._record_tokens - self._view.tokens, 0) * ratio)
+        same, marked = int(self._same * ratio), int(self._marked * ratio)
+        miss = watch.observe(tokens, sent, self._rule, cold=self._cold, same=same, marked=marked)
+        self._same = self._marked
         self._gauge.observe(self._by_kind, self._fixed.tokens, tokens.prompt)
         return miss
 

@@ -30,6 +30,8 @@ _LEAST_SUMMARISED = 500
 _RATIO = 0.08
 """How long a summary is expected to be, of what it stands for."""
 _MOST_SEGMENTS = 8
+_CALM, _LEAST_CALM = 25, 1_000
+"""A decision waits for a 25th of the view in bytes, about a hundredth in tokens; and for so many bytes at least."""
 _PROGRESS = 0.05
 """The share of the room that an edit of a full window must free, or the next means is taken as well."""
 
@@ -60,7 +62,7 @@ class Decision:
     """A summary is to be made."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Terms:
     """What holds for one request."""
 
@@ -76,6 +78,8 @@ class Terms:
     """Tokens, in ours, that the view may have."""
     summaries: bool
     """Whether a summary can be made."""
+    requests: int = 1
+    """How many were sent since it was last decided, this one included."""
 
 
 class Planner:
@@ -122,6 +126,12 @@ class Planner:
 
     # -- when ----------------------------------------------------------------------------------------------------
 
+    def calm(self, terms: Terms) -> int:
+        """How many tokens may be added before it is worth deciding again: a hundredth of the view, and none that could
+        fill the window."""
+        tokens = self._view.tokens
+        return min(max(tokens // _CALM, _LEAST_CALM), int(_EARLY * terms.room) - tokens)
+
     def throw(self, terms: Terms, sent: int) -> list[Edit]:
         """Reduce the use-and-throw results that the model has seen: those before place *sent*. They were not cached."""
         edits: list[Edit] = []
@@ -129,36 +139,36 @@ class Planner:
             self._make(seen, edits)
         return edits
 
-    def decide(self, terms: Terms, ready: SummaryJob | None) -> Decision:
-        """Pay the rent for one more request, and say which edits it makes due. *ready*: the summary that is there.
+    def decide(self, terms: Terms, ready: SummaryJob | None, *, busy: bool = False) -> Decision:
+        """Pay the rent for the requests since the last time, and say which edits it makes due. *ready*: the summary
+        that is there; *busy*: one is being made.
 
         Two edits at once pay for one rewriting. So results that are due wait for a summary that is due with them.
         """
-        rule, view, saved = terms.rule, self._view, self._candidates.saved
-        first = self._candidates.first
-        full = view.tokens > FULL * terms.room
-        patience = self._retention.patience
+        rule, tokens, saved = terms.rule, self._view.tokens, self._candidates.saved
+        full, patience = tokens > FULL * terms.room, self._retention.patience
         found = Decision()
         rewrite = 0.0
-        if first is not None:
+        if saved:
+            first = self._candidates.first or 0
             rewrite = self._rewrite(first, saved, terms)
-            self._paid += rule.read * saved
+            self._paid += rule.read * saved * terms.requests
             due = 0 < self._paid >= patience * rewrite and self._may(terms, first)
             found.reduce = due or (full and saved >= _PROGRESS * terms.room)
-        span = self._span(terms) if ready is None else ready
-        if span is None or not terms.summaries:
+        if busy or not terms.summaries:
             return found
-        old = self._size(span)
+        end = self._end(terms) if ready is None else ready.end
+        old = self._old(end) if ready is None else self._size(ready)
         if ready is None and old < _LEAST_SUMMARISED:
             return found
-        call = 0.0 if ready is not None else min(rule.read * view.tokens, old) + rule.output * _RATIO * old
-        setup = call + max(self._rewrite(span.end, 0.0, terms) - (rewrite if found.reduce else 0.0), 0.0)
-        self._paid_summary += rule.read * (1 - _RATIO) * old
-        due = full or (0 < self._paid_summary >= patience * setup and self._may(terms, span.first))
+        call = 0.0 if ready is not None else min(rule.read * tokens, old) + rule.output * _RATIO * old
+        setup = call + max(self._rewrite(end, 0.0, terms) - (rewrite if found.reduce else 0.0), 0.0)
+        self._paid_summary += rule.read * (1 - _RATIO) * old * terms.requests
+        due = full or (0 < self._paid_summary >= patience * setup and self._may(terms, self.gone))
         if ready is not None:
-            found.splice = due or (ready.due and self._may(terms, span.first))
-            found.reduce = found.reduce or (found.splice and first is not None)
-        elif due or view.tokens > _EARLY * terms.room:
+            found.splice = due or (ready.due and self._may(terms, ready.first))
+            found.reduce = found.reduce or (found.splice and saved > 0)
+        elif (due or tokens > _EARLY * terms.room) and (span := self._span(terms)) is not None:
             found.job, span.due = span, due
             found.reduce = found.reduce and (terms.cold or full or not due)
         return found
@@ -197,16 +207,9 @@ class Planner:
 
     def _span(self, terms: Terms, keep: int | None = None) -> SummaryJob | None:
         """The messages that are old enough to be summarised; *keep*: how many of the newest are not."""
-        view = self._view
-        keep = self._retention.messages if keep is None else keep
-        end = len(view.record) - max(keep, 1)
-        users = self._candidates.users
-        if terms.binding == "turn" and users and view.reasoned >= users[-1] and not self._full(terms):
-            end = min(end, users[-1])
-        if end <= self.gone:
+        end, first = self._end(terms, keep), self.gone
+        if end <= first:
             return None
-        end = view.groups[end]
-        first = self.gone
         pinned = self.pinned(first, end)
         while first in pinned:
             first += 1
@@ -215,6 +218,23 @@ class Planner:
         merges = tuple(self.segments[:_MOST_SEGMENTS]) if len(self.segments) >= _MOST_SEGMENTS else ()
         span = SummaryJob(first, end, tuple(sorted(place for place in pinned if place >= first)), 0, merges)
         return SummaryJob(first, end, span.kept, self._size(span), merges)
+
+    def _end(self, terms: Terms, keep: int | None = None) -> int:
+        """The place behind the last message that is old enough to be summarised."""
+        view, users = self._view, self._candidates.users
+        end = len(view.record) - max(self._retention.messages if keep is None else keep, 1)
+        if terms.binding == "turn" and users and view.reasoned >= users[-1] and not self._full(terms):
+            end = min(end, users[-1])
+        return view.groups[end] if end > self.gone else self.gone
+
+    def _old(self, end: int) -> int:
+        """About the tokens of what would be summarised up to place *end*: pinned results are seldom, and counted in."""
+        view, users, gone = self._view, self._candidates.users, self.gone
+        old = view.between(gone, end)
+        for place in (users[0], users[-1]) if len(users) > 1 else users:
+            if gone <= place < end:
+                old -= view.between(place, place + 1)
+        return old
 
     def _size(self, span: SummaryJob) -> int:
         view = self._view

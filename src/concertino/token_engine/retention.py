@@ -64,9 +64,8 @@ class Candidates:
         self.pins: list[int] = []
         """The places of results that stay as they are."""
 
-    def add(self, message: Message, view: View) -> None:
-        """*message* has joined the end of the record."""
-        place = len(view.record) - 1
+    def add(self, message: Message, place: int, view: View) -> None:
+        """*message* has joined the record at *place*."""
         if message.role == "user":
             if message.tool is None:
                 self.users.append(place)

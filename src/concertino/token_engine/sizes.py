@@ -20,6 +20,8 @@ _PER_FILE = 2_000
 _PER_BYTE = 0.05
 """And of a document or a recording that is known: a page of a PDF has 1,500 to 3,000 tokens and seldom below 50 kB,
 a second of speech 10 to 32 tokens and, compressed, some kB."""
+_SHORT = 64
+"""Bytes of a text whose kind makes no difference, and that an estimate need not look at."""
 _SAMPLE = 2_000
 """Characters that are looked at to tell the kind of a text."""
 _WORDS = str.maketrans("", "", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
@@ -67,9 +69,11 @@ def measure_with(counter: TokenCounter) -> Measure:
 
     def count(message: Message) -> Size:
         text = message_text(message)
-        return Size(counter.count(text) + FRAME, _kind(text))
+        return Size(counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE)
 
     def measure(message: Message) -> Size:
+        if not counter.exact and (most := most_tokens(message)) < _SHORT:
+            return Size(most // 3 + FRAME, PROSE)
         return message.sized(counter, count)
 
     return measure
@@ -86,6 +90,28 @@ def message_text(message: Message) -> str:
             return text + "".join(map(_filler, message.media))
         case SystemMessage(text):
             return text
+
+
+def most_tokens(message: Message) -> int:
+    """More tokens than *message* can have: its bytes, without making its text. Every message passes here once."""
+    if message.role == "tool":
+        size = _bytes(message.content) + len(message.call_id) + FRAME
+        return size + sum(map(media_size, message.media)) if message.media else size
+    if message.role == "user" and message.media:
+        return _bytes(message.text) + sum(map(media_size, message.media)) + FRAME
+    if message.role != "assistant":
+        return _bytes(message.text) + FRAME
+    size = FRAME
+    for part in message.parts:
+        if part.kind == "tool_call":
+            size += _bytes(part.arguments) + len(part.id) + len(part.name)
+        else:
+            size += _bytes(part.raw if part.kind == "opaque" else part.text)
+    return size
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def blocks(message: Message) -> int:

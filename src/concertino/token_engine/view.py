@@ -17,7 +17,8 @@ _NO_SIZE = Size(0, 0)
 class View:
     """A record, its edits, and what they show. Appending costs the same at any length; an edit copies the view.
 
-    Sizes are in tokens as *measure* counts them, before any calibration.
+    Sizes are in tokens as *measure* counts them, before any calibration. What was appended is measured with the next
+    `settle`; all but the lists of messages is about what was settled.
     """
 
     __slots__ = ("_before", "_measure", "by_kind", "edits", "groups", "places", "reasoned", "record", "shown")
@@ -39,16 +40,25 @@ class View:
 
     def append(self, message: Message) -> None:
         """Add to the end."""
-        place = len(self.record)
         self.record.append(message)
-        self.groups.append(self.groups[-1] if place and _joins(message, self.record[place - 1]) else place)
         self.shown.append(message)
-        self.places.append(place)
-        tokens, kind = self._measure(message)
-        self._before.append(self._before[-1] + tokens)
-        self.by_kind[kind] += tokens
-        if message.role == "assistant" and _reasons(message):
-            self.reasoned = place
+
+    def settle(self) -> list[Message]:
+        """Measure what was appended since the last time; these messages."""
+        record, groups, before = self.record, self.groups, self._before
+        first = len(groups)
+        total = before[-1]
+        fresh = record[first:]
+        for place, message in enumerate(fresh, first):
+            groups.append(groups[-1] if place and _joins(message, record[place - 1]) else place)
+            self.places.append(place)
+            tokens, kind = self._measure(message)
+            total += tokens
+            before.append(total)
+            self.by_kind[kind] += tokens
+            if message.role == "assistant" and _reasons(message):
+                self.reasoned = place
+        return fresh
 
     @property
     def tokens(self) -> int:
@@ -142,6 +152,7 @@ def fold(record: Iterable[Message], edits: Iterable[Edit]) -> list[Message]:
     view = View(lambda message: _NO_SIZE)  # noqa: ARG005 - nobody asks for sizes here
     for message in record:
         view.append(message)
+    view.settle()
     for edit in edits:
         view.apply(edit)
     return view.shown

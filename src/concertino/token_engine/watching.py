@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,28 +28,25 @@ class Miss:
     """Tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What of a request decides what the next one finds in the cache."""
-
-    model: str
-    system: str
-    tools: str
-    settings: object
-    """Whatever else, if it changes, makes the provider forget."""
+Sent = tuple[str, Mapping[str, str], object]
+"""What of a request decides what the next one finds in the cache: the model; system prompt and tools, by name; and the
+settings that make a provider forget."""
 
 
 class CacheWatch:
     """Predicts what each request finds in the cache, and compares."""
 
-    __slots__ = ("_cacheable", "_replaced", "_sent", "_whole", "at", "report")
+    __slots__ = ("_replaced", "_sent", "_whole", "at", "cacheable", "left_out", "report")
 
     def __init__(self) -> None:
         self.report = ContextReport()
         self.at: float | None = None
         """When the last request was sent, in seconds."""
         self._sent: Sent | None = None
-        self._cacheable = 0
+        self.cacheable = 0
+        """Tokens of the last request that can be in the cache now."""
+        self.left_out = 0
+        """Tokens of the conversation that are not sent."""
         self._whole = 0
         self._replaced = False
 
@@ -67,15 +65,14 @@ class CacheWatch:
         rule: CacheRule,
         *,
         cold: bool,
-        same: float,
+        same: int,
         marked: int,
-        left_out: int,
     ) -> Miss | None:
         """The provider's figures for a request. *same*: tokens with which the last request began, too; *marked*: how
-        many of its tokens can be in the cache now; *left_out*: how many of the conversation were not sent."""
+        many of its tokens can be in the cache now."""
         miss = self._missed(tokens, sent, rule, same) if not cold else None
         report = self.report
-        whole = tokens.prompt + left_out
+        whole = tokens.prompt + self.left_out
         report.requests += 1
         report.prompt += tokens.prompt
         report.cached += tokens.cached
@@ -84,14 +81,14 @@ class CacheWatch:
         report.whole_cached += 0 if cold or rule.read == rule.write else min(self._whole, whole)
         report.misses += miss is not None
         self._sent, self._whole, self._replaced = sent, whole, False
-        self._cacheable = marked
+        self.cacheable = marked
         return miss
 
-    def _missed(self, tokens: Tokens, sent: Sent, rule: CacheRule, same: float) -> Miss | None:
+    def _missed(self, tokens: Tokens, sent: Sent, rule: CacheRule, same: int) -> Miss | None:
         before = self._sent
         if before is None or rule.read == rule.write:
             return None
-        expected = int(min(self._cacheable, same)) // rule.step * rule.step
+        expected = min(self.cacheable, same) // rule.step * rule.step
         tolerated = max(_TOLERANCE * tokens.prompt, 2 * rule.step, 64)
         if expected < rule.minimum + rule.step or tokens.cached >= expected - tolerated:
             return None
@@ -100,10 +97,9 @@ class CacheWatch:
     def _reason(self, before: Sent, sent: Sent) -> MissReason:
         if self._replaced:
             return "conversation_replaced"
-        if before.model != sent.model:
+        if before[0] != sent[0]:
             return "model_changed"
-        if before.system != sent.system:
-            return "system_prompt_changed"
-        if before.tools != sent.tools:
-            return "tools_changed"
-        return "provider" if before.settings == sent.settings else "settings_changed"
+        changed = [name for name, text in sent[1].items() if before[1].get(name) != text]
+        if changed:
+            return "system_prompt_changed" if changed[0] == "system prompt" else "tools_changed"
+        return "provider" if before[2] == sent[2] else "settings_changed"
