@@ -15,6 +15,7 @@ $(READY): requirements.txt pyproject.toml
 
 demo: setup
 	$(BIN)/concertino research "$(QUESTION)"
+	$(BIN)/concertino research --context 8000 "$(QUESTION)"
 
 QUESTION ?= How do asyncio task groups handle errors, and how do they differ from gather?
 

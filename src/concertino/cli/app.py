@@ -10,10 +10,11 @@ import typer
 
 from .._version import __version__
 from .asking import mend_input
-from .options import AsJson, Corpus, Database, ModelName
+from .options import AsJson, Context, Corpus, Database, ModelName
 from .runs import runs
 
 if TYPE_CHECKING:
+    from .means import Options
     from .program import Command
 
 app = typer.Typer(
@@ -61,13 +62,15 @@ def research(
     question: Question = None,
     corpus: Corpus = None,
     model: ModelName = None,
+    context: Context = None,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
     """Research QUESTION in sources and write a report with citations."""
     from .research import research as command  # noqa: PLC0415 - for a quick --help
 
-    _perform(command, question, corpus, model, db, as_json, needs_text=True)
+    options = _options(corpus, model, context, db, as_json=as_json)
+    _perform(command, question, options, needs_text=True)
 
 
 @app.command()
@@ -75,13 +78,15 @@ def chat(
     message: Message = None,
     corpus: Corpus = None,
     model: ModelName = None,
+    context: Context = None,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
     """Chat: one turn for MESSAGE; without it, one for each line of standard input until its end or /quit."""
     from .chat import chat as command  # noqa: PLC0415 - for a quick --help
 
-    _perform(command, message, corpus, model, db, as_json, needs_text=False)
+    options = _options(corpus, model, context, db, as_json=as_json)
+    _perform(command, message, options, needs_text=False)
 
 
 @app.command()
@@ -110,18 +115,15 @@ def usage(
     raise typer.Exit(perform_at_desk(partial(command, asked), db, as_json=as_json))
 
 
-def _perform(
-    command: Command,
-    words: list[str] | None,
-    corpus: list[str] | None,
-    model: str | None,
-    db: Path | None,
-    as_json: bool,
-    *,
-    needs_text: bool,
-) -> None:
+def _options(
+    corpus: list[str] | None, model: str | None, context: int | None, db: Path | None, *, as_json: bool
+) -> Options:
     from .means import Options  # noqa: PLC0415 - for a quick --help
-    from .program import perform  # noqa: PLC0415
 
-    options = Options(corpus=tuple(corpus or ()), model=model, database=db, as_json=as_json)
+    return Options(corpus=tuple(corpus or ()), model=model, context=context, database=db, as_json=as_json)
+
+
+def _perform(command: Command, words: list[str] | None, options: Options, *, needs_text: bool) -> None:
+    from .program import perform  # noqa: PLC0415 - for a quick --help
+
     raise typer.Exit(perform(command, words or (), options, needs_text=needs_text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..agents.main_thread import MainThreadAgent
+from ..context import ContextState
 from ..ids import new_run_id
 from ..messages import Message
 from ..orchestrator.chat import Chat
@@ -30,6 +31,7 @@ class Conversation:
         self.id = new_conversation_id()
         self._means = means
         self._history: list[Message] = []
+        self._context: ContextState | None = None
         self._registry = default_registry(settings=Settings(library=means.library, memory=means.store))
         self._sources = Sources()
 
@@ -45,12 +47,15 @@ class Conversation:
             session=means.session,
             conversation_id=self.id,
             counter=means.counter,
+            limits=means.limits,
+            context=self._context,
         )
         view = means.screen.view(streams_answer=True)
         orchestrator = ToolOrchestrator(chat, MainThreadAgent(), self._registry, lease=LEASE)
         result = await watch(LiveRun(orchestrator), means.stop, view, self._sources)
         if result.status == "completed":
             self._history += result.messages
+            self._context = result.context
         return outcome_of(result, question=message, conversation_id=self.id, sources=self._sources)
 
 

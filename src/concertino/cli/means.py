@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .. import wiring
 from ..errors import ConfigurationError, CorpusError, MissingKeyError
+from ..orchestrator.limits import LimitsFunction, limits_within
 from ..providers.port import Model, model_id
 from ..storage.sqlite import SqliteStore
 from ..token_engine.port import TokenCounter
@@ -30,6 +31,8 @@ class Options:
     corpus: tuple[str, ...] = ()
     model: str | None = None
     """None: by the keys in the environment."""
+    context: int | None = None
+    """Tokens that a request may have; None: as many as the model takes."""
     database: Path | None = None
     as_json: bool = False
 
@@ -84,6 +87,7 @@ class Means(Desk):
     counter: TokenCounter
     library: Library
     session: Session
+    limits: LimitsFunction
 
     @property
     def extractive(self) -> bool:
@@ -113,6 +117,7 @@ async def opened(options: Options, screen: Screen, stop: Stop) -> AsyncIterator[
             database=database,
             library=library,
             session=Session(user_id=user_name()),
+            limits=limits_within(options.context),
             screen=screen,
             stop=stop,
         )

@@ -30,6 +30,14 @@ Database = Annotated[
         help="The SQLite file that keeps the runs. Without it: concertino/concertino.db in the user's data folder.",
     ),
 ]
+Context = Annotated[
+    int | None,
+    typer.Option(
+        metavar="TOKENS",
+        min=1_000,
+        help="Tokens that a request may have, its answer included. Without it: as many as the model takes.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, an object per line, and nothing else, to stdout.")]
 App = Annotated[
     str | None,

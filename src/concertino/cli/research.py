@@ -53,6 +53,7 @@ async def _run(
         session=means.session,
         conversation_id=conversation,
         counter=means.counter,
+        limits=means.limits,
     )
     orchestrator = ToolOrchestrator(chat, DeepResearchSupervisor(), registry, lease=LEASE)
     sources = Sources()

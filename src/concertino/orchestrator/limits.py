@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ..errors import ConfigurationError
@@ -60,6 +60,19 @@ def default_limits(session: Session, model: Model, agent: HasLimits) -> Limits: 
         output = min(max_output_tokens(model.provider, model.name), _LONGEST_ANSWER)
     context = context or 128_000
     return Limits(context=context, output=min(output, max(context // 4, 1)), tool_calls=agent.tool_call_limit)
+
+
+def limits_within(context: int | None) -> LimitsFunction:
+    """The default limits, with at most *context* tokens in a request, the room for its answer included; None: with as
+    many as the model takes."""
+
+    def limits(session: Session, model: Model, agent: HasLimits) -> Limits:
+        found = default_limits(session, model, agent)
+        if context is None or context >= found.context:
+            return found
+        return replace(found, context=context, output=min(found.output, max(context // 4, 1)))
+
+    return limits
 
 
 _IN_CATALOGUE = ("anthropic", "openai", "google")

@@ -114,11 +114,12 @@ class TokenEngine:
 
     def _settle(self) -> None:
         """Count what was appended since the last time."""
-        view, place = self._view, len(self._view.groups)
+        view, place, before = self._view, len(self._view.groups), self._view.tokens
+        add = self._candidates.add
         for message in view.settle():
-            self._record_tokens += self._measure(message).tokens
-            self._candidates.add(message, place, view)
+            add(message, place, view)
             place += 1
+        self._record_tokens += view.tokens - before
         self._pending = 0
 
     def replace(self, messages: Sequence[Message]) -> None:

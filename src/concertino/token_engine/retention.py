@@ -12,6 +12,8 @@ from .edits import Reduce
 from .sizes import FRAME, Measure
 from .view import View
 
+_SHORT = 48
+"""Characters of a result that is not worth reducing."""
 _LEAST_SAVED = 16
 """Tokens that reducing a result must save."""
 
@@ -81,7 +83,7 @@ class Candidates:
 
     def _offer(self, place: int, view: View) -> None:
         message = view.at(place)
-        if isinstance(message, ToolMessage):
+        if isinstance(message, ToolMessage) and len(message.content) > _SHORT:
             size = self._measure(message).tokens - FRAME - len(message.call_id) // 3
             saved = size - digest_size(message)
             if saved >= _LEAST_SAVED:
