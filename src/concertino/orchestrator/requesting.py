@@ -28,13 +28,15 @@ Asked = tuple[Model, ModelRequest, str]
 class Requesting:
     """Makes one request. If a budget has no room for it, `outcome` says how the step ends instead."""
 
-    __slots__ = ("_hooks", "_own_messages", "_planned", "_run", "job", "outcome")
+    __slots__ = ("_hooks", "_own_messages", "_planned", "_run", "job", "model", "outcome")
 
     def __init__(self, run: Run[Any], hooks: Hooks) -> None:
         self._run = run
         self._hooks = hooks
         self._own_messages = False
         self._planned = False
+        self.model = ""
+        """The id of the model that the request was made for."""
         self.job: SummaryJob | None = None
         """A summary that is to be made as soon as the answer is there."""
         self.outcome: StepOutcome = GoOn()
@@ -90,10 +92,11 @@ class Requesting:
         if not send and not run.calls_in_history:
             tools = ()  # else they stay: providers refuse a history with calls of tools that nobody declares
         window = run.window
+        self.model = model_id(model)
         plan = window.plan(
             run.fixed(),
             run.limits.output,
-            model_id(model),
+            self.model,
             recallable=RECALL in run.registry,
             summaries=can_summarise(model),
         )

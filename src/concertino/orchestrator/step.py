@@ -220,6 +220,8 @@ class Step:
         if asking.tokens is None or requesting.own_messages or not requesting.planned:
             return
         request = asked[1]
+        if asking.model_id != requesting.model:
+            return  # another one has answered in its stead
         settings = (request.tool_choice, request.effort, request.parallel_tool_calls, request.output_schema)
         miss = run.window.observe(asking.tokens, settings)
         if miss is not None:
