@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import durable_figures, environments, figures, report
+from benchmarks import durable_figures, environments, figures, http_figures, report
 from benchmarks.figures import LOAD, Job, Suite
 from benchmarks.report import Note
 
-SUITES = (figures.SUITE, durable_figures.SUITE)
+SUITES = (figures.SUITE, durable_figures.SUITE, http_figures.SUITE)
 LONG = 6.0
 """Seconds; a figure that takes longer is not repeated."""
 
@@ -106,7 +106,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [name for suite in SUITES for name in suite.systems]
     parser.add_argument("--quick", action="store_true", help="one repetition, less of everything")
-    parser.add_argument("--suite", choices=[suite.name for suite in SUITES], help="one of the two tables only")
+    parser.add_argument("--suite", choices=[suite.name for suite in SUITES], help="one of the tables only")
     parser.add_argument("--only", metavar="NAMES", help=f"of {','.join(names)}")
     parser.add_argument("--repetitions", type=int, help="3 by default, 1 with --quick")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the raw figures there")

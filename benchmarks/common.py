@@ -78,6 +78,10 @@ SCRIPT: ContextVar[Script] = ContextVar("SCRIPT")
 """The script of the run that is going on. Adapters' models read it here, so one agent serves all runs."""
 
 
+URL: ContextVar[str] = ContextVar("URL")
+"""Where the provider of an HTTP workload is, and what it is to play."""
+
+
 def loop(steps: int, calls: int, tool: str, *, deltas: int = 1, run: str = "1") -> tuple[Turn, ...]:
     """*steps* turns with so many *calls* of *tool*, and a closing answer of *deltas* pieces.
 

@@ -13,7 +13,10 @@ from tempfile import TemporaryDirectory
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 _PLACE = ROOT / ".bench"
-_SHARED = {"langgraph_node": "langgraph", "langgraph_agent": "langgraph", "dbos_step": "dbos", "dbos_agent": "dbos"}
+_SHARED = {
+    "langgraph_node": "langgraph", "langgraph_agent": "langgraph", "dbos_step": "dbos", "dbos_agent": "dbos",
+    "openai_agents_http": "openai_agents",
+}  # fmt: skip
 """The environments of systems that have none of their own name."""
 
 

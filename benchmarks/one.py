@@ -61,10 +61,11 @@ def _figures(module: ModuleType, loaded: _Figures, workload: str, parameters: di
         return loaded
     if workload == "versions":
         return _versions(module)
-    from benchmarks import durable, workloads
+    from benchmarks import durable, http, workloads
 
-    work = {**workloads.WORKLOADS, **durable.WORKLOADS}[workload]
-    return asyncio.run(work(module.build, **parameters))  # type: ignore[arg-type]
+    known: dict[str, Any] = {**workloads.WORKLOADS, **durable.WORKLOADS, **http.WORKLOADS}
+    found: _Figures = asyncio.run(known[workload](module.build, **parameters))
+    return found
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ def gathered(run: Run[Any], status: RunStatus, error: str | None, waiting: Seque
 
 
 def _report(run: Run[Any]) -> ContextReport:
-    report = dataclasses.replace(run.window.report())
+    report = dataclasses.replace(run.window.report)
     models = {record.model for record in run.ledger.records if record.agent_path == run.path}
     if len(models) == 1:
         provider = run.model.provider

@@ -120,7 +120,8 @@ class Summaries:
                 asking.take(chunk)
             event = await asking.settle()
             run.mailbox.put(event)
-            run.window.summarised(event.record.tokens)
+            run.window.report.summaries += 1
+            run.window.report.summary_tokens += event.record.tokens.total
         except Exception as error:
             await asking.close(error)
             raise

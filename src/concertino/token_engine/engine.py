@@ -76,6 +76,8 @@ class TokenEngine:
         self._binding: Binding = "free"
         self._gauge = Gauge(Calibration())
         self._watch = CacheWatch()
+        self.report: ContextReport = self._watch.report
+        """What the requests took so far."""
         self._cold = True
         self._now = 0.0
         self._room = self._hard = limit
@@ -380,15 +382,6 @@ class TokenEngine:
         self._same = self._marked
         self._gauge.observe(self._by_kind, self._fixed.tokens, tokens.prompt)
         return miss
-
-    def summarised(self, tokens: Tokens) -> None:
-        """What a summary has used, for the report."""
-        self._watch.report.summaries += 1
-        self._watch.report.summary_tokens += tokens.total
-
-    def report(self) -> ContextReport:
-        """What the requests took so far."""
-        return self._watch.report
 
     # -- results and messages that are too long ------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import cache, lru_cache
+from typing import Any
 
 from ..usage import Tokens
 
@@ -22,6 +24,9 @@ def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, st
         return Decimal(0), "free"
     import genai_prices  # noqa: PLC0415 - it takes a quarter of a second
 
+    known = _found(provider, model)
+    if known is None:
+        return None, ""
     try:
         usage = genai_prices.Usage(
             input_tokens=tokens.prompt,
@@ -29,8 +34,8 @@ def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, st
             cache_write_tokens=tokens.cache_write,
             output_tokens=tokens.completion,
         )
-        found = genai_prices.calc_price(usage, model, provider_id=provider)
-    except (LookupError, ValueError):  # an unknown model; counts that are none, or contradict each other
+        found = known[1].calc_price(usage, known[0])
+    except ValueError:  # counts that are none, or contradict each other
         return None, ""
     prices = found.model_price
     if prices.input_mtok is None or (tokens.completion and prices.output_mtok is None):
@@ -38,6 +43,18 @@ def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, st
     return found.total_price, _list_name()
 
 
+@lru_cache(maxsize=1_024)
+def _found(provider: str, model: str) -> Any:
+    """The provider and the model in the list; None for one that is not there, which takes long to find out."""
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - see above
+
+    try:
+        return get_snapshot().find_provider_model(model, None, provider, None)
+    except LookupError:
+        return None
+
+
+@cache
 def _list_name() -> str:
     from importlib.metadata import version  # noqa: PLC0415 - it takes as long to import as all of the engine
 
