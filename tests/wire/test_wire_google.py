@@ -125,10 +125,10 @@ async def test_signatures_come_back_in_the_part_in_which_they_came() -> None:
         {"functionCall": {"id": "a", "name": "f", "args": {}}, "thoughtSignature": "czQ="},
     ]
     reply = reply_of(await played("google", sse(chunk(*parts, reason="STOP"))))
-    sent = body_of(reply.message)["contents"]
+    sent = body_of(reply.message)["contents"][1:-1]
     assert sent == [{"role": "model", "parts": parts}]
     stored = (Text("signed"), Reasoning("", "text", "czI=", "google"), Reasoning("", "empty", "czM=", "google"))
-    assert body_of(AssistantMessage(stored))["contents"][0]["parts"] == parts[2:4]
+    assert body_of(AssistantMessage(stored))["contents"][1]["parts"] == parts[2:4]
 
 
 async def test_no_usage_is_not_zero() -> None:
@@ -256,9 +256,9 @@ def test_a_turn_of_tools() -> None:
 
 def test_calls_of_other_models_say_so_where_signatures_are_asked_for() -> None:
     answer = AssistantMessage((ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}")))
-    strict = body_of(answer, model="gemini-3.1-pro-preview")["contents"][0]["parts"]
+    strict = body_of(answer, model="gemini-3.1-pro-preview")["contents"][1]["parts"]
     assert [part.get("thoughtSignature") for part in strict] == ["skip_thought_signature_validator", None]
-    loose = body_of(answer, model="gemini-2.5-flash")["contents"][0]["parts"]
+    loose = body_of(answer, model="gemini-2.5-flash")["contents"][1]["parts"]
     assert [part.get("thoughtSignature") for part in loose] == [None, None]
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any
 
-from ..errors import ConcertinoError
+from ..errors import HookError
 from ..ids import usage_id
 from ..messages import AssistantMessage, UserMessage
 from ..providers.port import Model, ModelRequest
@@ -50,14 +51,15 @@ class Summaries:
 
     def start(self, job: SummaryJob, model: Model, request: ModelRequest) -> None:
         """Begin to make the summary of *job*, while the run goes on; *request* is the one whose prefix is cached."""
-        self._task = asyncio.create_task(self._make(job, model, request))
+        self._task = asyncio.create_task(self._make(job, model, request, self._asking_for(job, request)))
 
     async def now(self, job: SummaryJob, model: Model, request: ModelRequest) -> None:
         """Make it before anything else is done."""
-        await self._make(job, model, request)
+        await self._make(job, model, request, self._asking_for(job, request))
 
     async def settle(self, seconds: float = _LIMIT) -> None:
-        """Wait for the one that is being made; one that takes more than *seconds* is given up."""
+        """Wait for the one that is being made; one that takes more than *seconds* is given up. Raises what a hook has
+        raised meanwhile."""
         if self._task is None:
             return
         task, self._task = self._task, None
@@ -65,12 +67,15 @@ class Summaries:
             await asyncio.wait([task], timeout=seconds)
         task.cancel()
         await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
 
     async def stop(self) -> None:
         """Give up what is being made."""
-        await self.settle(0.0)
+        with suppress(HookError):
+            await self.settle(0.0)
 
-    async def _make(self, job: SummaryJob, model: Model, request: ModelRequest) -> None:
+    async def _make(self, job: SummaryJob, model: Model, request: ModelRequest, asked: ModelRequest) -> None:
         window = self._run.window
         text: str | None = None
         merged: str | None = None
@@ -78,10 +83,8 @@ class Summaries:
             async with asyncio.timeout(_LIMIT):
                 if job.merges:
                     merged = await self._ask(model, self._merging(job, request))
-                text = await self._ask(model, self._asking_for(job, request))
-        except (ConcertinoError, TimeoutError) as error:
-            log.warning("run %s: a summary failed: %s", self._run.id, type(error).__name__)
-        except asyncio.CancelledError:
+                text = await self._ask(model, asked)
+        except (asyncio.CancelledError, HookError):
             window.complete(job, None)
             raise
         except Exception as error:  # noqa: BLE001 - whatever a model's adapter raises must not end the run

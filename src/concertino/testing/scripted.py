@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from ..messages import AssistantMessage, Part, Reasoning, StopReason, Text, ToolCall
+from ..messages import AssistantMessage, Part, Reasoning, StopReason, Text, ToolCall, UserMessage
+from ..orchestrator.summarising import ASKS
 from ..providers.port import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..usage import Tokens
 
@@ -52,19 +53,26 @@ class ScriptedModel:
         with ScriptedModel(call("add", a=1, b=2), "It is 3.") as model:
             result = await ToolOrchestrator(Chat(model=model, message="1 + 2?"), agent).run()
 
-    *scripts* gives agents their own: each key is a part of the agent's system prompt. Leaving the `with` block
-    fails if a step was not used; a request past the end of the script fails at once. `requests` holds all requests.
+    *scripts* gives agents their own: each key is a part of the agent's system prompt. *summaries* are what it says when
+    it is asked for a summary of older messages; without them nothing is summarised. Leaving the `with` block fails if a
+    step was not used; a request past the end of the script fails at once. `requests` holds all requests.
     """
 
     provider = "scripted"
 
     def __init__(
-        self, *steps: Script, scripts: Mapping[str, Sequence[Script]] | None = None, name: str = "script"
+        self,
+        *steps: Script,
+        scripts: Mapping[str, Sequence[Script]] | None = None,
+        name: str = "script",
+        summaries: Sequence[Script] | None = None,
     ) -> None:
         self.name = name
+        self.summarises = summaries is not None
         self.requests: list[ModelRequest] = []
         self._scripts: dict[str, list[Script]] = {key: list(script) for key, script in (scripts or {}).items()}
         self._scripts[""] = list(steps)
+        self._scripts[ASKS] = list(summaries or ())
         self._calls = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -97,6 +105,9 @@ class ScriptedModel:
 
     def _answer(self, request: ModelRequest) -> Answer:
         key = next((key for key in self._scripts if key and key in request.system), "")
+        last = request.messages[-1] if request.messages else None
+        if isinstance(last, UserMessage) and last.text.startswith(ASKS):
+            key = ASKS
         script = self._scripts[key]
         if not script:
             raise AssertionError(f"request {len(self.requests)}: the script {key!r} has no step left for it")

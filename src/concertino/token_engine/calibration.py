@@ -63,14 +63,15 @@ class Gauge:
         tokens = self._measured + self._calibration.estimate(changed) + fixed - self._fixed
         return int(tokens + 0.999), abs(changed[PROSE]) + abs(changed[DATA]) + abs(changed[FOREIGN])
 
-    def observe(self, by_kind: Sequence[int], fixed: int, measured: int) -> None:
-        """The provider counted *measured* tokens for a request of these sizes."""
+    def observe(self, by_kind: Sequence[int], fixed: int, measured: int, *, grown: bool) -> None:
+        """The provider counted *measured* tokens for a request of these sizes. *grown*: it has only grown since the
+        last one, so that the difference teaches something."""
         ours = self._calibration.estimate(by_kind) + fixed
         if not _LEAST * ours <= measured <= _MOST * ours:
             return  # it is about something else
-        if self._measured is not None and fixed == self._fixed:
-            grown = [now - then for now, then in zip(by_kind, self._at, strict=True)]
-            self._calibration.learn(grown, measured - self._measured)
+        if grown and self._measured is not None and fixed == self._fixed:
+            new = [now - then for now, then in zip(by_kind, self._at, strict=True)]
+            self._calibration.learn(new, measured - self._measured)
         self._measured, self._at, self._fixed = measured, list(by_kind), fixed
 
 

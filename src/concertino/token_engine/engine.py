@@ -104,6 +104,7 @@ class TokenEngine:
         self._pending = 0  # bytes that are not counted yet
         self._calm = -1  # bytes that may be added before it is worth thinking again
         self._skipped = 0
+        self._edited = False
 
     # -- the record ----------------------------------------------------------------------------------------------
 
@@ -188,7 +189,7 @@ class TokenEngine:
         self._candidates.settle(self._view)
         if fits:
             self.make_ready([moved(edit_of(written), lambda place: place + head) for written in state.ready])
-            self._watch.at, self._model, self._planner.rent = state.at, state.model, state.rent
+            self._watch.at, self._planner.rent = state.at, state.rent
             self._use(state.model)
             self._sent = len(self._view.record)
         return fits
@@ -266,6 +267,8 @@ class TokenEngine:
     def _terms(self, reserve: int, *, summaries: bool) -> Terms:
         view, gauge = self._view, self._gauge
         used, unsure = gauge.read(view.by_kind, self._fixed.tokens)
+        if self.counter.exact:
+            used = max(used, view.tokens + self._fixed.tokens)
         margin = int(unsure * (_UNSURE_EXACT if self.counter.exact else _UNSURE))
         room = self._limit - reserve
         self._reserve = reserve
@@ -360,6 +363,7 @@ class TokenEngine:
                 self._marks.edited(first - 1, len(self._view.record) - 1 if newest is None else newest - 1)
             elif isinstance(edit, Summarise):
                 self._marks.edited(edit.end - 1, None)
+        self._edited = self._edited or bool(edits)
         self._watch.report.edits += len(edits)
         self._fresh += edits
 
@@ -380,7 +384,8 @@ class TokenEngine:
         same, marked = int(self._same * ratio), int(self._marked * ratio)
         miss = watch.observe(tokens, sent, self._rule, cold=self._cold, same=same, marked=marked)
         self._same = self._marked
-        self._gauge.observe(self._by_kind, self._fixed.tokens, tokens.prompt)
+        self._gauge.observe(self._by_kind, self._fixed.tokens, tokens.prompt, grown=not self._edited)
+        self._edited = False
         return miss
 
     # -- results and messages that are too long ------------------------------------------------------------------

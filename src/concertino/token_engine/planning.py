@@ -277,7 +277,8 @@ class Planner:
         if view.tokens - left >= _PROGRESS * terms.room or view.tokens > terms.room:
             first, kept_here = span.first, tuple(place for place in span.kept if place < end)
             if self.segments and self.segments[-1].left_out:  # one notice is enough
-                first, kept_here = self.segments[-1].first, (*self.segments[-1].kept, *kept_here)
+                first, pinned = self.segments[-1].first, self.pinned(self.gone, end)
+                kept_here = tuple(sorted({*self.segments[-1].kept, *pinned}))
             text = f"({end - first - len(kept_here)} messages before this are not shown.)"
             self._place(self._edit(SummaryJob(first, end, kept_here, 0), text, left_out=True), edits)
             self._strip(terms, span.first, edits)

@@ -52,6 +52,10 @@ def tool_form(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
 
 
+_GO_ON = dumps({"text": "(The conversation goes on.)"})
+"""For a conversation that begins or ends with the model: the API wants the user's turn first and last."""
+
+
 def request_body(request: ModelRequest, tool_forms: ToolForms) -> Body:
     """The finished JSON. The model's name is in the URL. Raises `UnsupportedError` for what the model cannot do."""
     catalogue.check(request, PROVIDER)
@@ -68,7 +72,10 @@ def request_body(request: ModelRequest, tool_forms: ToolForms) -> Body:
             head["toolConfig"] = {"functionCallingConfig": _calling(request.tool_choice)}
     style, build = ("google-strict", _strict_form) if strict else (PROVIDER, _form)
     forms = [message.wire(style, build) for message in request.messages]
-    lists["contents"] = turns(forms, "parts")
+    written = turns(forms, "parts", _GO_ON)
+    if written and written[-1].startswith('{"role":"model"'):
+        written.append(f'{{"role":"user","parts":[{_GO_ON}]}}')
+    lists["contents"] = written
     return Body(body(head, request.extra, lists), losses(forms, PROVIDER, "model"))
 
 

@@ -1,0 +1,333 @@
+"""What is sent of a conversation, through the engine: reduced, summarised, recalled; and on record."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Chat, Limits, Run, Tool, ToolOrchestrator, ToolRegistry, tool
+from concertino.errors import ConfigurationError, OverloadedError
+from concertino.events import CacheMiss, ContextEdited, Notice
+from concertino.ids import new_run_id
+from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage, UserMessage
+from concertino.orchestrator.record import requests
+from concertino.orchestrator.summarising import ASKS
+from concertino.providers.port import ModelRequest, Reply
+from concertino.storage.memory import MemoryStore
+from concertino.storage.port import Store
+from concertino.testing import Answer, ScriptedModel, call
+from concertino.token_engine.retention import Retention
+from concertino.tools.builtin.recall import Recall
+from concertino.tools.port import ToolResult
+from concertino.usage import Tokens
+
+from .conftest import Play, Seen
+
+LARGE = "A line of what was found, number {}. "
+
+
+@tool(effect="read")
+async def look(n: int) -> str:
+    """Look something up."""
+    return LARGE.format(n) * 40
+
+
+def within(context: int) -> dict[str, Any]:
+    return {"limits": lambda session, model, agent: Limits(context=context, output=200, tool_calls=100)}
+
+
+def looks(count: int) -> list[Any]:
+    return [call("look", n=n) for n in range(count)]
+
+
+async def test_older_results_become_short_and_can_be_recalled_word_for_word(play: Play) -> None:
+    def recall_first(request: ModelRequest) -> Any:
+        short = next(m for m in request.messages if isinstance(m, ToolMessage))
+        handle = short.content.partition('recall("')[2].partition('"')[0]
+        return call("recall", handle=handle)
+
+    model = ScriptedModel(*looks(14), recall_first, "done")
+    with model:
+        seen = await play(model, tools=[look, Recall()], **within(6_000))
+    last = [m for m in model.requests[-1].messages if isinstance(m, ToolMessage)]
+    assert last[-1].content == LARGE.format(0) * 40
+    assert len(last[0].content) < 200
+    kept = [m for m in seen.result.messages if isinstance(m, ToolMessage)]
+    assert kept[0].content == LARGE.format(0) * 40, "what is kept is whole"
+    edited = seen.of(ContextEdited)
+    assert edited
+    assert all(event.after < event.before for event in edited)
+
+
+async def test_a_result_is_used_once_and_thrown_away(play: Play) -> None:
+    @tool(effect="read", retain="once")
+    async def page(n: int) -> ToolResult:
+        """Read a page."""
+        return ToolResult(LARGE.format(n) * 40, summary=f"read page {n}")
+
+    with ScriptedModel(call("page", n=1), call("page", n=2), "done") as model:
+        await play(model, tools=[page])
+    second, third = ([m for m in r.messages if isinstance(m, ToolMessage)] for r in model.requests[1:])
+    assert second[0].content == LARGE.format(1) * 40
+    assert third[0].content == "[read page 1]"
+    assert third[1].content == LARGE.format(2) * 40
+
+
+async def test_a_pinned_result_stays(play: Play) -> None:
+    @tool(effect="read", retain="pin")
+    async def rules() -> str:
+        """The rules."""
+        return "Never refund twice. " * 20
+
+    with ScriptedModel(call("rules"), *looks(20), "done") as model:
+        await play(model, tools=[rules, look], **within(6_000))
+    assert any(
+        m.content == "Never refund twice. " * 20 for m in model.requests[-1].messages if isinstance(m, ToolMessage)
+    )
+
+
+async def test_a_tool_says_how_long_its_results_may_be(play: Play) -> None:
+    @tool(effect="read", max_tokens=50)
+    async def long() -> str:
+        """Much."""
+        return "begin " + "word " * 5_000 + "end"
+
+    with ScriptedModel(call("long"), "done") as model:
+        await play(model, tools=[long, Recall()])
+    result = model.requests[1].messages[-1]
+    assert isinstance(result, ToolMessage)
+    assert result.content.startswith("begin")
+    assert result.content.endswith("end")
+    assert f'recall("{result.handle}")' in result.content
+    assert len(result.content) < 600
+
+
+# -- summaries ---------------------------------------------------------------------------------------------------------
+
+
+def summarised(requests: list[ModelRequest]) -> list[ModelRequest]:
+    return [r for r in requests if isinstance(r.messages[-1], UserMessage) and r.messages[-1].text.startswith(ASKS)]
+
+
+SHORT = Retention(results=2, messages=4, patience=0.01)
+
+
+async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Play) -> None:
+    model = ScriptedModel(*looks(20), "done", summaries=["The user wants to know." for _ in range(30)])
+    seen = await play(model, tools=[look], retention=SHORT)
+    asked = summarised(model.requests)
+    assert asked
+    assert seen.result.status == "completed"
+    assert len(seen.result.usage) == len(model.requests), "each summary is a row"
+    for summary in asked:  # it begins with what was just sent
+        place = model.requests.index(summary)
+        assert list(summary.messages)[:-1] == list(model.requests[place - 1].messages)
+    last = model.requests[-1].messages
+    told = [m for m in last if isinstance(m, SystemMessage)]
+    assert told
+    assert "The user wants to know." in told[0].text
+    assert last[0] == UserMessage("go"), "the task stays"
+    assert sum(event.summarised for event in seen.of(ContextEdited)) > 0
+    assert seen.result.report is not None
+    assert seen.result.report.summaries == len(asked)
+    assert seen.result.report.whole_prompt > seen.result.report.prompt
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "word " * 50_000,
+        call("look", n=1),
+        OverloadedError("busy"),
+        Answer(text="cut", stop_reason="length"),
+        ValueError(),
+    ],
+)
+async def test_a_summary_that_fails_changes_nothing(play: Play, bad: Any) -> None:
+    model = ScriptedModel(*looks(12), "done", summaries=[bad] * 30)
+    seen = await play(model, tools=[look], retention=SHORT)
+    assert seen.result.status == "completed"
+    assert 1 <= len(summarised(model.requests)) <= 2, "after two failures nothing is summarised any more"
+    assert not any(event.summarised for event in seen.of(ContextEdited))
+    assert [n.code for n in seen.of(Notice)].count("summary_failed") == len(summarised(model.requests))
+    assert len(seen.result.usage) == len(model.requests)
+
+
+async def test_a_full_window_waits_for_its_summary_or_leaves_out(play: Play) -> None:
+    for summaries in (["What came before."] * 30, [""] * 30, None):
+        model = ScriptedModel(*looks(30), "done", summaries=summaries)
+        patient = Retention(results=50, messages=4, patience=1e9)
+        seen = await play(model, tools=[look], retention=patient, **within(6_000))
+        assert seen.result.status == "completed"
+        assert any(
+            "What came before." in m.text for m in model.requests[-1].messages if isinstance(m, SystemMessage)
+        ) == (summaries is not None and summaries[0] != "")
+        trimmed = [n for n in seen.of(Notice) if n.code == "context_trimmed"]
+        assert bool(trimmed) == (summaries is None or summaries[0] == "")
+
+
+async def test_stopped_while_a_summary_is_made() -> None:
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def hang() -> None:
+        begun.set()
+        await never.wait()
+
+    @tool(effect="read")
+    async def wait() -> str:
+        """Wait."""
+        await begun.wait()
+        await never.wait()
+        return "?"
+
+    model = ScriptedModel(*looks(8), call("wait"), summaries=[Answer(text="x", before=hang)] * 9)
+    chat = Chat(model=model, message="go", retention=SHORT)
+    orchestrator = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look, wait]))
+    run = asyncio.create_task(orchestrator.run())
+    await begun.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert orchestrator.result is not None
+    assert orchestrator.result.status == "cancelled"
+    assert [record.source for record in orchestrator.result.usage].count("estimated") >= 1
+    assert len(asyncio.all_tasks()) == 1, "nothing is left running"
+
+
+async def test_a_summary_is_not_made_again_after_a_restart() -> None:
+    store, run_id = MemoryStore(), new_run_id()
+
+    @tool(name="look", effect="read")
+    async def look_and_park(n: int) -> str:
+        """Look something up; the process ends as soon as a summary is there."""
+        run = first._run
+        assert run is not None
+        if run.window.ready():
+            first.park()
+        return LARGE.format(n) * 40
+
+    model = ScriptedModel(*looks(30), summaries=["Only once."] * 30)
+    chat = Chat(model=model, message="go", store=store, retention=SHORT)
+    first = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look_and_park]), run_id=run_id)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(first.run())
+    assert len(summarised(model.requests)) == 1
+    again = ScriptedModel("done", summaries=[])
+    chat = Chat(model=again, store=store, retention=SHORT)
+    second = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look]), run_id=run_id, resume=True)
+    result = await second.run()
+    assert result.status == "completed"
+    assert not summarised(again.requests)
+    assert any("Only once." in m.text for m in again.requests[0].messages if isinstance(m, SystemMessage))
+
+
+# -- from run to run, and on record ------------------------------------------------------------------------------------
+
+
+async def test_the_next_run_of_a_conversation_sees_it_as_this_one_did() -> None:
+    model = ScriptedModel(*looks(16), "first", "second", summaries=["What came before."] * 30)
+    registry = ToolRegistry([look, Recall()])
+    first = await ToolOrchestrator(Chat(model=model, message="go", retention=SHORT), AgentConfig(), registry).run()
+    before = list(model.requests[-1].messages)
+    assert first.context is not None
+    made = len(summarised(model.requests))
+    chat = Chat(model=model, message="and?", history=first.messages, context=first.context, retention=SHORT)
+    second = await ToolOrchestrator(chat, AgentConfig(), registry).run()
+    assert second.text == "second"
+    assert len(summarised(model.requests)) == made, "nothing is summarised twice"
+    sent = list(model.requests[-1].messages)
+    assert sum(isinstance(m, SystemMessage) for m in sent) >= sum(isinstance(m, SystemMessage) for m in before)
+    assert len(sent) < len(first.messages)
+
+
+async def test_the_context_of_another_conversation_is_not_taken() -> None:
+    model = ScriptedModel(*looks(16), "first", "second", summaries=["What came before."] * 30)
+    first = await ToolOrchestrator(
+        Chat(model=model, message="go", retention=SHORT), AgentConfig(), ToolRegistry([look])
+    ).run()
+    other: list[Message] = [UserMessage("quite"), AssistantMessage((Text("another"),))]
+    orchestrator = ToolOrchestrator(
+        Chat(model=model, message="and?", history=other, context=first.context), AgentConfig(), ToolRegistry([look])
+    )
+    events = [event async for event in orchestrator.stream()]
+    assert [e.code for e in events if isinstance(e, Notice)] == ["context_not_taken"]
+    assert list(model.requests[-1].messages) == [*other, UserMessage("and?")]
+
+
+async def test_replay_gives_what_was_sent_with_all_edits() -> None:
+    store: Store = MemoryStore()
+    model = ScriptedModel(*looks(20), "done", summaries=["What came before."] * 30)
+    chat = Chat(model=model, message="go", store=store, retention=SHORT)
+    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look])).run()
+    journal = await store.load(result.run_id)
+    assert journal is not None
+    again = [request for _, _, request in requests(journal)]
+    sent = [request for request in model.requests if request not in summarised(model.requests)]
+    assert [(list(r.messages), r.marks, r.cache_key) for r in again] == [
+        (list(r.messages), r.marks, r.cache_key) for r in sent
+    ]
+
+
+async def test_settings_that_make_no_sense() -> None:
+    for wrong in ({"results": -1}, {"messages": "9"}, {"patience": 0.0}, {"largest_result": 0}, {"most": 0}):
+        with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+            Retention(**wrong)  # type: ignore[arg-type]
+
+
+# -- the provider's cache ----------------------------------------------------------------------------------------------
+
+
+class Caching(ScriptedModel):
+    """Reports what a cache would have held, as long as `holds` says so."""
+
+    holds = True
+
+    async def stream(self, request: ModelRequest) -> Any:
+        async for event in super().stream(request):
+            if isinstance(event, Reply):
+                size = sum(len(str(m)) // 4 for m in request.messages) + 3_000
+                cached = self.last if self.holds else 0
+                self.last = size
+                yield Reply(event.message, Tokens(prompt=size, cached=cached, completion=5))
+            else:
+                yield event
+
+    last = 0
+
+
+async def test_a_cache_that_forgets_is_noticed(play: Play) -> None:
+    class Forgets(AgentConfig[None]):
+        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+            model.holds = run.state.step != 5
+            return request
+
+    model = Caching(*looks(8), "done")
+    seen: Seen = await play(model, Forgets(), tools=[_small()])
+    assert [miss.reason for miss in seen.of(CacheMiss)] == ["provider"]
+    assert seen.result.report is not None
+    assert seen.result.report.misses == 1
+
+
+async def test_what_changes_the_prefix_is_named(play: Play) -> None:
+    class Changes(AgentConfig[None]):
+        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+            model.holds = run.state.step != 5
+            if run.state.step >= 5:
+                request.effort = "high"
+            return request
+
+    model = Caching(*looks(8), "done")
+    seen: Seen = await play(model, Changes(), tools=[_small()])
+    assert [miss.reason for miss in seen.of(CacheMiss)] == ["settings_changed"]
+
+
+def _small() -> Tool:
+    @tool(name="look", effect="read")
+    async def small(n: int) -> str:
+        """Look."""
+        return f"number {n}, " * 30
+
+    return small

@@ -1,0 +1,303 @@
+"""A random session with the token engine, and all that must hold of each request in it.
+
+The twelve invariants are named where they are checked. Chance comes from outside: from Hypothesis, which shrinks what
+it finds, or from a seed, for the long run (`python -m tests.token_engine.long`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from concertino.errors import ContextFloorError
+from concertino.messages import (
+    AssistantMessage,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Retain,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from concertino.providers.port import ModelRequest
+from concertino.token_engine.edits import edit_of, form
+from concertino.token_engine.engine import TokenEngine
+from concertino.token_engine.marks import markable
+from concertino.token_engine.planning import SummaryJob
+from concertino.token_engine.profiles import binding
+from concertino.token_engine.retention import Retention
+from concertino.token_engine.sizes import measure_with
+from concertino.token_engine.view import fold
+from concertino.usage import Tokens
+
+from ..validity.judge import problems
+
+MODELS = (
+    "anthropic:claude-sonnet-4-5",
+    "anthropic:claude-opus-5-5",
+    "openai:gpt-5",
+    "openai:gpt-5.6",
+    "google:gemini-3-pro",
+    "vendor:unknown",
+)
+TOOL = ToolSpec("look_up", "Looks up.", {"type": "object", "properties": {}})
+FIXED = {"system prompt": "You are an agent. " * 3, "tools": TOOL.text}
+WORDS = ("an", "order", "Größe", "値段", "42", '{"a": [1, 2]}', "\n", "emoji 🙂", "https://example.org/?q=1", "word")
+RETAINED: tuple[Retain, ...] = ("window", "window", "window", "window", "window", "window", "once", "pin")
+RECALL = re.compile(r'recall\("(\w+)"\)')
+
+
+class Bytes:
+    """A tokenizer whose tokens are three bytes; exact, so that limits can be checked."""
+
+    name = "three bytes"
+    exact = True
+
+    def count(self, text: str) -> int:
+        return (len(text.encode("utf-8", "replace")) + 2) // 3
+
+    def cut(self, text: str, limit: int) -> str:
+        return text.encode("utf-8", "replace")[: 3 * limit].decode("utf-8", "ignore")
+
+
+COUNTER = Bytes()
+MEASURE = measure_with(COUNTER)
+
+
+class Session:
+    """One conversation, growing by chance; `run` it, and it fails with an `AssertionError` where something is wrong."""
+
+    def __init__(self, chance: Random, *, judged: bool = True) -> None:
+        self.chance = chance
+        self.judged = judged
+        self.now = 1_000.0
+        self.model = chance.choice(MODELS)
+        self.limit = chance.choice((3_000, 9_000, 60_000, 1_000_000))
+        self.reserve = self.limit // 10
+        self.recallable = chance.random() < 0.5
+        self.retention = Retention(
+            results=chance.choice((0, 2, 10)),
+            messages=chance.choice((0, 4, 20)),
+            patience=chance.choice((0.5, 1.0, 4.0)),
+            summaries=chance.random() < 0.8,
+        )
+        self.engine = self.new_engine()
+        self.record: list[Message] = []
+        self.requests = 0
+        self.calls = 0
+        self.thought: dict[int, list[Message]] = {}
+        """By the place of an answer that has reasoning: what was shown before it when it was given."""
+        self.before: list[Message] = []
+        self.waiting: SummaryJob | None = None
+
+    def new_engine(self) -> TokenEngine:
+        return TokenEngine(COUNTER, self.limit, self.retention, clock=lambda: self.now)
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Turns of the user, each with a tool loop."""
+        chance = self.chance
+        try:
+            for _ in range(chance.choice((1, 1, 2, 5))):
+                self.say(UserMessage(self.text(400), self.media()))
+                if chance.random() < 0.1:
+                    self.say(SystemMessage(self.text(60)))
+                for _ in range(chance.choice((1, 3, 8, 25))):
+                    if not self.step():
+                        break
+                if chance.random() < 0.3:
+                    self.next_run()
+        except ContextFloorError as error:
+            assert re.search(r"Shorten the (result of \w+|\w+ message|tools|room)", str(error)), error
+
+    def step(self) -> bool:
+        """A request and its answer; whether the loop goes on."""
+        chance = self.chance
+        self.now += chance.choice((1.0, 20.0, 20.0, 400.0, 4_000.0))
+        self.request()
+        if chance.random() < 0.05:
+            self.restart()
+        answer = self.answer()
+        place = len(self.record)
+        self.say(answer)
+        if any(part.kind == "reasoning" for part in answer.parts):
+            self.thought[place] = self.before
+        if self.waiting is not None and chance.random() < 0.7:
+            job, self.waiting = self.waiting, None
+            self.summary(job)
+        if answer.stop_reason == "pause":
+            return True
+        for call in answer.tool_calls:
+            self.say(self.result(call))
+        if answer.tool_calls and chance.random() < 0.05:
+            self.say(UserMessage(self.text(40)))  # steered
+        return bool(answer.tool_calls)
+
+    def say(self, message: Message) -> None:
+        self.record.append(message)
+        self.engine.append(message)
+
+    def answer(self) -> AssistantMessage:
+        chance, parts = self.chance, list[Part]()
+        provider = self.model.partition(":")[0]
+        if provider in ("anthropic", "google") and chance.random() < 0.4:
+            parts.append(Reasoning(self.text(40), signature="c2ln", provider=provider))
+        if chance.random() < 0.1 and provider == "anthropic":
+            use = {"type": "server_tool_use", "id": f"srvtoolu_{len(self.record)}", "name": "web_search", "input": {}}
+            found = {"type": "web_search_tool_result", "tool_use_id": use["id"], "content": []}
+            parts += [Opaque(provider, str(block["type"]), json.dumps(block)) for block in (use, found)]
+            if chance.random() < 0.3:
+                return AssistantMessage(tuple(parts), "pause", "m")
+        if chance.random() < 0.5:
+            parts.append(Text(self.text(60)))
+        for _ in range(chance.choice((0, 1, 1, 1, 2, 6))):
+            self.calls += 1
+            signature = "c2ln" if provider == "google" else None
+            parts.append(ToolCall(f"call_{self.calls}", "look_up", '{"q": 1}', signature, provider=provider))
+        if not parts or parts[-1].kind in ("reasoning", "opaque"):
+            parts.append(Text("Done."))
+        return AssistantMessage(tuple(parts), "tool_calls" if parts[-1].kind == "tool_call" else "end", "m")
+
+    def result(self, call: ToolCall) -> ToolMessage:
+        chance = self.chance
+        most = self.engine.allowance(6)
+        content = COUNTER.cut(self.text(chance.choice((5, 60, 400, 3_000))), most) or "-"
+        summary = self.text(5) if chance.random() < 0.2 else None
+        retain: Retain = chance.choice(RETAINED)
+        if retain == "pin":
+            content = content[:60]
+        whole = content + " and more" if chance.random() < 0.1 else None
+        return ToolMessage(
+            call.id, call.name, content, chance.random() < 0.1, whole, summary, retain=retain, handle=f"h{call.id[5:]}"
+        )
+
+    def text(self, words: int) -> str:
+        count = self.chance.randrange(1, words + 1)
+        return " ".join(self.chance.choice(WORDS) for _ in range(min(count, 40))) * max(count // 40, 1) + "."
+
+    def media(self) -> tuple[Media, ...]:
+        return (Media("image/png", data="aGk="),) if self.limit > 50_000 and self.chance.random() < 0.1 else ()
+
+    def summary(self, job: SummaryJob) -> None:
+        """Some are good, some fail: then nothing changes (7)."""
+        kind = self.chance.choice(("good", "good", "good", "none", "empty", "long"))
+        text = {"none": None, "empty": "  ", "long": "x" * 3 * job.tokens}.get(kind, "They spoke of an order.")
+        edits, shown = self.engine.edits, list(self.engine.shown())
+        good = self.engine.complete(job, text, "Earlier they spoke of another." if job.merges else None)
+        assert good == (kind == "good")
+        assert (self.engine.edits, list(self.engine.shown())) == (edits, shown)
+
+    def restart(self) -> None:
+        """Another process: the record and the edits, as JSON, give the same view (4)."""
+        edits = [edit_of(json.loads(json.dumps(form(edit)))) for edit in self.engine.edits]
+        shown, self.engine, self.waiting = list(self.engine.shown()), self.new_engine(), None
+        for message in self.record:
+            self.engine.append(message)
+        self.engine.restore(edits)
+        assert list(self.engine.shown()) == shown
+
+    def next_run(self) -> None:
+        """The next run of the conversation sees it as this one did (4)."""
+        state, shown = self.engine.state(), list(self.engine.shown())
+        self.engine, self.waiting = self.new_engine(), None
+        for message in self.record:
+            self.engine.append(message)
+        assert self.engine.resume(state)
+        assert list(self.engine.shown()) == shown
+
+    # -- what must hold ------------------------------------------------------------------------------------------
+
+    def request(self) -> None:
+        """Plan, fit and look at what would be sent."""
+        engine = self.engine
+        log, shown = engine.edits, list(engine.shown())
+        plan = engine.plan(FIXED, self.reserve, self.model, recallable=self.recallable)
+        if plan.urgent:
+            job = plan.job or self.waiting
+            self.waiting = None
+            if job is not None:
+                self.summary(job)
+        elif plan.job is not None:
+            self.waiting = plan.job
+        edits = engine.fit()
+        view, marks = list(engine.view()), engine.marks
+        self.requests += 1
+        assert engine.edits == [*log, *edits], "the log only grows, and tells all (4)"
+        if not edits:
+            assert view == shown, "without an edit the prefix stands (3)"
+        assert view == fold(self.record, engine.edits), "a pure fold (4)"
+        self.check_view(view)
+        self.check_reasoning(view, edits)
+        self.check_marks(view, marks)
+        self.check_recall(view)
+        if self.judged:
+            request = ModelRequest(model="m", system="Be brief.", messages=view, tools=(TOOL,), marks=marks)
+            assert not (found := problems(request)), found  # (1)
+        self.before = view
+        size = sum(MEASURE(message).tokens for message in view) + sum(map(COUNTER.count, FIXED.values()))
+        assert size + self.reserve <= self.limit, "it fits (5)"
+        engine.observe(Tokens(prompt=size, cached=size))
+
+    def check_view(self, view: Sequence[Message]) -> None:
+        """Counting (9), groups (1, 2), pins (8)."""
+        assert self.engine.tokens == sum(MEASURE(message).tokens for message in view)
+        here = {id(message) for message in view}
+        users = [message for message in self.record if isinstance(message, UserMessage)]
+        pinned = [m for m in self.record if isinstance(m, ToolMessage) and m.retain == "pin"]
+        for message in (users[0], users[-1], *pinned):
+            assert id(message) in here, f"{message} is pinned (8)"
+        calls = [call.id for message in view if isinstance(message, AssistantMessage) for call in message.tool_calls]
+        results = [message.call_id for message in view if isinstance(message, ToolMessage)]
+        assert calls == results, "each call has its result (1)"
+        by_parts = {message.parts: message for message in self.record if isinstance(message, AssistantMessage)}
+        bare = {tuple(p for p in parts if p.kind != "reasoning") for parts in by_parts}
+        for message in view:
+            if isinstance(message, AssistantMessage):
+                assert message.parts in by_parts or message.parts in bare, "reasoning stays whole or goes whole (2)"
+
+    def check_reasoning(self, view: Sequence[Message], edits: Sequence[Any]) -> None:
+        """What stands before bound reasoning has not changed since (2)."""
+        if binding(*self.model.split(":")) != "prefix":  # type: ignore[arg-type]
+            return
+        for place, before in self.thought.items():
+            index = next((n for n, message in enumerate(view) if message is self.record[place]), None)
+            if index is not None:
+                assert list(view[:index]) == list(before), f"reasoning at {place} is bound to another prefix"
+
+    def check_marks(self, view: Sequence[Message], marks: Sequence[int] | None) -> None:
+        """Few, ascending, on blocks that may be marked, and never behind a result that is thrown away (11)."""
+        if marks is None:
+            return
+        assert len(marks) <= 3
+        assert list(marks) == sorted(set(marks))
+        assert all(markable(view[mark]) for mark in marks)
+        if binding(*self.model.split(":")) != "prefix":  # type: ignore[arg-type]
+            once = [n for n, m in enumerate(view) if isinstance(m, ToolMessage) and m.retain == "once"]
+            raw = [n for n in once if any(view[n] is message for message in self.record)]
+            assert not raw or not marks or marks[-1] < raw[0]
+
+    def check_recall(self, view: Sequence[Message]) -> None:
+        """What was left out can be had back (12)."""
+        if not self.recallable:
+            return
+        for message in view:
+            if isinstance(message, ToolMessage | SystemMessage):
+                text = message.content if isinstance(message, ToolMessage) else message.text
+                for handle in RECALL.findall(text):
+                    found = self.engine.recall(handle)
+                    assert found, handle
+                    if isinstance(message, ToolMessage):
+                        own = next(
+                            m for m in self.record if isinstance(m, ToolMessage) and m.call_id == message.call_id
+                        )
+                        assert found == (own.content if own.whole is None else own.whole)
