@@ -193,8 +193,9 @@ class Session:
         kind = self.chance.choice(("good", "good", "good", "none", "empty", "long"))
         text = {"none": None, "empty": "  ", "long": "x" * 3 * job.tokens}.get(kind, "They spoke of an order.")
         edits, shown = self.engine.edits, list(self.engine.shown())
+        wanted = self.engine._job is job  # what it is about may have been left out meanwhile
         good = self.engine.complete(job, text, "Earlier they spoke of another." if job.merges else None)
-        assert good == (kind == "good")
+        assert good == (wanted and kind == "good")
         assert (self.engine.edits, list(self.engine.shown())) == (edits, shown)
 
     def restart(self) -> None:

@@ -1,0 +1,161 @@
+"""What each provider can do through us, tried out: the table of docs/providers.md.
+
+`python -m tests.wire.abilities` writes it there; `test_providers_page` fails when it is not what is found.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from concertino.errors import UnsupportedError
+from concertino.messages import (
+    AssistantMessage,
+    ForcedTool,
+    Media,
+    Message,
+    Opaque,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from concertino.providers.openai.vendors import VENDORS
+from concertino.providers.port import OutputSchema
+
+from .test_typed_requests import NEW, written
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "providers.md"
+BEGIN, END = "<!-- made by python -m tests.wire.abilities: do not edit -->", "<!-- end -->"
+KINDS = {"anthropic": "Anthropic Messages", "responses": "OpenAI Responses", "chat": "OpenAI Chat", "google": "Gemini"}
+OWNER = {"anthropic": "anthropic", "responses": "openai", "chat": "openai", "google": "google"}
+TOOL = ToolSpec("weather", "Tells the weather.", {"type": "object", "properties": {}, "additionalProperties": False})
+SCHEMA = OutputSchema("Answer", {"type": "object", "properties": {}, "additionalProperties": False})
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """A setting or a content, and what a request must have in it to show that it is sent."""
+
+    label: str
+    marks: dict[str, str]
+    """By format: what its JSON must contain; a format without one cannot do it."""
+    settings: dict[str, Any]
+    messages: Callable[[str], tuple[Message, ...]] = lambda kind: (UserMessage("Hi"),)
+
+
+def _same(mark: str, *without: str) -> dict[str, str]:
+    return {kind: mark for kind in KINDS if kind not in without}
+
+
+def _loop(kind: str, *parts: Any, **result: Any) -> tuple[Message, ...]:
+    call = ToolCall("call_1", "weather", "{}", provider=OWNER[kind])
+    return (UserMessage("Hi"), AssistantMessage((*parts, call)), ToolMessage("call_1", "weather", "mild", **result))
+
+
+def _media(kind: str, media_type: str) -> tuple[Message, ...]:
+    return (UserMessage("Look", (Media(media_type, data="QUJD", name="a.bin"),)),)
+
+
+def _reasoned(kind: str) -> tuple[Message, ...]:
+    return _loop(kind, Reasoning("Hm", id="rs_1", signature="c2lnbmVk", provider=OWNER[kind]))
+
+
+def _opaque(kind: str) -> tuple[Message, ...]:
+    raw = '{"type":"block","sent":"as it came"}'
+    answer = AssistantMessage((Opaque(OWNER[kind], "block", raw), Text("So.")))
+    return (UserMessage("Hi"), answer, UserMessage("And?"))
+
+
+ABILITIES = (
+    Ability("tools", _same("Tells the weather."), {"tools": (TOOL,)}),
+    Ability(
+        "one tool forced",
+        {"anthropic": '"tool_choice":{"type":"tool"', "responses": '"tool_choice":{', "chat": '"tool_choice":{',
+         "google": "allowedFunctionNames"},
+        {"tools": (TOOL,), "tool_choice": ForcedTool("weather")},
+    ),
+    Ability(
+        "tools declared and forbidden",
+        {"anthropic": '{"type":"none"}', "responses": '"tool_choice":"none"', "chat": '"tool_choice":"none"',
+         "google": '"NONE"'},
+        {"tools": (TOOL,), "tool_choice": "none"},
+    ),
+    Ability(
+        "parallel calls switched off",
+        {"anthropic": "disable_parallel_tool_use", "responses": "parallel_tool_calls", "chat": "parallel_tool_calls"},
+        {"tools": (TOOL,), "parallel_tool_calls": False},
+    ),
+    Ability("failed results marked", {"anthropic": '"is_error":true'}, {"tools": (TOOL,)},
+            lambda kind: _loop(kind, is_error=True)),
+    Ability("structured output", {**_same("json_schema"), "google": "responseJsonSchema"}, {"output_schema": SCHEMA}),
+    Ability(
+        "reasoning effort",
+        {"anthropic": '"effort":"high"', "responses": '"effort":"high"', "chat": '"reasoning_effort":"high"',
+         "google": "HIGH"},
+        {"effort": "high"},
+    ),
+    Ability("temperature, for models that take one", {**_same('"temperature":0.5')}, {"temperature": 0.5, "old": True}),
+    Ability("texts to stop at", {"anthropic": "stop_sequences", "chat": '"stop"', "google": "stopSequences"},
+            {"stop": ("END",)}),
+    Ability("limit of the answer", {"anthropic": "max_tokens", "responses": "max_output_tokens",
+                                    "chat": "max_completion_tokens", "google": "maxOutputTokens"},
+            {"max_output_tokens": 777}),
+    Ability("images in", _same("QUJD"), {}, lambda kind: _media(kind, "image/png")),
+    Ability("PDFs in", _same("QUJD"), {}, lambda kind: _media(kind, "application/pdf")),
+    Ability("audio in", _same("QUJD", "anthropic", "responses"), {}, lambda kind: _media(kind, "audio/wav")),
+    Ability("signed reasoning back", _same("c2lnbmVk", "chat"), {"tools": (TOOL,)}, _reasoned),
+    Ability("blocks that only it understands back", _same("as it came", "chat"), {}, _opaque),
+    Ability("cache breakpoints", {"anthropic": "cache_control"}, {"marks": (0,)}),
+    Ability("cache key", {"responses": "prompt_cache_key", "chat": "prompt_cache_key"}, {"cache_key": "k"}),
+)  # fmt: skip
+
+OLD = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-4.1", "chat": "gpt-4.1", "google": "gemini-2.5-flash"}
+
+
+def cell(ability: Ability, kind: str) -> str:
+    """`yes`; `no` for what is left out without harm; or `refused`, with the error's words for a remedy."""
+    settings = dict(ability.settings)
+    model = OLD[kind] if settings.pop("old", False) else NEW[kind]
+    try:
+        body = written(kind, *ability.messages(kind), model=model, **settings).data.decode()
+    except UnsupportedError as error:
+        return f"refused: {str(error).rpartition('; ')[2]}"
+    has = kind in ability.marks and ability.marks[kind] in body
+    return "yes" if has else "no"
+
+
+def table() -> str:
+    """The table of abilities, and that of the vendors."""
+    rows = [["", *KINDS.values()], ["---"] * (len(KINDS) + 1)]
+    rows += [[ability.label, *(cell(ability, kind) for kind in KINDS)] for ability in ABILITIES]
+    names = [["vendor", "reasoning goes back in", "schemas", "images", "cache", "parallel switch"], ["---"] * 6]
+    for vendor in VENDORS:
+        cache = "key" if vendor.cache_key else "breakpoints" if vendor.breakpoints else "its own"
+        words = [f"`{vendor.name}`", vendor.reasoning or "nothing", _yes(vendor.schemas), _yes("image" in vendor.media)]
+        names.append([*words, cache, _yes(vendor.parallel_switch)])
+    return f"{_joined(rows)}\n\n{_joined(names)}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _joined(rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def page(text: str) -> str:
+    """*text* with the table in its place."""
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))
+    sys.exit(0)
