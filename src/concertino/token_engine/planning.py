@@ -168,9 +168,11 @@ class Planner:
         if ready is not None:
             found.splice = due or (ready.due and self._may(terms, ready.first))
             found.reduce = found.reduce or (found.splice and saved > 0)
-        elif (due or tokens > _EARLY * terms.room) and (span := self._span(terms)) is not None:
-            found.job, span.due = span, due
-            found.reduce = found.reduce and (terms.cold or full or not due)
+        elif due or tokens > _EARLY * terms.room:
+            span = self._span(terms)
+            if span is not None and span.tokens >= _LEAST_SUMMARISED:
+                found.job, span.due = span, due
+                found.reduce = found.reduce and (terms.cold or full or not due)
         return found
 
     def _rewrite(self, first: int, saved: float, terms: Terms) -> float:
@@ -281,7 +283,7 @@ class Planner:
                 kept_here = tuple(sorted({*self.segments[-1].kept, *pinned}))
             text = f"({end - first - len(kept_here)} messages before this are not shown.)"
             self._place(self._edit(SummaryJob(first, end, kept_here, 0), text, left_out=True), edits)
-            self._strip(terms, span.first, edits)
+            self._strip(terms, first, edits)
         return edits
 
     def squeeze(self, terms: Terms) -> list[Edit]:

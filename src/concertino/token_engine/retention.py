@@ -123,8 +123,8 @@ class Candidates:
         while self._newest and self._newest[0] < before:
             self._offer(self._newest.popleft(), view)
         for place in [place for place in self._once if place < before]:
-            self._once.remove(place)
             self._offer(place, view)
+        self._once = [place for place in self._once if place not in self._reducible]
         return self.take(view) if self._reducible else None
 
     def _reduce(self, places: list[int], view: View) -> Reduce:
