@@ -1,4 +1,4 @@
-.PHONY: setup demo test lint types format bench lock clean
+.PHONY: setup demo test lint types format bench bench-context lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,6 +32,9 @@ types: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench-context: setup
+	$(BIN)/python -m benchmarks.context $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -54,26 +54,26 @@ def turns(forms: Iterable[Form], key: str, opening: str = "") -> list[str]:
     role = ""
     first: list[str] = []
     rest: list[str] = []
-    for form in forms:
-        if not form.first and not form.rest:
+    for now, before, after, *_ in forms:
+        if not before and not after:
             continue
-        if form.role != role:
+        if now != role:
             if role:
-                found.append(_turn(role, key, first + rest))
-            elif opening and form.role != "user":
-                found.append(_turn("user", key, [opening]))
-            role, first, rest = form.role, [], []
-        if form.first:
-            first.append(form.first)
-        if form.rest:
-            rest.append(form.rest)
+                found.append(_turn(role, key, first, rest))
+            elif opening and now != "user":
+                found.append(_turn("user", key, [opening], rest))
+            role, first, rest = now, [], []
+        if before:
+            first.append(before)
+        if after:
+            rest.append(after)
     if role:
-        found.append(_turn(role, key, first + rest))
+        found.append(_turn(role, key, first, rest))
     return found
 
 
-def _turn(role: str, key: str, elements: list[str]) -> str:
-    return f'{{"role":"{role}","{key}":[{",".join(elements)}]}}'
+def _turn(role: str, key: str, first: list[str], rest: list[str]) -> str:
+    return f'{{"role":"{role}","{key}":[{",".join(first + rest if first and rest else first or rest)}]}}'
 
 
 def losses(forms: Sequence[Form], provider: str, answers: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from google.genai import types
 
 from ..streaming import RawResponse
 
-_PLACEHOLDER = "-"
+_PLACEHOLDER = types.Content()
 """The contents that the SDK is given; they are replaced before anything is sent."""
 
 
@@ -41,15 +41,17 @@ class _Tap(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         call = _CALL.get()
-        headers = {name: value for name, value in request.headers.items() if name != "content-length"}
+        headers = request.headers.copy()
+        del headers["content-length"]
         # Not with the SDK's time limit, which is one for the whole answer and would be sent to the server.
-        own = self.build_request(request.method, request.url, headers=headers, content=call.data)
+        limits = {"timeout": self.timeout.as_dict()}
+        own = httpx2.Request(request.method, request.url, headers=headers, content=call.data, extensions=limits)
         response = await super().send(own, **{**options, "stream": True})
         if response.status_code != 200:
             await response.aread()
             return response
         call.response = response
-        kind, nothing = ("text/event-stream", b"data: {}\n\n") if call.stream else ("application/json", b"{}")
+        kind, nothing = ("text/event-stream", b"") if call.stream else ("application/json", b"{}")
         return httpx2.Response(200, request=own, headers={"content-type": kind}, content=nothing)
 
 
@@ -83,14 +85,14 @@ async def send(connection: Connection, model: str, data: bytes, *, stream: bool)
     call = _Call(data, stream)
     token = _CALL.set(call)
     try:
-        config = types.GenerateContentConfig(automatic_continuation=False)
+        # Without a config, whose copies and walks take longer than all else that the SDK does. It would go on by itself
+        # only from an answer's token, and the answer that it is shown has none.
         models = connection.client.aio.models
         if stream:
-            chunks = await models.generate_content_stream(model=model, contents=_PLACEHOLDER, config=config)
-            async for _ in chunks:
+            async for _ in await models.generate_content_stream(model=model, contents=_PLACEHOLDER):
                 pass
         else:
-            await models.generate_content(model=model, contents=_PLACEHOLDER, config=config)
+            await models.generate_content(model=model, contents=_PLACEHOLDER)
     finally:
         _CALL.reset(token)
     assert call.response is not None

@@ -1,0 +1,289 @@
+"""What the context costs: the real engine over traces of long conversations, `python -m benchmarks.context`.
+
+Each trace is driven through `ToolOrchestrator` with a model that says as much as the trace says, bills like a provider
+with a prompt cache, and writes summaries of 8 % of what they stand for; time passes as in the trace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import statistics
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import context_traces as traces
+from benchmarks.context_cost import Cache, optimum, sliding
+from benchmarks.context_traces import Trace
+from concertino import AgentConfig, Chat, Limits, Run, ToolOrchestrator, ToolRegistry, tool
+from concertino.events import CacheMiss, ContextEdited, RunEnded
+from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
+from concertino.orchestrator import run as runs
+from concertino.orchestrator.summarising import ASKS
+from concertino.providers.port import ModelEvent, ModelRequest, Reply
+from concertino.token_engine.engine import TokenEngine
+from concertino.token_engine.profiles import cache_rule
+from concertino.token_engine.retention import Retention
+from concertino.token_engine.sizes import FRAME, measure_with
+from concertino.usage import Tokens
+
+MODELS = {
+    "Anthropic, 5 min": "anthropic:claude-sonnet-4-5",
+    "OpenAI, any prefix": "openai:gpt-5",
+    "Gemini": "google:gemini-3-pro",
+}
+RESERVE = 2_000
+
+
+class Words:
+    """One token a word: texts are as large as the trace says."""
+
+    name = "words"
+    exact = True
+
+    def count(self, text: str) -> int:
+        return text.count("w")
+
+    def cut(self, text: str, limit: int) -> str:
+        return text[: 2 * limit]
+
+
+COUNTER = Words()
+MEASURE = measure_with(COUNTER)
+
+
+def text(tokens: int) -> str:
+    """A text that makes a message of *tokens*, its frame included."""
+    return "w " * max(tokens - FRAME, 0)
+
+
+@dataclass
+class Clock:
+    """The trace's time."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Provider:
+    """A model that says what the trace says, and bills it."""
+
+    trace: Trace
+    spec: str
+    clock: Clock
+    provider: str = field(init=False)
+    name: str = field(init=False)
+    summarises: bool = True
+    position: int = 0
+    summaries: int = 0
+    summary_cost: float = 0.0
+    summary_input: int = 0
+    peak: int = 0
+
+    def __post_init__(self) -> None:
+        self.provider, _, self.name = self.spec.partition(":")
+        self.cache = Cache(cache_rule(self.provider, self.name))
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """The next answer."""
+        asked = request.messages[-1]
+        blocks: list[tuple[object, int]] = [("system", self.trace.system)]
+        blocks += [(_key(message), MEASURE(message).tokens) for message in request.messages]
+        marks = None if request.marks is None else (0, *(mark + 1 for mark in request.marks))
+        size, before = sum(tokens for _, tokens in blocks), self.cache.cost
+        if isinstance(asked, UserMessage) and asked.text.startswith(ASKS):
+            hit = self.cache.bill(blocks, marks, self.clock.now)
+            words = max(int(0.08 * self._told(request)), 20)
+            self.summaries += 1
+            self.cache.cost += self.cache.rule.output * words
+            self.summary_cost += self.cache.cost - before
+            self.summary_input += size
+            self.cache.sent, self.cache.hit = self.cache.sent - size, self.cache.hit - hit
+            yield Reply(AssistantMessage((Text("w " * words),)), Tokens(prompt=size, cached=hit, completion=words))
+            return
+        count, _ = self.trace.requests[self.position]
+        self.position += 1
+        hit = self.cache.bill(blocks, marks, self.clock.now)
+        self.peak = max(self.peak, size)
+        parts: list[Any] = [Text(text(self.trace.messages[count][1]))]
+        calls = self.trace.messages[count + 1 : count + 2]
+        if calls and calls[0][0] == "t":
+            parts.append(ToolCall(f"c{count}", "work", f'{{"tokens": {calls[0][1]}}}'))
+        yield Reply(AssistantMessage(tuple(parts)), Tokens(prompt=size, cached=hit, completion=1))
+
+    def _told(self, request: ModelRequest) -> int:
+        """The tokens that a summary is to stand for: all but the last messages, as the request says."""
+        asked = request.messages[-1]
+        assert isinstance(asked, UserMessage)
+        found = re.search(r"up to its last (\d+) messages", asked.text)
+        if found is None:  # earlier summaries, which are to become one: half of them
+            return COUNTER.count(asked.text) * 6
+        kept = int(found[1])
+        return sum(MEASURE(message).tokens for message in list(request.messages)[: -1 - kept])
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def _key(message: Message) -> object:
+    return (message.role, message.call_id, message.content) if isinstance(message, ToolMessage) else message
+
+
+@tool(effect="read")
+async def work(tokens: int) -> str:
+    """Work."""
+    return text(tokens)
+
+
+class Driver(AgentConfig[None]):
+    """Counts at each request how much of the last fifty messages is sent as it was."""
+
+    tool_call_limit = 10**9
+
+    def __init__(self, clock: Clock, provider: Provider) -> None:
+        self.clock = clock
+        self.provider = provider
+        self.verbatim: list[float] = []
+
+    def get_model_id(self, run: Run[None]) -> str:
+        self.clock.now += self.provider.trace.requests[self.provider.position][1]
+        return run.model_id
+
+    def should_continue_loop(self, run: Run[None]) -> bool:
+        return run.state.has_tool_calls and self.provider.position < len(self.provider.trace.requests)
+
+    def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        newest = list(run.messages)[-50:]
+        here = {id(message) for message in request.messages}
+        sizes = [(MEASURE(message).tokens, id(message) in here) for message in newest]
+        self.verbatim.append(sum(t for t, kept in sizes if kept) / max(sum(t for t, _ in sizes), 1))
+        return request
+
+
+async def drive(trace: Trace, spec: str, retention: Retention) -> dict[str, float]:
+    """One trace at one provider: its figures."""
+    clock = Clock()
+    provider = Provider(trace, spec, clock)
+    vars(runs)["TokenEngine"] = partial(TokenEngine, clock=clock)  # the trace's time
+    agent = Driver(clock, provider)
+    history: list[Message] = []
+    context, misses, edits = None, 0, 0
+    place = 0
+    while provider.position < len(trace.requests):
+        count, _ = trace.requests[provider.position]
+        said = "".join(text(tokens) for who, tokens in trace.messages[place:count] if who == "u") or "w "
+        chat = Chat(
+            model=provider,
+            message=said,
+            history=tuple(history),
+            context=context,
+            system_prompt="w " * trace.system,
+            counter=COUNTER,
+            retention=retention,
+            limits=lambda *_: Limits(context=trace.limit + RESERVE, output=RESERVE, tool_calls=10**9),
+        )
+        agent.allow_prompt_override = True
+        async for event in ToolOrchestrator(chat, agent, _registry()).stream():
+            misses += isinstance(event, CacheMiss)
+            edits += isinstance(event, ContextEdited)
+            if isinstance(event, RunEnded):
+                assert event.result.status == "completed", event.result.error
+                history += event.result.messages
+                context = event.result.context
+        place = trace.requests[provider.position - 1][0] + 1
+    cache = provider.cache
+    return {
+        "cost": cache.cost,
+        "hit": cache.hit / cache.sent,
+        "verbatim": statistics.mean(agent.verbatim),
+        "peak": provider.peak,
+        "summaries": provider.summaries,
+        "summary_share": provider.summary_cost / cache.cost,
+        "summary_input": provider.summary_input / sum(tokens for _, tokens in trace.messages),
+        "edits": edits,
+        "misses": misses,
+    }
+
+
+def _registry() -> ToolRegistry:
+    return ToolRegistry([work])
+
+
+def speed(messages: int) -> float:
+    """Engine time of a request in µs (append, plan, fit, view, observe) at the end of a conversation of *messages*."""
+    engine = TokenEngine(COUNTER, 10**7, Retention(summaries=False))
+    fixed = {"system prompt": "w " * 100, "tools": ""}
+    engine.append(UserMessage(text(50)))
+    best, window = float("inf"), min(messages // 4, 200)
+    taken = 0.0
+    for step in range(messages // 2):
+        begun = time.perf_counter()
+        engine.plan(fixed, RESERVE, "anthropic:claude-sonnet-4-5")
+        engine.fit()
+        engine.view()
+        engine.observe(Tokens(prompt=100 + 300 * step, cached=300 * step))
+        engine.append(AssistantMessage((Text(text(60)), ToolCall(f"c{step}", "t", "{}"))))
+        engine.append(ToolMessage(f"c{step}", "t", text(240)))
+        taken += time.perf_counter() - begun
+        if (step + 1) % window == 0:
+            best, taken = taken / window * 1e6, 0.0
+    return best
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.context", description=__doc__)
+    parser.add_argument("--traces", type=Path, metavar="FILE", help="JSON: see benchmarks/context_traces.py")
+    parser.add_argument("--drawn", type=int, default=60, help="conversations drawn by chance, against the optimum")
+    parser.add_argument("--patience", type=float, help="instead of the default")
+    arguments = parser.parse_args()
+    found = traces.from_file(arguments.traces) if arguments.traces else traces.shared()
+    retention = Retention(patience=arguments.patience) if arguments.patience else Retention()
+    if not found:
+        print("no traces: they are not beside this clone (../shared/bench/token_engine); name some with --traces")
+    titles = ("trace, provider", "x sliding", "hits", "last 50 verbatim", "peak", "summaries", "input/history", "edits")
+    print(f"| {' | '.join((*titles, 'misses'))} |\n| --- |{' ---: |' * len(titles)}")
+    for trace in found:
+        for label, spec in MODELS.items():
+            got = asyncio.run(drive(trace, spec, retention))
+            base = sliding(trace, cache_rule(*spec.split(":")))
+            print(
+                f"| {trace.name}, {label} | {got['cost'] / base:.3f} | {got['hit']:.1%} | {got['verbatim']:.0%} | "
+                f"{got['peak']:,} | {got['summaries']} | {got['summary_input']:.2f} | {got['edits']} | "
+                f"{got['misses']} |",
+                flush=True,
+            )
+    _against_optimum(arguments.drawn, found)
+    for messages in (50, 500, 5_000, 10_000):
+        print(f"engine time of a request at {messages:,} messages: {speed(messages):.0f} µs")
+
+
+def _against_optimum(drawn: int, found: Sequence[Trace]) -> None:
+    spec = MODELS["Anthropic, 5 min"]
+    rule = cache_rule(*spec.split(":"))
+    careful = Retention(patience=1.0, summaries=False)
+    ratios = []
+    for trace in [*found, *map(traces.drawn, range(drawn))]:
+        ratio = asyncio.run(drive(trace, spec, careful))["cost"] / optimum(trace, rule)
+        if trace in found:
+            print(f"{trace.name}, results only, patience 1: {ratio:.3f} of the offline optimum")
+        else:
+            ratios.append(ratio)
+    if ratios:
+        ratios.sort()
+        print(
+            f"{drawn} drawn conversations, results only, patience 1, of the offline optimum: median "
+            f"{statistics.median(ratios):.3f}, p95 {ratios[int(0.95 * len(ratios))]:.3f}, most {ratios[-1]:.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
