@@ -97,7 +97,9 @@ class Provider:
         asked = request.messages[-1]
         blocks: list[tuple[object, int]] = [("system", self.trace.system)]
         blocks += [(_key(message), MEASURE(message).tokens) for message in request.messages]
-        marks = None if request.marks is None else (0, *(mark + 1 for mark in request.marks))
+        marks = None if request.marks is None else [mark + 1 for mark in request.marks]
+        if marks is not None and len(marks) < 4:
+            marks.insert(0, 0)  # system and tools
         size, before = sum(tokens for _, tokens in blocks), self.cache.cost
         if isinstance(asked, UserMessage) and asked.text.startswith(ASKS):
             hit = self.cache.bill(blocks, marks, self.clock.now)

@@ -111,7 +111,7 @@ def summarised(requests: list[ModelRequest]) -> list[ModelRequest]:
     return [r for r in requests if isinstance(r.messages[-1], UserMessage) and r.messages[-1].text.startswith(ASKS)]
 
 
-SHORT = Retention(results=2, messages=4, patience=0.01)
+SHORT = Retention(results=100, messages=4, patience=0.01)
 
 
 async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Play) -> None:
@@ -122,8 +122,9 @@ async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Pla
     assert seen.result.status == "completed"
     assert len(seen.result.usage) == len(model.requests), "each summary is a row"
     for summary in asked:  # it begins with what was just sent
-        place = model.requests.index(summary)
-        assert list(summary.messages)[:-1] == list(model.requests[place - 1].messages)
+        if len(summary.messages) > 1:  # and not summaries that are to become one
+            sent = [r for r in model.requests[: model.requests.index(summary)] if r not in asked]
+            assert list(summary.messages)[:-1] == list(sent[-1].messages)
     last = model.requests[-1].messages
     told = [m for m in last if isinstance(m, SystemMessage)]
     assert told

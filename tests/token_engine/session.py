@@ -279,7 +279,7 @@ class Session:
         """Few, ascending, on blocks that may be marked, and never behind a result that is thrown away (11)."""
         if marks is None:
             return
-        assert len(marks) <= 3
+        assert len(marks) <= 4
         assert list(marks) == sorted(set(marks))
         assert all(markable(view[mark]) for mark in marks)
         if binding(*self.model.split(":")) != "prefix":  # type: ignore[arg-type]

@@ -49,7 +49,8 @@ class ModelRequest:
     """Texts at which the model stops."""
     marks: tuple[int, ...] | None = None
     """Places of messages behind which the provider is to remember the prefix, ascending, for providers that cache only
-    what is marked; tools and system are marked, too. None: nothing is. Others cache whatever this says."""
+    what is marked, at four places at most; where there are fewer, tools and system are marked, too. None: nothing is.
+    Others cache whatever this says."""
     cache_key: str = ""
     """What requests with a common prefix have in common, for providers that look for a cached prefix by a key."""
 

@@ -362,7 +362,7 @@ class TokenEngine:
                 newest = self._candidates.first_kept
                 self._marks.edited(first - 1, len(self._view.record) - 1 if newest is None else newest - 1)
             elif isinstance(edit, Summarise):
-                self._marks.edited(edit.end - 1, None)
+                self._marks.summarised = self._planner.gone - 1
         self._edited = self._edited or bool(edits)
         self._watch.report.edits += len(edits)
         self._fresh += edits

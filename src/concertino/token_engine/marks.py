@@ -19,7 +19,7 @@ _MARGIN = 5
 class Marks:
     """The marks of one conversation's requests, by place in its record."""
 
-    __slots__ = ("_last", "_older", "_stable")
+    __slots__ = ("_last", "_older", "_stable", "summarised")
 
     def __init__(self) -> None:
         self._last: int | None = None
@@ -27,12 +27,14 @@ class Marks:
         self._stable: int | None = None
         """The message before which nothing will be edited soon."""
         self._older: int | None = None
+        """The message before which the last edit was made: what stands before it is still in the cache."""
+        self.summarised: int | None = None
+        """The last message that a summary stands for: the next one will stand behind it."""
 
-    def edited(self, behind: int, next_behind: int | None) -> None:
-        """An edit was made behind place *behind*; the next one will be made behind *next_behind*, if that is known."""
+    def edited(self, behind: int, next_behind: int) -> None:
+        """Results were reduced behind place *behind*; the next ones will be behind *next_behind*."""
         self._older = behind if behind >= 0 else None
-        if next_behind is not None:
-            self._stable = next_behind
+        self._stable = next_behind
 
     def place(self, view: View, rule: CacheRule, until: int) -> tuple[int, ...]:
         """The indices in the view of the messages to be marked, ascending. *until*: the index that must not be cached,
@@ -46,9 +48,10 @@ class Marks:
         last = self._index(view, self._last)
         if last is not None and rule.reach and _blocks(view, last, end) > rule.reach - _MARGIN:
             found.add(last)
-        for place in (self._stable, self._older):
+        most = rule.most_marks - (self.summarised is None)  # or there is one behind system and tools
+        for place in (self.summarised, self._older, self._stable):
             index = self._index(view, place)
-            if index is not None and index < end and len(found) < rule.most_marks - 1:
+            if index is not None and index < end and len(found) < most:
                 found.add(index)
         self._last = view.places[end]
         return tuple(sorted(found))

@@ -21,7 +21,7 @@ from .view import View
 
 FULL = 0.9
 """The share of the room from which on edits no longer wait for their price."""
-_EARLY = 0.7
+_EARLY = 0.85
 """The share from which on a summary is made, so that it is there when it is needed."""
 _AFTER = 0.5
 """The share of the room down to which messages are left out where they cannot be summarised."""
@@ -143,7 +143,7 @@ class Planner:
         """Pay the rent for the requests since the last time, and say which edits it makes due. *ready*: the summary
         that is there; *busy*: one is being made.
 
-        Two edits at once pay for one rewriting. So results that are due wait for a summary that is due with them.
+        Two edits at once pay for one rewriting, so a summary is dearer alone than beside results that are due.
         """
         rule, tokens, saved = terms.rule, self._view.tokens, self._candidates.saved
         full, patience = tokens > FULL * terms.room, self._retention.patience
@@ -158,7 +158,7 @@ class Planner:
         if busy or not terms.summaries:
             return found
         end = self._end(terms) if ready is None else ready.end
-        old = self._old(end) if ready is None else self._size(ready)
+        old = max(self._old(end) - saved, 0) if ready is None else self._size(ready)
         if ready is None and old < _LEAST_SUMMARISED:
             return found
         call = 0.0 if ready is not None else min(rule.read * tokens, old) + rule.output * _RATIO * old
@@ -172,7 +172,6 @@ class Planner:
             span = self._span(terms)
             if span is not None and span.tokens >= _LEAST_SUMMARISED:
                 found.job, span.due = span, due
-                found.reduce = found.reduce and (terms.cold or full or not due)
         return found
 
     def _rewrite(self, first: int, saved: float, terms: Terms) -> float:

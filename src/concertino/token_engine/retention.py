@@ -26,7 +26,7 @@ class Retention:
     """The newest tool results, which are reduced only where nothing else helps."""
     messages: int = 20
     """The newest messages, which are summarised only where nothing else helps."""
-    patience: float = 4.0
+    patience: float = 3.0
     """An edit is made when carrying what it would save has cost so many times what the edit costs. 1 is cheapest in
     the long run; more keeps more in sight."""
     most: int | None = None
@@ -128,7 +128,7 @@ class Candidates:
         return self.take(view) if self._reducible else None
 
     def _reduce(self, places: list[int], view: View) -> Reduce:
-        shown = [(place, view.at(place)) for place in places]
+        shown = [(place, view.at(place)) for place in sorted(places)]
         short = {
             place: digest(message, recallable=self.recallable)
             for place, message in shown

@@ -47,6 +47,7 @@ CONTAINER = "container"
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 _NO_TOOL = dumps({"name": "unavailable", "description": "No tool may be used now.", "input_schema": {"type": "object"}})
 _OPENING = dumps({"type": "text", "text": "(The conversation goes on.)"})
+_MOST_MARKS = 4
 _MARK = ',"cache_control":{"type":"ephemeral"}'
 _ADAPTIVE = re.compile(r"(^|.*[/.:])claude-(fable|mythos|[a-z]+-[5-9]|(opus|sonnet)-4-[6-9])")
 """The models that take an effort; those before take a budget of tokens."""
@@ -66,19 +67,20 @@ def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, 
     """
     catalogue.check(request, PROVIDER)
     forms = [message.wire(PROVIDER, _form) for message in request.messages]
+    begins = request.marks is not None and len(request.marks) < _MOST_MARKS
     for place in request.marks or ():
         forms[place] = _marked(forms[place])
     most = request.max_output_tokens or max_tokens
     head: dict[str, Any] = {"model": request.model, "max_tokens": most, "stream": stream}
     if request.system:
         head["system"] = request.system
-        if request.marks is not None:
+        if begins:
             head["system"] = [{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}]
     _settings(head, request, most)
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
         tools = tool_forms(request.tools)
-        if request.marks is not None and not request.system:
+        if begins and not request.system:
             tools = [*tools[:-1], tools[-1][:-1] + _MARK + "}"]
         lists["tools"] = tools
         choice = _tool_choice(request.tool_choice, parallel=request.parallel_tool_calls)
