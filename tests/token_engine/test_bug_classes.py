@@ -1,0 +1,248 @@
+"""What users of other frameworks report of their trimming: a test for each class of it, by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Chat, Limits, ToolOrchestrator, ToolRegistry, tool
+from concertino.errors import ContextFloorError, RunError
+from concertino.events import ContextEdited
+from concertino.messages import (
+    AssistantMessage,
+    Message,
+    Reasoning,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from concertino.providers.port import ModelRequest
+from concertino.testing import ScriptedModel, call
+from concertino.token_engine.edits import edit_of, form
+from concertino.token_engine.engine import TokenEngine
+from concertino.token_engine.retention import Retention
+from concertino.usage import Tokens
+
+from ..validity.judge import problems
+from .session import COUNTER, FIXED, TOOL
+
+FRUGAL = Retention(results=1, messages=2, patience=0.01, summaries=False)
+
+
+def engine(limit: int = 6_000, retention: Retention = FRUGAL) -> TokenEngine:
+    return TokenEngine(COUNTER, limit, retention, clock=lambda: 1.0)
+
+
+def turn(number: int, *parts: Any, size: int = 900) -> list[Message]:
+    made = ToolCall(f"call_{number}", "look_up", "{}")
+    return [AssistantMessage((*parts, made), "tool_calls"), ToolMessage(made.id, "look_up", f"{number} " * (size // 2))]
+
+
+def grown(
+    limit: int = 6_000, turns: int = 30, retention: Retention = FRUGAL
+) -> tuple[TokenEngine, list[list[Message]]]:
+    """An engine after many turns, and what was sent."""
+    built = engine(limit, retention)
+    built.append(UserMessage("The task: refund order 7."))
+    sent: list[list[Message]] = []
+    for number in range(turns):
+        built.plan(FIXED, 300, "openai:gpt-5")
+        built.fit()
+        sent.append(list(built.view()))
+        built.observe(Tokens(prompt=built.tokens + 50))
+        for message in turn(number):
+            built.append(message)
+    return built, sent
+
+
+def edited(sent: list[list[Message]]) -> list[int]:
+    """The requests that do not begin with all of the one before."""
+    return [n for n, (a, b) in enumerate(zip(sent, sent[1:], strict=False)) if b[: len(a)] != a]
+
+
+def valid(messages: list[Message]) -> None:
+    assert not problems(ModelRequest(model="m", system="Be brief.", messages=messages, tools=(TOOL,)))
+
+
+def test_no_orphan_call_or_result_after_trimming() -> None:
+    _, sent = grown()
+    assert edited(sent), "it was trimmed"
+    for messages in sent:
+        valid(messages)
+
+
+def test_parallel_results_are_not_torn_apart() -> None:
+    built = engine(3_000)
+    built.append(UserMessage("go"))
+    for number in range(12):
+        calls = [ToolCall(f"c{number}_{n}", "look_up", "{}") for n in range(4)]
+        built.append(AssistantMessage(tuple(calls), "tool_calls"))
+        for made in calls:
+            built.append(ToolMessage(made.id, "look_up", "found " * 40))
+        built.plan(FIXED, 300, "openai:gpt-5")
+        built.fit()
+        valid(list(built.view()))
+
+
+def test_a_call_in_hand_is_never_folded_away() -> None:
+    built, _ = grown(limit=3_000)
+    for message in turn(99, size=100):
+        built.append(message)
+    built.plan(FIXED, 300, "openai:gpt-5")
+    built.fit()
+    assert list(built.view())[-2:] == list(built.record())[-2:]
+
+
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-4-5", "anthropic:claude-opus-5-5"])
+def test_reasoning_is_sent_whole_or_not_at_all(model: str) -> None:
+    built = engine(6_000)
+    built.append(UserMessage("go"))
+    thought = Reasoning("Hm. " * 20, signature="c2ln", provider="anthropic")
+    for number in range(30):
+        built.plan(FIXED, 300, model)
+        built.fit()
+        for message in built.view():
+            if isinstance(message, AssistantMessage):
+                assert [part for part in message.parts if part.kind == "reasoning"] in ([], [thought])
+        valid(list(built.view()))
+        for message in turn(number, thought):
+            built.append(message)
+
+
+def test_a_window_that_cannot_get_smaller_is_an_error_and_no_loop() -> None:
+    built = engine(1_000)
+    built.append(UserMessage("go"))
+    with pytest.raises(ContextFloorError, match="Shorten the tools"):
+        built.plan({"system prompt": "s", "tools": "t" * 9_000}, 300, "openai:gpt-5")
+        built.fit()
+
+
+def test_trimming_frees_enough_to_last_for_a_while() -> None:
+    built, sent = grown(limit=6_000, turns=60, retention=Retention(results=1, patience=1e9, summaries=False))
+    assert 2 < len(edited(sent)) < len(sent) / 2, "not with every request"
+    assert built.edits
+
+
+def test_a_figure_that_makes_no_sense_does_not_switch_trimming_off() -> None:
+    built = engine(6_000)
+    built.append(UserMessage("go"))
+    for number in range(40):
+        built.plan(FIXED, 300, "openai:gpt-5")
+        built.fit()
+        assert sum(COUNTER.count(str(getattr(m, "content", ""))) for m in built.view()) < 6_000
+        built.observe(Tokens(prompt=(0, 10, 10**9)[number % 3]))
+        for message in turn(number):
+            built.append(message)
+
+
+@pytest.mark.parametrize("bad", ["", "   ", None, "Error " * 9_000])
+def test_a_failed_summary_never_becomes_the_history(bad: str | None) -> None:
+    retention = Retention(results=100, messages=2, patience=0.01)
+    built, jobs = engine(60_000, retention), 0
+    built.append(UserMessage("go"))
+    for number in range(20):
+        plan = built.plan(FIXED, 300, "openai:gpt-5")
+        built.fit()
+        built.view()
+        if plan.job is not None:
+            jobs += 1
+            before = list(built.shown())
+            assert not built.complete(plan.job, bad)
+            assert list(built.shown()) == before
+        for message in turn(number):
+            built.append(message)
+    assert jobs
+    assert not any(isinstance(message, SystemMessage) for message in built.shown())
+
+
+def test_a_summary_survives_persisting_and_is_not_asked_for_again() -> None:
+    retention = Retention(results=100, messages=2, patience=0.01)
+    built, made = engine(60_000, retention), 0
+    built.append(UserMessage("go"))
+    for number in range(12):
+        plan = built.plan(FIXED, 300, "openai:gpt-5")
+        built.fit()
+        built.view()
+        if plan.job is not None and not made:
+            made += built.complete(plan.job, "They looked things up.")
+        for message in turn(number):
+            built.append(message)
+    assert made
+    kept = json.loads(json.dumps([form(edit) for edit in built.edits]))
+    again = engine(60_000, retention)
+    for message in built.record():
+        again.append(message)
+    again.restore([edit_of(written) for written in kept])
+    assert list(again.shown()) == list(built.shown())
+    assert any("They looked things up." in m.text for m in again.shown() if isinstance(m, SystemMessage))
+
+
+def test_what_is_reduced_is_really_smaller() -> None:
+    built = engine(60_000, Retention(results=0, messages=2, patience=0.01, summaries=False))
+    built.append(UserMessage("go"))
+    for number, size in enumerate((4, 60, 200, 4_000)):
+        for message in turn(number, size=size):
+            built.append(message)
+    before = built.tokens
+    built.plan(FIXED, 300, "openai:gpt-5", recallable=True)
+    built.fit()
+    assert built.tokens < before / 2
+    shown = [message.content for message in built.shown() if isinstance(message, ToolMessage)]
+    assert shown[:2] == [m.content for m in built.record() if isinstance(m, ToolMessage)][:2], "small ones stay"
+
+
+def test_the_prefix_stands_still_between_edits() -> None:
+    _, sent = grown(limit=100_000, turns=40, retention=Retention(summaries=False))
+    assert len(edited(sent)) <= 6
+
+
+def test_the_task_and_the_newest_instruction_are_never_trimmed_away() -> None:
+    built, _ = grown(limit=3_000, turns=10)
+    built.append(UserMessage("No: order 8."))
+    for number in range(20, 40):
+        built.plan(FIXED, 300, "openai:gpt-5")
+        built.fit()
+        users = [message.text for message in built.view() if isinstance(message, UserMessage)]
+        assert users == ["The task: refund order 7.", "No: order 8."]
+        for message in turn(number):
+            built.append(message)
+
+
+async def test_through_the_engine_a_long_run_in_a_small_window_ends_well() -> None:
+    @tool(effect="read")
+    async def look_up(n: int) -> str:
+        """Looks up."""
+        return f"{n}: a long story. " * 60
+
+    seen: list[ContextEdited] = []
+    with ScriptedModel(*[call("look_up", n=n) for n in range(60)], "done") as model:
+        small = Chat(
+            model=model, message="The task.", limits=lambda *_: Limits(context=2_500, output=200, tool_calls=99)
+        )
+        observers = [lambda event: seen.append(event) if isinstance(event, ContextEdited) else None]
+        result = await ToolOrchestrator(small, AgentConfig(), ToolRegistry([look_up]), observers=observers).run()
+    assert result.text == "done"
+    assert seen
+    for request in model.requests:
+        valid([m for m in request.messages if not isinstance(m, SystemMessage)])
+
+
+async def test_what_cannot_fit_names_what_fills_the_window() -> None:
+    agent = type("Agent", (AgentConfig,), {"prompt": "rules " * 4_000})()
+    small = Chat(model=ScriptedModel(), message="hi", limits=lambda *_: Limits(context=2_000, output=200))
+    with pytest.raises(RunError, match="Shorten the system prompt") as caught:
+        await ToolOrchestrator(small, agent).run()
+    assert isinstance(caught.value.__cause__, ContextFloorError)
+
+
+def test_an_answer_of_text_alone_is_kept_with_its_place() -> None:
+    built = engine(60_000)
+    built.append(UserMessage("go"))
+    built.append(AssistantMessage((Text("yes"),)))
+    built.plan(FIXED, 300, "openai:gpt-5")
+    assert built.fit() == []
+    assert list(built.view()) == list(built.record())
