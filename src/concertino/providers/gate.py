@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from threading import Lock
+from time import monotonic
 
 from ..errors import ConfigurationError
 
@@ -19,7 +21,8 @@ class Gate:
 
     *requests* and *tokens* are per minute, *at_once* is how many may be under way; None: no limit. Up to a tenth of a
     minute's worth may go at once after a pause. A single request over *tokens* goes alone, when the minute is full.
-    Belongs to one event loop. Raises `ConfigurationError` for a limit that lets nothing through.
+    One gate may serve any number of threads and event loops: who waits is woken in the loop in which it waits.
+    Raises `ConfigurationError` for a limit that lets nothing through.
     """
 
     def __init__(
@@ -33,61 +36,75 @@ class Gate:
         self._left = [most or 0.0 for most in self._most]
         self._at_once = at_once
         self._under_way = 0
-        self._waiting: OrderedDict[str, deque[tuple[int, asyncio.Future[None]]]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[_Ticket]] = OrderedDict()
         self._at = 0.0
         self._closed_until = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._lock = Lock()  # held over all that is read and changed here, and never while anything is awaited
+
+    @property
+    def under_way(self) -> int:
+        """How many have been let through and are not back yet."""
+        return self._under_way
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        with self._lock:
+            return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
     async def admit(self, user: str, tokens: int) -> AsyncIterator[None]:
         """Wait for *user*'s turn, and hold a place while inside. *tokens*: what the request takes at most."""
-        ticket: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(user, deque()).append((tokens, ticket))
-        self._let_through()
+        ticket = _Ticket(tokens)
+        with self._lock:
+            self._waiting.setdefault(user, deque()).append(ticket)
+            self._let_through()
         try:
-            await ticket
-        except asyncio.CancelledError:
-            if ticket.done() and not ticket.cancelled():
-                self._leave()
-            raise
-        try:
+            if not ticket.through:
+                await ticket.turn
             yield
         finally:
-            self._leave()
+            with self._lock:
+                self._leave(user, ticket)
+                self._let_through()
 
     def pause(self, seconds: float) -> None:
         """Let nobody through for *seconds*: the provider has said so to one of us, and means all."""
-        self._closed_until = max(self._closed_until, asyncio.get_running_loop().time() + seconds)
+        with self._lock:
+            self._closed_until = max(self._closed_until, monotonic() + seconds)
 
-    def _leave(self) -> None:
-        self._under_way -= 1
-        self._let_through()
+    def _look_again(self) -> None:
+        with self._lock:
+            self._let_through()
+
+    def _leave(self, user: str, ticket: _Ticket) -> None:
+        ticket.cancel_alarm()
+        if ticket.through:  # even where its task was cancelled before it knew
+            self._under_way -= 1
+            return
+        tickets = self._waiting.get(user)
+        if tickets is not None and ticket in tickets:
+            tickets.remove(ticket)
+            if not tickets:
+                del self._waiting[user]
 
     def _let_through(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._refill(loop.time())
+        now = monotonic()
+        self._refill(now)
         while self._waiting and (self._at_once is None or self._under_way < self._at_once):
             user, tickets = next(iter(self._waiting.items()))
-            tokens, ticket = tickets[0]
-            wait = 0.0 if ticket.done() else self._wait(tokens, loop.time())
-            if wait > 0:
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._timer = loop.call_later(wait, self._let_through)
+            wait = self._wait(tickets[0].tokens, now)
+            if wait > 0 and tickets[0].set_alarm(wait, self._look_again):
                 return
-            tickets.popleft()
+            ticket = tickets.popleft()
             if tickets:
                 self._waiting.move_to_end(user)  # the next one's turn
             else:
                 del self._waiting[user]
-            if not ticket.done():
-                self._take(tokens)
-                ticket.set_result(None)
-
-    def _take(self, tokens: int) -> None:
-        self._under_way += 1
-        self._left[0] -= 1
-        self._left[1] -= tokens
+            if ticket.wake():
+                self._under_way += 1
+                self._left[0] -= 1
+                self._left[1] -= ticket.tokens
 
     def _refill(self, now: float) -> None:
         passed, self._at = now - self._at, now
@@ -107,3 +124,49 @@ class Gate:
             if missing > 1e-9:
                 wait = max(wait, missing * 60 / rate)
         return wait
+
+
+class _Ticket:
+    """A request that waits, and the loop in which it does. False from a method: that loop is closed, nobody waits."""
+
+    __slots__ = ("_alarm", "_loop", "through", "tokens", "turn")
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self.through = False
+        self._loop = asyncio.get_running_loop()
+        self.turn: asyncio.Future[None] = self._loop.create_future()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def wake(self) -> bool:
+        """It is its turn."""
+        self.through = self._in_loop(self._end_wait)
+        return self.through
+
+    def set_alarm(self, seconds: float, look: Callable[[], None]) -> bool:
+        """Call *look* after *seconds*, in place of what was to be called before."""
+
+        def set_it() -> None:
+            self.cancel_alarm()
+            if not self.turn.done():
+                self._alarm = self._loop.call_later(seconds, look)
+
+        return self._in_loop(set_it)
+
+    def cancel_alarm(self) -> None:
+        """Call nothing. In its loop only."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _end_wait(self) -> None:
+        self.cancel_alarm()
+        if not self.turn.done():
+            self.turn.set_result(None)
+
+    def _in_loop(self, what: Callable[[], None]) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(what)
+        except RuntimeError:
+            return False
+        return True

@@ -1,0 +1,92 @@
+"""Runs behind the gate of a provider's key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Chat, RunError, RunResult, Session, ToolOrchestrator, ToolRegistry
+from concertino.agents import delegate
+from concertino.errors import RateLimitError
+from concertino.orchestrator.retrying import Retry
+from concertino.providers import gate as gate_module
+from concertino.providers.gate import Gate
+from concertino.testing import Answer, ScriptedModel, call
+
+ONCE = Retry(attempts=1)
+
+
+class Child(AgentConfig[None]):
+    name = "child"
+    prompt = "You are the child."
+
+
+async def run(model: Any, gate: Gate, user: str = "u", tools: Any = None) -> RunResult:
+    session = Session(user_id=user)
+    chat = Chat(model=model, message="go", session=session, gates={"scripted": gate}, retry=ONCE)
+    registry = None if tools is None else ToolRegistry(tools)
+    return await ToolOrchestrator(chat, AgentConfig(), registry).run()
+
+
+async def when(state: Callable[[], bool]) -> None:
+    while not state():  # noqa: ASYNC110 - a state of the gate, which tells nobody
+        await asyncio.sleep(0)
+
+
+async def test_a_parent_that_waits_for_its_children_holds_no_place() -> None:
+    gate = Gate(at_once=1)
+    child = delegate(Child(), description="Answers.")
+    turn = Answer(calls=tuple(call("child", query=f"{number}?") for number in range(3)))
+    scripts = {"the child": ["one", "two", "three"]}
+    with ScriptedModel(turn, "All three answered.", scripts=scripts) as model:
+        result = await run(model, gate, tools=[child])
+    assert result.text == "All three answered."
+    assert (gate.under_way, gate.waiting) == (0, 0)
+
+
+async def test_one_user_with_many_runs_does_not_keep_another_out() -> None:
+    gate, order = Gate(at_once=1), list[str]()
+
+    async def ask(user: str) -> None:
+        with ScriptedModel("hello") as model:
+            await run(model, gate, user)
+        order.append(user)
+
+    async with gate.admit("someone", 1):
+        runs = [asyncio.create_task(ask("many")) for _ in range(4)]
+        await when(lambda: gate.waiting == 4)
+        runs.append(asyncio.create_task(ask("one")))
+        await when(lambda: gate.waiting == 5)
+    await asyncio.gather(*runs)
+    assert order.index("one") <= 1
+
+
+async def test_a_rate_limit_that_one_run_meets_holds_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(gate_module, "monotonic", lambda: now[0])
+    gate = Gate()
+    with ScriptedModel(RateLimitError("slow", retry_after=30.0)) as model, pytest.raises(RunError, match="slow"):
+        await run(model, gate, "a")
+    with ScriptedModel("hello") as model:
+        other = asyncio.create_task(run(model, gate, "b"))
+        await when(lambda: gate.waiting == 1)
+        assert model.requests == []
+        now[0] += 30.0
+        async with gate.admit("c", 1):
+            assert (await other).text == "hello"
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_leaves_its_place() -> None:
+    gate = Gate(at_once=1)
+    with ScriptedModel() as model:
+        async with gate.admit("someone", 1):
+            waiting = asyncio.create_task(run(model, gate))
+            await when(lambda: gate.waiting == 1)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert gate.waiting == 0
+    assert gate.under_way == 0

@@ -1,0 +1,256 @@
+"""A gate for one provider key: whose turn it is, when, and in which thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from concertino.providers import gate as gate_module
+from concertino.providers.gate import Gate
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(gate_module, "monotonic", found)
+    return found
+
+
+async def when(state: Callable[[], bool]) -> None:
+    """Go on when *state* holds; the test's own time limit ends a wait for what never comes."""
+    while not state():  # noqa: ASYNC110 - it may be another thread that brings it about
+        await asyncio.sleep(0)
+
+
+def in_threads(*programs: Callable[[], Coroutine[Any, Any, Any]]) -> list[Any]:
+    """What *programs* give, each in a loop and a thread of its own."""
+    with ThreadPoolExecutor(len(programs)) as pool:
+        running = [pool.submit(asyncio.run, program()) for program in programs]
+        return [each.result(30) for each in running]
+
+
+def test_two_loops_share_one_gate() -> None:
+    gate, inside, most = Gate(at_once=2), [0], [0]
+    lock, start = threading.Lock(), threading.Barrier(2)
+
+    async def ask(user: str) -> int:
+        async with gate.admit(user, 1):
+            with lock:
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+            await asyncio.sleep(0)
+            with lock:
+                inside[0] -= 1
+        return threading.get_ident()
+
+    async def program() -> set[int]:
+        start.wait(10)
+        return set(await asyncio.gather(*(ask(f"user {number % 7}") for number in range(300))))
+
+    first, second = in_threads(program, program)
+    assert len(first) == len(second) == 1, "each was woken where it waited"
+    assert first != second
+    assert most[0] <= 2
+    assert (gate.under_way, gate.waiting) == (0, 0)
+
+
+def test_who_waits_is_woken_by_another_thread() -> None:
+    gate, order = Gate(at_once=1), list[str]()
+    held = threading.Event()
+
+    async def holder() -> None:
+        async with gate.admit("a", 1):
+            held.set()
+            await when(lambda: gate.waiting == 1)
+            order.append("holder leaves")
+
+    async def other() -> None:
+        assert held.wait(10)
+        async with gate.admit("b", 1):
+            order.append("other is in")
+
+    in_threads(holder, other)
+    assert order == ["holder leaves", "other is in"]
+    assert (gate.under_way, gate.waiting) == (0, 0)
+
+
+def test_users_take_turns_across_threads() -> None:
+    gate, order = Gate(at_once=1), list[str]()
+    held = threading.Event()
+
+    async def ask(user: str) -> None:
+        async with gate.admit(user, 1):
+            order.append(user)
+
+    async def many() -> None:
+        async with gate.admit("many", 1):
+            asking = [asyncio.create_task(ask("many")) for _ in range(5)]
+            await when(lambda: gate.waiting == 5)
+            held.set()
+            await when(lambda: gate.waiting == 6)
+        await asyncio.gather(*asking)
+
+    async def one() -> None:
+        assert held.wait(10)
+        await ask("one")
+
+    in_threads(many, one)
+    assert order.index("one") == 1, "the second, though five of the other user were there before"
+
+
+def test_what_is_cancelled_in_one_thread_leaks_nothing_in_another() -> None:
+    gate, held = Gate(at_once=1), threading.Event()
+
+    async def ask(user: str) -> str:
+        async with gate.admit(user, 1):
+            return user
+
+    async def holder() -> str:
+        async with gate.admit("a", 1):
+            held.set()
+            await when(lambda: gate.waiting == 3)
+        return await ask("a")
+
+    async def leaver() -> str:
+        assert held.wait(10)
+        tasks = [asyncio.create_task(ask("b")) for _ in range(2)]
+        await when(lambda: gate.waiting == 2)
+        tasks.append(asyncio.create_task(ask("c")))
+        tasks[0].cancel()
+        tasks[2].cancel()  # has not begun
+        more = asyncio.create_task(ask("d"))
+        await asyncio.sleep(0)
+        stay = asyncio.create_task(ask("e"))
+        found = await asyncio.gather(*tasks, more, stay, return_exceptions=True)
+        return ",".join("gone" if isinstance(each, asyncio.CancelledError) else str(each) for each in found)
+
+    assert in_threads(holder, leaver) == ["a", "gone,b,gone,d,e"]
+    assert (gate.under_way, gate.waiting) == (0, 0)
+
+
+async def test_a_place_that_was_given_to_a_cancelled_task_is_given_back() -> None:
+    gate = Gate(at_once=1)
+
+    async def ask() -> None:
+        async with gate.admit("b", 1):
+            raise AssertionError("was cancelled before it knew")
+
+    async with gate.admit("a", 1):
+        waiter = asyncio.create_task(ask())
+        await when(lambda: gate.waiting == 1)
+    assert gate.under_way == 1, "its turn, and it has not run since"
+    waiter.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    assert (gate.under_way, gate.waiting) == (0, 0)
+    async with gate.admit("c", 1):
+        assert gate.under_way == 1
+
+
+async def test_a_loop_that_was_closed_holds_nobody_up() -> None:
+    gate = Gate(at_once=1)
+
+    def leave_one_behind() -> None:
+        async def ask() -> None:
+            async with gate.admit("gone", 1):
+                raise AssertionError("nobody runs this loop any more")
+
+        loop = asyncio.new_event_loop()
+        abandoned.append(loop.create_task(ask()))
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+    abandoned: list[Any] = []
+    async with gate.admit("a", 1):
+        await asyncio.to_thread(leave_one_behind)
+        assert gate.waiting == 1
+    async with gate.admit("b", 1):
+        assert (gate.under_way, gate.waiting) == (1, 0)
+    abandoned[0]._log_destroy_pending = False  # it is meant to be lost
+
+
+async def test_one_rate_limit_slows_all_until_it_is_over(clock: Clock) -> None:
+    gate, order = Gate(), list[str]()
+
+    async def ask(user: str) -> None:
+        async with gate.admit(user, 1):
+            order.append(user)
+
+    gate.pause(30.0)
+    waiting = [asyncio.create_task(ask(user)) for user in "ab"]
+    await when(lambda: gate.waiting == 2)
+    clock.now += 29.0
+    waiting.append(asyncio.create_task(ask("c")))
+    await when(lambda: gate.waiting == 3)
+    assert order == []
+    clock.now += 1.0
+    await ask("d")
+    await asyncio.gather(*waiting)
+    assert sorted(order) == ["a", "b", "c", "d"]
+
+
+def test_a_rate_limit_in_one_thread_slows_the_other(clock: Clock) -> None:
+    gate, order = Gate(), list[str]()
+    paused = threading.Event()
+
+    async def limited() -> None:
+        async with gate.admit("a", 1):
+            gate.pause(60.0)
+        paused.set()
+        await when(lambda: gate.waiting == 1)
+        order.append("the minute is over")
+        clock.now += 60.0
+        async with gate.admit("a", 1):
+            pass
+
+    async def other() -> None:
+        assert paused.wait(10)
+        async with gate.admit("b", 1):
+            order.append("b")
+
+    in_threads(limited, other)
+    assert order == ["the minute is over", "b"]
+
+
+async def test_an_alarm_wakes_who_waits_for_the_minute_to_fill() -> None:
+    gate = Gate(requests=60_000)  # one a millisecond, 6,000 of them at once
+    async with asyncio.timeout(30):
+        for _ in range(6_010):
+            async with gate.admit("a", 1):
+                pass
+    assert (gate.under_way, gate.waiting) == (0, 0)
+
+
+async def test_requests_and_tokens_come_back_with_time(clock: Clock) -> None:
+    gate = Gate(requests=600, tokens=6_000)  # ten and a hundred a second; sixty and six hundred at once
+    done: list[int] = []
+
+    async def ask(tokens: int) -> None:
+        async with gate.admit("a", tokens):
+            done.append(tokens)
+
+    await ask(600)
+    next_one = asyncio.create_task(ask(100))
+    await when(lambda: gate.waiting == 1)
+    assert done == [600], "its tokens are not there yet"
+    clock.now += 1.0
+    await asyncio.gather(next_one, ask(0))
+    assert sorted(done) == [0, 100, 600]
+    clock.now += 600.0
+    await ask(50_000)
+    assert done[-1] == 50_000, "more than fits goes alone, when all is there"
