@@ -82,7 +82,7 @@ def anthropic_says(exchange: Exchange) -> Said:
     return said
 
 
-def responses_say(exchange: Exchange) -> Said:  # noqa: C901 - a case each
+def responses_say(exchange: Exchange) -> Said:  # noqa: C901, PLR0912 - a case each
     """Over `Response`, that of the last event for a stream."""
     response: Any = None
     if exchange.streamed:
@@ -110,6 +110,12 @@ def responses_say(exchange: Exchange) -> Said:  # noqa: C901 - a case each
                 said.signatures += [item.encrypted_content] if item.encrypted_content else []
             case "function_call":
                 said.calls.append((item.name, arguments_of(item.arguments)))
+            case "custom_tool_call":
+                said.calls.append((item.name, {"input": item.input}))
+            case "local_shell_call":
+                said.calls.append(("local_shell", item.action.to_dict()))
+            case "shell_call" if not any(each.type == "shell_call_output" for each in output):
+                said.calls.append(("shell", item.action.to_dict(exclude_none=True)))
             case kind:
                 said.opaque.append(kind)
     if response.usage:

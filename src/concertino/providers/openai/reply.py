@@ -6,6 +6,7 @@ Usage: `input_tokens` includes what `input_tokens_details` names (`cached_tokens
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, 
 from ..sse import Event
 from ..streaming import finished, payload
 from ..wire import dumps, is_object
+from . import client_calls
 from .codes import kind_of
 
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "filter"}
@@ -75,6 +77,8 @@ class ResponseReader:
             )
         items = self._items
         parts = [part for index in sorted(items.keys() | self._ready.keys()) for part in self._parts(index, items)]
+        done = client_calls.answered(items.values())
+        parts = [_opaque(part) if part.kind == "tool_call" and part.id in done else part for part in parts]
         reason = (response.get("incomplete_details") or {}).get("reason")
         stop: StopReason = _INCOMPLETE.get(reason or "", "length") if reason else "end"
         if any(_is_refusal(item) for item in items.values()):
@@ -192,7 +196,13 @@ def _parts(item: dict[str, Any], provider: str) -> Iterator[Part]:
             text = "\n\n".join(piece.get("text") or "" for piece in pieces)
             yield Reasoning(text, item.get("id"), item.get("encrypted_content"), provider, raw=dumps(item))
         case kind:
-            yield Opaque(provider, kind or "", dumps(item))
+            yield client_calls.call_of(item, provider) or Opaque(provider, kind or "", dumps(item))
+
+
+def _opaque(call: ToolCall) -> Opaque:
+    """A call that ran at the provider, as the block that it is."""
+    raw = call.raw or "{}"
+    return Opaque(call.provider, json.loads(raw).get("type", ""), raw)
 
 
 def _is_refusal(item: dict[str, Any]) -> bool:

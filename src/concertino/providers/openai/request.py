@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...messages import (
@@ -37,6 +37,7 @@ from ...messages import (
 from .. import catalogue, media
 from ..port import ModelRequest
 from ..wire import ASIDE, Body, Form, ToolForms, arguments_text, body, dumps, is_object, losses, lost
+from . import client_calls
 
 _REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d)|codex|computer-use|grok-[4-9])(?!.*-chat)")
 ENCRYPTED = "reasoning.encrypted_content"
@@ -68,9 +69,9 @@ class Items:
         self._stored = stored
         self._style = f"responses:{provider}:{encrypted:d}{stored:d}"
 
-    def __call__(self, messages: Iterable[Message]) -> list[Form]:
+    def __call__(self, messages: Sequence[Message]) -> list[Form]:
         """The forms of *messages*."""
-        return [message.wire(self._style, self._form) for message in messages]
+        return client_calls.with_outputs(messages, [message.wire(self._style, self._form) for message in messages])
 
     def _form(self, message: Message) -> Form:
         match message:
@@ -114,7 +115,8 @@ class Items:
             if item:
                 items += [*held, item]
                 held = []
-        return Form("assistant", "", ",".join(items), tuple(dropped))
+        mark = client_calls.mark(message, self._provider)
+        return Form("assistant", "", ",".join(items), tuple(dropped), mark=mark)
 
     def _returns(self, part: Reasoning) -> bool:
         if part.signature and self._encrypted:
@@ -203,9 +205,11 @@ def request_body(
     _settings(head, request, provider)
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
-        lists["tools"] = tool_forms(request.tools)
+        own = client_calls.declared(extra.get("tools"))  # declared there, and answered by tools of the engine
+        forms_of_tools = zip(request.tools, tool_forms(request.tools), strict=True)
+        lists["tools"] = [form for tool, form in forms_of_tools if tool.name not in own]
         if request.tool_choice != "auto":
-            head["tool_choice"] = _tool_choice(request.tool_choice)
+            head["tool_choice"] = _tool_choice(request.tool_choice, own)
         if not request.parallel_tool_calls:
             head["parallel_tool_calls"] = False
     forms = Items(provider, encrypted=encrypted, stored=extra.get("store") is True)(request.messages)
@@ -228,5 +232,7 @@ def _settings(head: dict[str, Any], request: ModelRequest, provider: str) -> Non
         head["text"] = {"format": form}
 
 
-def _tool_choice(choice: ToolChoice) -> object:
-    return {"type": "function", "name": choice.name} if isinstance(choice, ForcedTool) else choice
+def _tool_choice(choice: ToolChoice, own: dict[str, dict[str, Any]]) -> object:
+    if not isinstance(choice, ForcedTool):
+        return choice
+    return own.get(choice.name) or {"type": "function", "name": choice.name}
