@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 
@@ -25,6 +25,9 @@ class Tokens:
     """The part of `prompt` that was written to the provider's cache."""
     reasoning: int = 0
     """The part of `completion` that was reasoning."""
+    cache_write_1h: int = field(default=0, compare=False)
+    """The part of `cache_write` that is kept for an hour, which costs more (Anthropic). An attempt is priced by it when
+    it is booked; a store does not keep it, so it is 0 in what is read from one."""
 
     def __add__(self, other: Tokens) -> Tokens:
         return Tokens(
@@ -33,6 +36,7 @@ class Tokens:
             self.cached + other.cached,
             self.cache_write + other.cache_write,
             self.reasoning + other.reasoning,
+            self.cache_write_1h + other.cache_write_1h,
         )
 
     @property

@@ -17,8 +17,9 @@ def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, st
 
     (None, "") where no price is known, which is never the same as free. In `Tokens` and in the lists alike, input
     includes what was read from and written to the cache; each part is charged at its own price, or at that of input
-    where the list has none. Cache writes count as those of the shortest lifetime. The price of the day is taken,
-    and a list that has steps is entered by the size of this one request.
+    where the list has none. Anthropic's cache writes cost 1.25 times the input for five minutes and twice the input for
+    an hour ("Prompt caching", pricing). The price of the day is taken, and a list that has steps is entered by the size
+    of this one request.
     """
     if provider in FREE:
         return Decimal(0), "free"
@@ -32,6 +33,7 @@ def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, st
             input_tokens=tokens.prompt,
             cache_read_tokens=tokens.cached,
             cache_write_tokens=tokens.cache_write,
+            cache_write_1h_tokens=tokens.cache_write_1h,
             output_tokens=tokens.completion,
         )
         found = known[1].calc_price(usage, known[0])

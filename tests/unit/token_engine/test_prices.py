@@ -23,6 +23,8 @@ from concertino.usage import Tokens
         ("openai", "gpt-5", Tokens(1000, 200, reasoning=150), "0.00325"),
         # Haiku 4.5: 1 input, 0.10 read, 1.25 written, 5 output; 100 * 1 + 700 * 0.1 + 200 * 1.25 + 50 * 5
         ("anthropic", "claude-haiku-4-5-20251001", Tokens(1000, 50, cached=700, cache_write=200), "0.00067"),
+        # The same, 150 of those written for an hour at 2: 100 * 1 + 700 * 0.1 + 50 * 1.25 + 150 * 2 + 50 * 5
+        ("anthropic", "claude-haiku-4-5", Tokens(1000, 50, 700, 200, cache_write_1h=150), "0.0007825"),
         # Sonnet 4.5 up to 200,000: 3 input, 0.30 read, 3.75 written, 15 output; 100 * 3 + 900 * 0.3 + 10 * 15
         ("anthropic", "claude-sonnet-4-5", Tokens(1000, 10, cached=900), "0.00072"),
         # Gemini 2.5 Pro up to 200,000: 1.25 input, 0.125 cached, 10 output; 500 * 1.25 + 500 * 0.125 + 100 * 10
@@ -36,6 +38,22 @@ def test_costs(provider: str, model: str, tokens: Tokens, expected: str) -> None
     cost, version = price(provider, model, tokens)
     assert cost == Decimal(expected)
     assert version.startswith("genai-prices ")
+
+
+def test_the_list_knows_both_lifetimes_of_what_claude_writes() -> None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    (maker,) = [provider for provider in get_snapshot().providers if provider.id == "anthropic"]
+    priced = 0
+    for model in maker.models:
+        costs = [price("anthropic", model.id, Tokens(8_000, 0, 0, 8_000, cache_write_1h=n))[0] for n in (0, 8_000)]
+        plain = price("anthropic", model.id, Tokens(8_000, 0))[0]
+        if plain and costs[0] and costs[0] != plain:
+            priced += 1
+            short, long = (cost and cost / plain for cost in costs)
+            rough = "claude-3-haiku" in model.id  # rounded: 0.30 and 0.50 where 0.25 is the input's
+            assert rough or (short, long) == (Decimal("1.25"), Decimal(2)), model.id
+    assert priced >= 10
 
 
 @pytest.mark.parametrize(
