@@ -13,7 +13,8 @@ ConcertinoError
 │   └── CorpusError               a corpus is missing, empty or unreadable
 ├── ContextFloorError             the smallest possible request is over the model's window
 ├── ProviderError                 a model provider failed
-│   ├── AuthenticationError       the key is wrong or may not be used for this
+│   ├── AuthenticationError       the key is missing or wrong
+│   ├── PermissionDeniedError     the key is known, and may not do this, or has nothing left to spend
 │   ├── ModelNotFoundError
 │   ├── BadRequestError           the provider refuses the request as it stands
 │   │   ├── ContextTooLongError
@@ -112,7 +113,11 @@ class ProviderError(ConcertinoError):
 
 
 class AuthenticationError(ProviderError):
-    """The key is missing, wrong, or may not be used for this."""
+    """The key is missing or wrong."""
+
+
+class PermissionDeniedError(ProviderError):
+    """The key is known, and may not do this: no right to it, a bill that is open, a quota that is used up."""
 
 
 class ModelNotFoundError(ProviderError):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from concertino.messages import (
 from concertino.providers.openai.vendors import VENDORS
 from concertino.providers.port import OutputSchema
 
+from .abilities_answers import rows as answers
+from .test_clouds import CLOUDS
+from .test_faults import STATUSES
 from .test_typed_requests import NEW, written
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "providers.md"
@@ -73,7 +77,10 @@ def _opaque(kind: str) -> tuple[Message, ...]:
 
 
 ABILITIES = (
+    Ability("text", _same('"Hi"'), {}),
     Ability("tools", _same("Tells the weather."), {"tools": (TOOL,)}),
+    Ability("the provider's own tools, beside ours (`extra`)", _same('{"type":"own_tool"}'),
+            {"tools": (TOOL,), "extra": {"tools": [{"type": "own_tool"}]}}),
     Ability(
         "one tool forced",
         {"anthropic": '"tool_choice":{"type":"tool"', "responses": '"tool_choice":{', "chat": '"tool_choice":{',
@@ -131,15 +138,28 @@ def cell(ability: Ability, kind: str) -> str:
 
 
 def table() -> str:
-    """The table of abilities, and that of the vendors."""
-    rows = [["", *KINDS.values()], ["---"] * (len(KINDS) + 1)]
+    """What may be asked for, what comes back, whose clients may be handed over, and the vendors."""
+    rows = [["in a request", *KINDS.values()], ["---"] * (len(KINDS) + 1)]
     rows += [[ability.label, *(cell(ability, kind) for kind in KINDS)] for ability in ABILITIES]
-    names = [["vendor", "reasoning goes back in", "schemas", "images", "cache", "parallel switch"], ["---"] * 6]
+    found = asyncio.run(answers(KINDS))
+    found[0][0] = "in an answer"
+    clients = [["client handed over", "asks"], ["---"] * 2]
+    clients += [[cloud.label, f"`{cloud.path.partition('?')[0]}`"] for cloud in CLOUDS]
+    errors = [["HTTP status", "error"], ["---"] * 2]
+    for kind in dict.fromkeys(error for _, error in STATUSES):
+        errors.append([", ".join(str(status) for status, error in STATUSES if error is kind), f"`{kind.__name__}`"])
+    return "\n\n".join(map(_joined, (rows, found, clients, errors, _vendors())))
+
+
+def _vendors() -> list[list[str]]:
+    head = ["vendor", "key", "reasoning goes back in", "schemas", "takes", "cache", "parallel switch", "tool choices"]
+    names = [head, ["---"] * len(head)]
     for vendor in VENDORS:
         cache = "key" if vendor.cache_key else "breakpoints" if vendor.breakpoints else "its own"
-        words = [f"`{vendor.name}`", vendor.reasoning or "nothing", _yes(vendor.schemas), _yes("image" in vendor.media)]
-        names.append([*words, cache, _yes(vendor.parallel_switch)])
-    return f"{_joined(rows)}\n\n{_joined(names)}"
+        words = [f"`{vendor.name}`", f"`{vendor.key}`" if vendor.key else "none", vendor.reasoning or "nothing"]
+        words += [_yes(vendor.schemas), ", ".join(["text", *sorted(vendor.media)]), cache]
+        names.append([*words, _yes(vendor.parallel_switch), ", ".join(["auto", *vendor.choices])])
+    return names
 
 
 def _yes(value: bool) -> str:

@@ -15,6 +15,7 @@ from concertino.errors import (
     BrokenStreamError,
     ModelNotFoundError,
     OverloadedError,
+    PermissionDeniedError,
     ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
@@ -43,7 +44,7 @@ QUICK: dict[str, Callable[[str, Timeouts], Model]] = {
     "google": lambda url, limits: GoogleModel("gemini-3-flash", api_key="k", base_url=url, timeout=limits),
 }
 STATUSES: list[tuple[int, type[ProviderError]]] = [
-    (400, BadRequestError), (401, AuthenticationError), (402, AuthenticationError), (403, AuthenticationError),
+    (400, BadRequestError), (401, AuthenticationError), (402, PermissionDeniedError), (403, PermissionDeniedError),
     (404, ModelNotFoundError), (408, ProviderTimeoutError), (413, BadRequestError), (422, BadRequestError),
     (429, RateLimitError), (500, OverloadedError), (502, OverloadedError), (503, OverloadedError),
     (504, ProviderTimeoutError), (529, OverloadedError),
@@ -137,6 +138,29 @@ async def test_resets(kind: str) -> None:
         assert error.partial is not None
     error = await broken_by(kind, Timeouts(), lambda server: server.play(b"", refused=True))
     assert isinstance(error, ProviderConnectionError)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "how", [{"status": 500}, {"status": 429, "headers": {"retry-after": "0"}}, {"broken": True}, {"refused": True}]
+)
+async def test_no_sdk_sends_a_request_twice(kind: str, how: dict[str, Any]) -> None:
+    async with serving() as server, model_of(kind, server) as model:
+        for _ in range(2):
+            server.play(b"", **how)
+        with pytest.raises(ProviderError):
+            await events_of(model)
+    assert len(server.asked) == 1
+
+
+async def test_googles_sdk_does_not_go_on_by_itself() -> None:
+    part = {"content": {"role": "model", "parts": [{"text": "half"}]}, "index": 0}
+    body = sse({"candidates": [{**part, "finishReason": "CONTINUATION", "continuationToken": "dG9rZW4="}]})
+    async with serving() as server, model_of("google", server) as model:
+        for _ in range(2):
+            server.play(body)
+        reply = reply_of(await events_of(model))
+    assert (reply.message.text, reply.message.stop_reason, len(server.asked)) == ("half", "length", 1)
 
 
 GARBAGE = [

@@ -12,6 +12,7 @@ from concertino.errors import (
     BadRequestError,
     ContentFilteredError,
     ModelNotFoundError,
+    PermissionDeniedError,
     ProviderError,
     RateLimitError,
 )
@@ -22,7 +23,7 @@ from .wire_kit import MODELS, events_of, model_of, request, serving
 EXPECTED: dict[int, tuple[type[ProviderError], ...]] = {
     400: (BadRequestError, ModelNotFoundError, ContentFilteredError, AuthenticationError),
     401: (AuthenticationError,),
-    403: (AuthenticationError,),
+    403: (PermissionDeniedError,),
     404: (ModelNotFoundError,),
     429: (RateLimitError, AuthenticationError),
 }

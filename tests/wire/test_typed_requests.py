@@ -155,27 +155,39 @@ def test_extra_tools_join_those_of_the_agent_and_other_lists_are_replaced() -> N
 # Caching
 
 
-def test_anthropic_marks_the_stable_prefix_in_four_places_at_most() -> None:
-    turns: list[Message] = []
-    for number in range(4):
-        turns += [UserMessage(f"Q{number}"), AssistantMessage((Text(f"A{number}"),))]
-    turns.append(UserMessage("Now"))
-    found = sent("anthropic", *turns, system="Be brief.", tools=(TOOL,), cache=True)
-    mark = {"type": "ephemeral"}
-    assert found["system"] == [{"type": "text", "text": "Be brief.", "cache_control": mark}]
+TURNS: tuple[Message, ...] = (
+    UserMessage("Q"),
+    AssistantMessage((Text("Let me see."), ToolCall("c1", "weather", "{}"))),
+    ToolMessage("c1", "weather", "Rain."),
+    AssistantMessage((Text("It rains."),)),
+    UserMessage("Now"),
+)
+MARK = {"type": "ephemeral"}
+
+
+def test_anthropic_marks_what_is_asked_for_in_four_places_at_most() -> None:
+    found = sent("anthropic", *TURNS, system="Be brief.", tools=(TOOL,), marks=(2, 4))
+    assert found["system"] == [{"type": "text", "text": "Be brief.", "cache_control": MARK}]
     marked = [turn["content"][-1].get("cache_control") for turn in found["messages"]]
-    assert marked == [None] * 6 + [mark, None, mark]
+    assert marked == [None, None, MARK, None, MARK]
     assert json.dumps(found).count("cache_control") == 3
-    bare = sent("anthropic", *turns, tools=(TOOL,), cache=True)
-    assert bare["tools"][-1]["cache_control"] == mark
-    assert "cache_control" not in json.dumps(sent("anthropic", *turns, system="Be brief."))
+    assert sent("anthropic", *TURNS, tools=(TOOL,), marks=())["tools"][-1]["cache_control"] == MARK
+    full = sent("anthropic", *TURNS, system="Be brief.", marks=(0, 1, 2, 4))
+    assert full["system"] == "Be brief."
+    assert json.dumps(full).count("cache_control") == 4
+    assert "cache_control" not in json.dumps(sent("anthropic", *TURNS, system="Be brief."))
 
 
 def test_openrouter_passes_marks_on_and_others_get_none() -> None:
-    settings: dict[str, Any] = {"model": "anthropic/claude-sonnet-4.5", "system": "Be brief.", "cache": True}
-    found = sent("chat", UserMessage("Q"), vendor="openrouter", **settings)
-    assert json.dumps(found).count("cache_control") == 2
-    assert "cache_control" not in json.dumps(sent("chat", UserMessage("Q"), vendor="groq", **settings))
+    settings: dict[str, Any] = {"model": "anthropic/claude-sonnet-4.5", "system": "Be brief.", "marks": (1, 2, 4)}
+    found = sent("chat", *TURNS, vendor="openrouter", **settings)
+    assert found["messages"][3]["content"] == [{"type": "text", "text": "Rain.", "cache_control": MARK}]
+    marked = [isinstance(turn["content"], list) for turn in found["messages"]]
+    assert marked == [True, False, True, True, False, True]
+    silent = AssistantMessage((ToolCall("c1", "weather", "{}"),))
+    found = sent("chat", UserMessage("Q"), silent, vendor="openrouter", **{**settings, "marks": (1,)})
+    assert json.dumps(found).count("cache_control") == 1
+    assert "cache_control" not in json.dumps(sent("chat", *TURNS, vendor="groq", **settings))
 
 
 # Images, files and audio

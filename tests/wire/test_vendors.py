@@ -66,10 +66,10 @@ async def played(vendor: str, *chunks: dict[str, Any]) -> AssistantMessage:
 
 async def test_reasoning_goes_back_where_the_vendor_wants_it() -> None:
     call = chat.call(0, "{}", "abcdefghi", "f")
-    for vendor in ("deepseek", "vllm"):
+    for vendor in ("deepseek", "llamacpp", "fireworks"):
         answer = await played(vendor, chat.chunk(reasoning_content="Hm."), chat.chunk("stop", tool_calls=[call]))
         assert sent(vendor, answer)["messages"][0]["reasoning_content"] == "Hm."
-    for vendor in ("groq", "ollama"):
+    for vendor in ("groq", "ollama", "vllm"):
         answer = await played(vendor, chat.chunk(reasoning="Hm."), chat.chunk("stop", content="A"))
         assert sent(vendor, answer)["messages"] == [{"role": "assistant", "content": "A", "reasoning": "Hm."}]
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}

@@ -303,10 +303,10 @@ def test_limits_and_extras() -> None:
         (500, "api_error", "OverloadedError"),
         (429, "rate_limit_error", "RateLimitError"),
         (401, "authentication_error", "AuthenticationError"),
-        (403, "permission_error", "AuthenticationError"),
+        (403, "permission_error", "PermissionDeniedError"),
         (404, "not_found_error", "ModelNotFoundError"),
         (400, "invalid_request_error", "BadRequestError"),
-        (400, "billing_error", "AuthenticationError"),
+        (400, "billing_error", "PermissionDeniedError"),
         (413, "request_too_large", "ContextTooLongError"),
         (418, "teapot_error", "BadRequestError"),
     ],
@@ -334,4 +334,4 @@ async def test_a_limit_of_money_is_no_limit_of_rate() -> None:
     body = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "Spent", "details": details}})
     with pytest.raises(ProviderError, match="Spent") as caught:
         await played("anthropic", body, status=429, headers={"content-type": "application/json"})
-    assert type(caught.value).__name__ == "AuthenticationError"
+    assert type(caught.value).__name__ == "PermissionDeniedError"

@@ -16,6 +16,7 @@ from concertino.errors import (
     ContextTooLongError,
     ModelNotFoundError,
     OverloadedError,
+    PermissionDeniedError,
     ProviderError,
     RateLimitError,
 )
@@ -178,7 +179,7 @@ async def test_an_error_in_the_stream_is_raised() -> None:
     [
         (400, {"message": "The input token count (9) exceeds the maximum number of tokens"}, ContextTooLongError),
         (400, {"message": "Key", "details": [{"reason": "API_KEY_INVALID"}]}, AuthenticationError),
-        (403, {"message": "Key"}, AuthenticationError),
+        (403, {"message": "Key"}, PermissionDeniedError),
         (404, {"message": "models/x is not found"}, ModelNotFoundError),
         (429, {"message": "Slow", "details": [{"retryDelay": "23.5s"}]}, RateLimitError),
         (500, {"message": "Oops"}, OverloadedError),

@@ -83,7 +83,7 @@ class Server:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-        self.asked.append(Asked(head[0].split(" ")[1], headers, json.loads(body)))
+        self.asked.append(Asked(head[0].split(" ")[1], headers, json.loads(body or b"null")))
         answer = self.answers.pop(0)
         if answer.refused:
             return False

@@ -11,6 +11,7 @@ from ..errors import (
     ConfigurationError,
     ModelNotFoundError,
     OverloadedError,
+    PermissionDeniedError,
     ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
@@ -19,9 +20,16 @@ from ..errors import (
 
 _PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConnectionError, BrokenStreamError)
 """Failures that may be over when the same request is sent again."""
-_THE_MODELS_OWN = (*_PASSING, AuthenticationError, ModelNotFoundError)
+_THE_MODELS_OWN = (*_PASSING, AuthenticationError, PermissionDeniedError, ModelNotFoundError)
 """Failures that another model need not have."""
-NOT_BILLED = (AuthenticationError, ModelNotFoundError, RateLimitError, OverloadedError, ProviderConnectionError)
+NOT_BILLED = (
+    AuthenticationError,
+    PermissionDeniedError,
+    ModelNotFoundError,
+    RateLimitError,
+    OverloadedError,
+    ProviderConnectionError,
+)
 """Failures before an answer began for which no provider bills anything."""
 
 

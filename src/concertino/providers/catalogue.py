@@ -9,6 +9,7 @@ refuses: an unknown model is asked, and its provider decides.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from ..errors import UnsupportedError
 from .port import Effort, ModelRequest
@@ -86,6 +87,7 @@ _TOOLS_OR_EFFORT = r"gpt-(5\.[6-9]|[6-9]|\d\d)"
 """Over Chat Completions: "Function tools with reasoning_effort are not supported", says the API since GPT-5.6."""
 
 
+@lru_cache(maxsize=256)  # it is asked for every request
 def efforts(model: str) -> tuple[Effort, ...] | None:
     """How much *model* may be told to reason; None where nothing is known of it."""
     for pattern, levels in _EFFORTS:

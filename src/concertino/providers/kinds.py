@@ -11,6 +11,7 @@ from ..errors import (
     ContextTooLongError,
     ModelNotFoundError,
     OverloadedError,
+    PermissionDeniedError,
     ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
@@ -30,8 +31,8 @@ _TOO_LONG = re.compile(
 
 _BY_STATUS: dict[int, type[ProviderError]] = {
     401: AuthenticationError,
-    402: AuthenticationError,
-    403: AuthenticationError,
+    402: PermissionDeniedError,
+    403: PermissionDeniedError,
     404: ModelNotFoundError,
     408: ProviderTimeoutError,
     409: OverloadedError,  # a lock that somebody else holds, says OpenAI's SDK, which sends such requests again
@@ -84,12 +85,15 @@ _SIGNING = (
 
 def signing_failures() -> tuple[type[Exception], ...]:
     """What the libraries raise with which the clients of Vertex, Bedrock and Azure sign requests, as far as they are
-    loaded: one that is not cannot have raised anything."""
-    return tuple(getattr(sys.modules[module], name) for module, name in _SIGNING if module in sys.modules)
+    loaded: one that is not cannot have raised anything. They are imported when the first request is signed, so that
+    one may be missing then."""
+    loaded = (getattr(sys.modules[module], name) for module, name in _SIGNING if module in sys.modules)
+    return (ModuleNotFoundError, *loaded)
 
 
 def signing_failure(error: Exception, provider: str) -> ProviderError:
-    """One of these in our words: there is no key, or the service that gives keys cannot be reached."""
+    """One of these in our words: there is no key, nothing to sign with, or the service that gives keys cannot be
+    reached."""
     unreached = any(word in type(error).__name__ for word in ("Transport", "Connection", "Timeout", "ServiceRequest"))
     kind = ProviderConnectionError if unreached else AuthenticationError
     return kind(f"{provider}: the request could not be signed: {error}", provider=provider)

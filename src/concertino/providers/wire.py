@@ -52,28 +52,27 @@ def turns(forms: Iterable[Form], key: str, opening: str = "") -> list[str]:
     """
     found: list[str] = []
     role = ""
-    first: list[str] = []
-    rest: list[str] = []
-    for now, before, after, *_ in forms:
-        if not before and not after:
-            continue
-        if now != role:
+    elements: list[str] = []
+    results = 0  # how many of the elements stand before all others
+    for now, first, rest, _, _, _ in forms:
+        if now != role and (first or rest):
             if role:
-                found.append(_turn(role, key, first, rest))
+                found.append(_turn(role, key, elements))
             elif opening and now != "user":
-                found.append(_turn("user", key, [opening], rest))
-            role, first, rest = now, [], []
-        if before:
-            first.append(before)
-        if after:
-            rest.append(after)
+                found.append(_turn("user", key, [opening]))
+            role, elements, results = now, [], 0
+        if first:
+            elements.insert(results, first)
+            results += 1
+        if rest:
+            elements.append(rest)
     if role:
-        found.append(_turn(role, key, first, rest))
+        found.append(_turn(role, key, elements))
     return found
 
 
-def _turn(role: str, key: str, first: list[str], rest: list[str]) -> str:
-    return f'{{"role":"{role}","{key}":[{",".join(first + rest if first and rest else first or rest)}]}}'
+def _turn(role: str, key: str, elements: list[str]) -> str:
+    return f'{{"role":"{role}","{key}":[{",".join(elements)}]}}'
 
 
 def losses(forms: Sequence[Form], provider: str, answers: str) -> tuple[str, ...]:
@@ -133,12 +132,19 @@ def body(head: dict[str, Any], extra: Mapping[str, Any], lists: Mapping[str, Ite
     if "tools" in extra and "tools" in lists and isinstance(extra["tools"], list):
         lists = {**lists, "tools": [*lists["tools"], *map(dumps, extra["tools"])]}
         extra = {name: value for name, value in extra.items() if name != "tools"}
-    fields = [dumps(merge(head, extra))[1:-1]]
+    text = dumps(merge(head, extra))[1:-1]
+    pieces = [b"{", _utf8(text)]  # joined once: copies of a long history cost more than all else here
+    comma = "," if text else ""
     for name, elements in lists.items():
         if name not in extra:
-            fields.append(f'"{name}":[{",".join(elements)}]')
-    # A lone surrogate has no UTF-8 form; a question mark in its place is what every provider accepts.
-    return ("{" + ",".join(filter(None, fields)) + "}").encode("utf-8", "replace")
+            pieces += [f'{comma}"{name}":['.encode(), _utf8(",".join(elements)), b"]"]
+            comma = ","
+    return b"".join([*pieces, b"}"])
+
+
+def _utf8(text: str) -> bytes:
+    """A lone surrogate has no UTF-8 form; a question mark in its place is what every provider accepts."""
+    return text.encode("utf-8", "replace")
 
 
 class ToolForms:

@@ -1,9 +1,10 @@
 """The events of a streamed message, read. Facts are from Anthropic's API reference, "Streaming messages".
 
 Usage: `input_tokens` leaves out what was read from the cache (`cache_read_input_tokens`) and written to it
-(`cache_creation_input_tokens`); "total input tokens in a request is the summation" of the three. `output_tokens`
-includes thinking, of which `output_tokens_details.thinking_tokens` is the share. The counts of `message_delta` are
-cumulative and take the place of those of `message_start`, field by field.
+(`cache_creation_input_tokens`, of which `cache_creation` names the share of each lifetime); "total input tokens in a
+request is the summation" of the three. `output_tokens` includes thinking, of which
+`output_tokens_details.thinking_tokens` is the share. The counts of `message_delta` are cumulative and take the place of
+those of `message_start`, field by field.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ...errors import (
     ContextTooLongError,
     ModelNotFoundError,
     OverloadedError,
+    PermissionDeniedError,
     ProviderError,
     ProviderTimeoutError,
     RateLimitError,
@@ -45,8 +47,8 @@ STOP_REASONS: dict[str, StopReason] = {
 ERROR_TYPES: dict[str, type[ProviderError]] = {
     "invalid_request_error": BadRequestError,
     "authentication_error": AuthenticationError,
-    "billing_error": AuthenticationError,
-    "permission_error": AuthenticationError,
+    "billing_error": PermissionDeniedError,
+    "permission_error": PermissionDeniedError,
     "not_found_error": ModelNotFoundError,
     "request_too_large": ContextTooLongError,
     "rate_limit_error": RateLimitError,
@@ -57,7 +59,7 @@ ERROR_TYPES: dict[str, type[ProviderError]] = {
     "validationException": BadRequestError,
     "throttlingException": RateLimitError,
     "modelTimeoutException": ProviderTimeoutError,
-    "accessDeniedException": AuthenticationError,
+    "accessDeniedException": PermissionDeniedError,
     "resourceNotFoundException": ModelNotFoundError,
 }
 """The API's error types, as they come in the body of an error and in an `error` event of a stream."""
@@ -212,6 +214,7 @@ def tokens(usage: dict[str, Any]) -> Tokens | None:
         cached=cached,
         cache_write=written,
         reasoning=(usage.get("output_tokens_details") or {}).get("thinking_tokens") or 0,
+        cache_write_1h=min(written, (usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens") or 0),
     )
 
 

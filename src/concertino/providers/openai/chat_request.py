@@ -31,6 +31,7 @@ from .vendors import Vendor
 
 _SHORT = re.compile(r"[a-zA-Z0-9]{9}")
 _EPHEMERAL = {"type": "ephemeral"}
+_MOST_MARKS = 4  # of Anthropic's models behind OpenRouter
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
@@ -63,15 +64,17 @@ def request_body(
             head["tool_choice"] = _tool_choice(request.tool_choice, request.model, provider, vendor)
         if not request.parallel_tool_calls and vendor.parallel_switch:
             head["parallel_tool_calls"] = False
-    marked = request.marks is not None and vendor.breakpoints
+    marks = request.marks if vendor.breakpoints else None
     writer = _Writer(provider, vendor)
     forms = [message.wire(writer.style, writer.form) for message in request.messages]
+    for place in marks or ():
+        forms[place] = _marked(forms[place])
     system: list[str] = []
     if request.system:
         part: dict[str, Any] = {"type": "text", "text": request.system, "cache_control": _EPHEMERAL}
-        system = [dumps({"role": "system", "content": [part] if marked else request.system})]
-    written = system + _in_order(forms)
-    lists["messages"] = _marked(written) if marked else written
+        begins = marks is not None and len(marks) < _MOST_MARKS
+        system = [dumps({"role": "system", "content": [part] if begins else request.system})]
+    lists["messages"] = system + _in_order(forms)
     return Body(body(head, request.extra, lists), losses(forms, provider, "assistant"))
 
 
@@ -121,18 +124,17 @@ def _in_order(forms: list[Form]) -> list[str]:
     return found + waiting
 
 
-def _marked(written: list[str]) -> list[str]:
-    """*written* with marks for the cache at the ends of the user's last two messages."""
-    left = 2
-    for place in range(len(written) - 1, -1, -1):
-        message = json.loads(written[place]) if left and written[place].startswith('{"role":"user"') else None
-        if message is not None:
-            left -= 1
-            text = message["content"]
-            parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if isinstance(text, str) else text
-            parts[-1]["cache_control"] = _EPHEMERAL
-            written[place] = dumps({**message, "content": parts})
-    return written
+def _marked(form: Form) -> Form:
+    """The message with a mark for the cache at its end: text in parts, of which the last bears it."""
+    name = "first" if form.role == "tool" else "rest"
+    message = json.loads(getattr(form, name) or "{}")
+    content = message.get("content")
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) and content else content
+    if not isinstance(parts, list) or not parts:
+        return form  # nothing that can bear one
+    parts[-1]["cache_control"] = _EPHEMERAL
+    written = dumps({**message, "content": parts})
+    return form._replace(first=written) if name == "first" else form._replace(rest=written)
 
 
 class _Writer:

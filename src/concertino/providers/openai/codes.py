@@ -14,6 +14,7 @@ from ...errors import (
     ContextTooLongError,
     ModelNotFoundError,
     OverloadedError,
+    PermissionDeniedError,
     ProviderError,
     RateLimitError,
 )
@@ -21,8 +22,8 @@ from ...errors import (
 CODES: dict[str, type[ProviderError]] = {
     "invalid_api_key": AuthenticationError,
     "authentication_error": AuthenticationError,
-    "permission_error": AuthenticationError,
-    "insufficient_quota": AuthenticationError,  # comes with 429, but waiting does not help
+    "permission_error": PermissionDeniedError,
+    "insufficient_quota": PermissionDeniedError,  # comes with 429, but waiting does not help
     "model_not_found": ModelNotFoundError,
     "DeploymentNotFound": ModelNotFoundError,
     "context_length_exceeded": ContextTooLongError,

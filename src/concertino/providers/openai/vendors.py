@@ -1,7 +1,8 @@
 """How the servers that speak Chat Completions differ from OpenAI's, as data.
 
-From their recorded traffic (OpenRouter, Groq, DeepSeek, Mistral, xAI, Perplexity, Databricks, Azure) and their API
-references as of November 2026. What differs in answers needs no data: all of it is read from everybody.
+From their recorded traffic (OpenRouter, Groq, DeepSeek, Mistral, xAI, Perplexity, Databricks, Azure) and, for the
+others, from their documentation, which stands beside each; all as of November 2026. What differs in answers needs no
+data: all of it is read from everybody.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ VENDORS: tuple[Vendor, ...] = (
         choices=(),
     ),
     Vendor(name="databricks", hosts=(".azuredatabricks.net", ".databricks.com"), key="DATABRICKS_TOKEN"),
-    # "OpenAI compatibility" names what it takes; a tool choice is not among it.
+    # docs.ollama.com, "OpenAI compatibility": it names what it takes; a tool choice it passes over.
     Vendor(
         name="ollama",
         base_url="http://localhost:11434/v1",
@@ -134,8 +135,12 @@ VENDORS: tuple[Vendor, ...] = (
         choices=(),
         reasoning="reasoning",
     ),
-    Vendor(name="vllm", reasoning="reasoning_content"),
-    Vendor(name="llamacpp", reasoning="reasoning_content"),
+    # docs.vllm.ai, "Reasoning Outputs": `reasoning` was `reasoning_content` before 0.11; "Interleaved Thinking": it
+    # goes back under the same name.
+    Vendor(name="vllm", reasoning="reasoning"),
+    # llama.cpp's server: a tool that is named in the choice is passed over, without an error (its issue 26535).
+    Vendor(name="llamacpp", reasoning="reasoning_content", choices=("required", "none")),
+    # ai.google.dev, "OpenAI compatibility" and "Thought signatures": they come and go in `extra_content` of calls.
     Vendor(
         name="google-openai",
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
@@ -144,14 +149,7 @@ VENDORS: tuple[Vendor, ...] = (
         parallel_switch=False,
         media=frozenset({"image", "audio"}),
     ),
-    Vendor(
-        name="together",
-        base_url="https://api.together.xyz/v1",
-        hosts=("api.together.xyz", "api.together.ai"),
-        key="TOGETHER_API_KEY",
-        parallel_switch=False,
-        reasoning="reasoning",
-    ),
+    # docs.fireworks.ai, "Reasoning": `reasoning_content`, which goes back, and `reasoning_effort`.
     Vendor(
         name="fireworks",
         base_url="https://api.fireworks.ai/inference/v1",

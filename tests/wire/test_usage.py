@@ -1,0 +1,195 @@
+"""What providers count, each in its own way, has one meaning: its identities hold in every recorded answer.
+
+The table in docs/providers.md says in words what is checked here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Chat, ToolOrchestrator
+from concertino.errors import ProviderError
+from concertino.providers.decoding import WHOLE, BodyDecoder
+from concertino.providers.port import Reply
+from concertino.providers.streaming import StreamingModel
+from concertino.usage import Tokens
+
+from . import test_wire_chat as chat
+from .exchanges import Exchange, exchanges
+from .recordings import TRAFFIC
+from .wire_kit import MODELS, model_of, serving, sse
+
+LEAST = {"anthropic": 300, "responses": 300, "chat": 500, "google": 250}
+"""How many answers with usage are recorded, at least."""
+
+
+def read(kind: str, body: bytes) -> Reply:
+    """The reply in *body*."""
+    model = MODELS[kind]("http://127.0.0.1:1")
+    assert isinstance(model, StreamingModel)
+    reader, decoder = model._reader(), BodyDecoder("here")
+    for event in [*decoder.feed(body), *decoder.close()]:
+        for _ in reader.whole(json.loads(event.data)) if event.name == WHOLE else reader.read(event):
+            pass
+    return reader.reply()
+
+
+def reported(exchange: Exchange) -> dict[str, Any]:
+    """The usage as it stands in an answer; of a stream, that which counts."""
+    answer = [] if exchange.streamed else json.loads(exchange.body)
+    chunks = exchange.chunks if exchange.streamed else answer if isinstance(answer, list) else [answer]
+    found: dict[str, Any] = {}
+    for chunk in chunks:
+        if chunk.get("type") == "message_start":
+            found = {}  # a proxy began anew
+        inner = chunk.get("message") or chunk.get("response") or chunk.get("x_groq") or {}
+        usage = chunk.get("usage") or chunk.get("usageMetadata") or inner.get("usage") or {}
+        found.update((name, value) for name, value in usage.items() if value is not None)
+    return found
+
+
+def anthropic_identities(usage: dict[str, Any], tokens: Tokens) -> bool:
+    read_: int = usage.get("cache_read_input_tokens", 0)
+    written: int = usage.get("cache_creation_input_tokens", 0)
+    shares = usage.get("cache_creation") or {"ephemeral_5m_input_tokens": written}
+    fresh: int = usage["input_tokens"]
+    return (
+        tokens.prompt == fresh + read_ + written
+        and (tokens.cached, tokens.cache_write) == (read_, written)
+        and sum(shares.values()) == written
+        and tokens.cache_write_1h == shares.get("ephemeral_1h_input_tokens", 0)
+        and tokens.completion == usage["output_tokens"]
+    )
+
+
+def openai_identities(usage: dict[str, Any], tokens: Tokens) -> bool:
+    prompt: int = usage["input_tokens"] if "input_tokens" in usage else usage["prompt_tokens"]
+    total: int = usage["total_tokens"]
+    return (tokens.total, tokens.prompt) == (total, prompt)
+
+
+def google_identities(usage: dict[str, Any], tokens: Tokens) -> bool:
+    if "promptTokenCount" not in usage:  # an odd old recording, which has no total either
+        return "totalTokenCount" not in usage
+    apart = ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
+    total: int = usage["totalTokenCount"]
+    counted = sum(usage.get(name, 0) for name in apart)
+    inside = (usage.get("cachedContentTokenCount", 0), usage.get("thoughtsTokenCount", 0))
+    return tokens.total == total == counted and (tokens.cached, tokens.reasoning) == inside
+
+
+IDENTITIES = {
+    "anthropic": anthropic_identities,
+    "responses": openai_identities,
+    "chat": openai_identities,
+    "google": google_identities,
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_identities_hold_in_every_recording(kind: str) -> None:
+    if not TRAFFIC.is_dir():
+        assert "CI" not in os.environ, f"no recordings at {TRAFFIC}"
+        pytest.skip("the recordings are not beside the repository (shared/data/provider-traffic)")
+    wrong: list[str] = []
+    count = 0
+    for exchange in exchanges(kind):
+        if exchange.status != 200:
+            continue
+        try:
+            tokens = read(kind, exchange.body).tokens
+        except ProviderError:  # which of them may fail, test_recordings knows
+            continue
+        usage = reported(exchange)
+        assert (tokens is None) == (not usage), exchange.name
+        if tokens is None:
+            continue
+        count += 1
+        parts = tokens.cached + tokens.cache_write <= tokens.prompt and tokens.reasoning <= tokens.completion
+        if not (parts and tokens.cache_write_1h <= tokens.cache_write and IDENTITIES[kind](usage, tokens)):
+            wrong.append(f"{exchange.name}: {tokens} of {usage}")
+    assert not wrong, "\n".join(wrong)
+    assert count >= LEAST[kind]
+
+
+# Written by us
+
+
+def anthropic_answer(**usage: Any) -> str:
+    start = {"type": "message", "model": "claude-haiku-4-5", "content": [], "usage": {**usage, "output_tokens": 1}}
+    return sse(
+        {"type": "message_start", "message": start},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Yes"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {**usage, "output_tokens": 50}},
+        {"type": "message_stop"},
+    )
+
+
+WRITTEN = {
+    "input_tokens": 100,
+    "cache_read_input_tokens": 700,
+    "cache_creation_input_tokens": 200,
+    "cache_creation": {"ephemeral_5m_input_tokens": 50, "ephemeral_1h_input_tokens": 150},
+    "server_tool_use": {"web_search_requests": 2},
+}
+
+
+async def test_what_is_written_for_an_hour_is_billed_as_that() -> None:
+    async with serving() as server, model_of("anthropic", server) as model:
+        model.name = "claude-haiku-4-5"
+        server.play(anthropic_answer(**WRITTEN))
+        result = await ToolOrchestrator(Chat(model=model, message="Hi"), AgentConfig()).run()
+    (record,) = result.usage
+    assert record.tokens == Tokens(1000, 50, cached=700, cache_write=200)
+    assert record.tokens.cache_write_1h == 150
+    assert record.cost == Decimal("0.0007825"), "100 * 1 + 700 * 0.1 + 50 * 1.25 + 150 * 2 + 50 * 5, of a million"
+
+
+def test_a_share_that_is_not_reported_is_none() -> None:
+    for cache in (None, {}, {"ephemeral_5m_input_tokens": 200}):
+        tokens = read("anthropic", anthropic_answer(**{**WRITTEN, "cache_creation": cache}).encode()).tokens
+        assert tokens is not None
+        assert (tokens.cache_write, tokens.cache_write_1h) == (200, 0)
+
+
+def test_counts_of_a_stream_are_cumulative_and_the_last_is_what_counts() -> None:
+    parts = {"candidates": [{"content": {"parts": [{"text": "a"}]}}], "usageMetadata": {"promptTokenCount": 7}}
+    end = {"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"candidatesTokenCount": 5}}
+    early = {"candidates": [], "usageMetadata": {"candidatesTokenCount": 2, "thoughtsTokenCount": 3}}
+    assert read("google", sse(parts, early, end).encode()).tokens == Tokens(7, 8, reasoning=3)
+    first = {**chat.chunk(content="a"), "usage": {"prompt_tokens": 7, "completion_tokens": 1, "total_tokens": 8}}
+    last = {**chat.chunk("stop"), "usage": {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}}
+    assert read("chat", sse(first, last).encode()).tokens == Tokens(7, 4)
+
+
+def test_what_the_providers_tools_read_is_input_of_gemini() -> None:
+    usage = {"promptTokenCount": 7, "toolUsePromptTokenCount": 90, "candidatesTokenCount": 5, "totalTokenCount": 102}
+    end = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}], "usageMetadata": usage}
+    assert read("google", sse(end).encode()).tokens == Tokens(97, 5)
+
+
+def test_sound_and_images_are_in_the_counts() -> None:
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 60,
+        "total_tokens": 160,
+        "prompt_tokens_details": {"audio_tokens": 80, "cached_tokens": 10},
+        "completion_tokens_details": {"audio_tokens": 40, "reasoning_tokens": 5},
+    }
+    body = sse({**chat.chunk("stop", content="a"), "usage": usage}).encode()
+    assert read("chat", body).tokens == Tokens(100, 60, cached=10, reasoning=5)
+
+
+def test_reasoning_beside_the_output_is_told_by_the_sum() -> None:
+    details = {"completion_tokens_details": {"reasoning_tokens": 30}}
+    for total, completion in ((47, 40), (77, 70)):
+        usage = {"prompt_tokens": 7, "completion_tokens": 40, "total_tokens": total, **details}
+        tokens = read("chat", sse({**chat.chunk("stop", content="a"), "usage": usage}).encode()).tokens
+        assert tokens is not None
+        assert tokens.completion == completion
