@@ -118,7 +118,8 @@ ABILITIES = (
     Ability("audio in", _same("QUJD", "anthropic", "responses"), {}, lambda kind: _media(kind, "audio/wav")),
     Ability("signed reasoning back", _same("c2lnbmVk", "chat"), {"tools": (TOOL,)}, _reasoned),
     Ability("blocks that only it understands back", _same("as it came", "chat"), {}, _opaque),
-    Ability("cache breakpoints", {"anthropic": "cache_control"}, {"marks": (0,)}),
+    Ability("cache breakpoints", {"anthropic": "cache_control", "responses": "prompt_cache_breakpoint",
+                                  "chat": "prompt_cache_breakpoint"}, {"marks": (0,)}),
     Ability("cache key", {"responses": "prompt_cache_key", "chat": "prompt_cache_key"}, {"cache_key": "k"}),
 )  # fmt: skip
 

@@ -115,7 +115,11 @@ def test_the_other_settings() -> None:
         ("anthropic", {"model": "claude-opus-4-7", "temperature": 0.0}, "temperature=0; leave it out"),
         ("anthropic", {"model": "claude-opus-4-7", "effort": "minimal"}, "effort='minimal'; it takes 'none', 'low'"),
         ("anthropic", {"model": "claude-3-haiku-20240307", "effort": "high"}, "it takes 'none'"),
-        ("anthropic", {"effort": "low", "tools": (TOOL,), "tool_choice": ForcedTool("weather")}, "forced tool"),
+        (
+            "anthropic",
+            {"model": "claude-sonnet-4-5", "effort": "low", "tools": (TOOL,), "tool_choice": ForcedTool("weather")},
+            "forced tool",
+        ),
         ("anthropic", {"model": "claude-sonnet-4-5", "effort": "low", "temperature": 0.0}, "beside reasoning"),
         ("anthropic", {"model": "claude-sonnet-4-5", "effort": "low", "max_output_tokens": 900}, "more than 1024"),
         ("responses", {"stop": ("x",)}, 'api="chat"'),
@@ -183,11 +187,31 @@ def test_openrouter_passes_marks_on_and_others_get_none() -> None:
     found = sent("chat", *TURNS, vendor="openrouter", **settings)
     assert found["messages"][3]["content"] == [{"type": "text", "text": "Rain.", "cache_control": MARK}]
     marked = [isinstance(turn["content"], list) for turn in found["messages"]]
-    assert marked == [True, False, True, True, False, True]
-    silent = AssistantMessage((ToolCall("c1", "weather", "{}"),))
-    found = sent("chat", UserMessage("Q"), silent, vendor="openrouter", **{**settings, "marks": (1,)})
-    assert json.dumps(found).count("cache_control") == 1
+    assert marked == [True, True, False, True, False, True], "an answer bears none: the message before it does"
     assert "cache_control" not in json.dumps(sent("chat", *TURNS, vendor="groq", **settings))
+
+
+def test_openai_caches_what_is_marked_since_gpt_5_6() -> None:
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    found = sent("responses", *TURNS, model="gpt-5.6", system="Be brief.", marks=(1, 2, 4))
+    assert found["prompt_cache_options"] == {"mode": "explicit"}
+    assert "instructions" not in found
+    assert found["input"][0] == {
+        "role": "developer",
+        "content": [{"type": "input_text", "text": "Be brief.", **mark}],
+    }
+    assert found["input"][4]["output"] == [{"type": "input_text", "text": "Rain.", **mark}]
+    assert json.dumps(found).count("prompt_cache_breakpoint") == 4
+    full = sent("responses", *TURNS, model="gpt-5.6", system="Be brief.", marks=(0, 1, 2, 4))
+    assert full["input"][0] == {"role": "developer", "content": "Be brief."}
+    found = sent("chat", *TURNS, model="gpt-5.6", system="Be brief.", marks=(2, 4))
+    assert found["prompt_cache_options"] == {"mode": "explicit"}
+    assert found["messages"][0]["content"] == [{"type": "text", "text": "Be brief.", **mark}]
+    assert found["messages"][3]["content"] == [{"type": "text", "text": "Rain.", **mark}]
+    for kind, model in (("responses", "gpt-5"), ("chat", "gpt-5.4"), ("responses", "gpt-5.6")):
+        marks = (2, 4) if model != "gpt-5.6" else None
+        plain = sent(kind, *TURNS, model=model, system="Be brief.", marks=marks)
+        assert "prompt_cache" not in json.dumps(plain)
 
 
 # Images, files and audio

@@ -238,7 +238,6 @@ def test_a_turn_of_tools() -> None:
         {"role": "user", "content": "Q"},
         {
             "type": "reasoning",
-            "id": "rs_1",
             "summary": [{"type": "summary_text", "text": "Eins\n\nzwei ✓"}],
             "encrypted_content": "gAAA",
         },

@@ -83,7 +83,8 @@ _NO_SCHEMA = (
 _SCHEMA_OR_TOOLS = r"gemini-(1|2)"
 """Gemini has taken both in one request since version 3 ("Structured outputs with tools")."""
 
-_TOOLS_OR_EFFORT = r"gpt-(5\.[6-9]|[6-9]|\d\d)"
+_SINCE_5_6 = r"gpt-(5\.[6-9]|[6-9]|\d\d)"
+_TOOLS_OR_EFFORT = _SINCE_5_6
 """Over Chat Completions: "Function tools with reasoning_effort are not supported", says the API since GPT-5.6."""
 
 
@@ -94,6 +95,11 @@ def efforts(model: str) -> tuple[Effort, ...] | None:
         if _is(pattern, model):
             return levels
     return None
+
+
+def takes_breakpoints(model: str) -> bool:
+    """Whether OpenAI caches its prompts where they are marked ("Prompt caching": since GPT-5.6)."""
+    return _is(_SINCE_5_6, model)
 
 
 def check(request: ModelRequest, provider: str, *, chat: bool = False) -> None:

@@ -7,8 +7,10 @@ is that of joining strings.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -200,3 +202,22 @@ def arguments_text(text: str) -> str:
 def new_call_id() -> str:
     """An id for a call to which the provider gave none."""
     return f"call_{uuid4().hex[:24]}"
+
+
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 64  # of OpenAI, the shortest of all
+
+
+def plain_id(call_id: str, longest: int = 64) -> str:
+    """A call's id in letters that each provider takes, and no longer than *longest*: the same for the same id, another
+    one for another."""
+    if len(call_id) <= longest and _ID.fullmatch(call_id):
+        return call_id
+    return f"call_{blake2b(call_id.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"
+
+
+def plain_name(name: str) -> str:
+    """The name by which a tool was called, as providers take it in a conversation: models call tools by names that no
+    tool may have, and no provider takes these back."""
+    return _NOT_IN_NAMES.sub("_", name[:_LONGEST_NAME]) or "unnamed"

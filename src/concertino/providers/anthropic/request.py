@@ -6,11 +6,11 @@ the SDK's parameter types. What it asks for beyond the obvious:
 - `max_tokens` is required.
 - All results of one turn's calls stand together at the beginning of the user message right after the calls.
 - The conversation begins with a user message; blank text blocks are refused, and answers that end in reasoning.
-- Ids of calls are of `[a-zA-Z0-9_-]`, which those of other providers need not be.
+- Ids of calls and names of tools are of `[a-zA-Z0-9_-]`, which those of others, and what a model makes up, need not be.
 - Calls and results in the history want tools to be defined, even where none may be called.
 - What is to be cached is marked, in at most four places; the API looks for a cached prefix some 20 blocks back
   ("Prompt caching"). Blocks of reasoning and empty ones may not be marked.
-- Reasoning wants a tool choice of `auto` or `none`, and no temperature ("Extended thinking").
+- Reasoning takes no temperature, and with a budget only a tool choice of `auto` or `none` ("Extended thinking").
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +29,7 @@ from ...messages import (
     Message,
     Part,
     SystemMessage,
+    ToolCall,
     ToolChoice,
     ToolMessage,
     ToolSpec,
@@ -36,7 +37,20 @@ from ...messages import (
 )
 from .. import catalogue, media
 from ..port import ModelRequest
-from ..wire import Body, Form, ToolForms, arguments_object, body, dumps, losses, lost, turns
+from ..wire import (
+    Body,
+    Form,
+    ToolForms,
+    arguments_object,
+    body,
+    dumps,
+    losses,
+    lost,
+    plain_id,
+    plain_name,
+    spliced,
+    turns,
+)
 
 PROVIDER = "anthropic"
 REDACTED = "redacted"
@@ -44,7 +58,6 @@ REDACTED = "redacted"
 CONTAINER = "container"
 """The type of an `Opaque` that names where the provider's own tools ran; it goes back beside the messages."""
 
-_ODD = re.compile(r"[^a-zA-Z0-9_-]")
 _NO_TOOL = dumps({"name": "unavailable", "description": "No tool may be used now.", "input_schema": {"type": "object"}})
 _OPENING = dumps({"type": "text", "text": "(The conversation goes on.)"})
 _MOST_MARKS = 4
@@ -53,6 +66,8 @@ _ADAPTIVE = re.compile(r"(^|.*[/.:])claude-(fable|mythos|[a-z]+-[5-9]|(opus|sonn
 """The models that take an effort; those before take a budget of tokens."""
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576}
 _LEAST_BUDGET = 1_024
+_CALLS = "tools"  # in a form's mark: it has calls or results
+_THINKING = ('{"type":"thinking"', '{"type":"redacted_thinking"')
 
 
 def tool_form(tool: ToolSpec) -> dict[str, Any]:
@@ -76,7 +91,7 @@ def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, 
         head["system"] = request.system
         if begins:
             head["system"] = [{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}]
-    _settings(head, request, most)
+    _settings(head, request, most, forms)
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
         tools = tool_forms(request.tools)
@@ -96,7 +111,7 @@ def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, 
     return Body(body(head, request.extra, lists), losses(forms, PROVIDER, "assistant"))
 
 
-def _settings(head: dict[str, Any], request: ModelRequest, most: int) -> None:
+def _settings(head: dict[str, Any], request: ModelRequest, most: int, forms: Sequence[Form]) -> None:
     if request.temperature is not None:
         head["temperature"] = request.temperature
     if request.stop:
@@ -105,9 +120,6 @@ def _settings(head: dict[str, Any], request: ModelRequest, most: int) -> None:
     if request.output_schema is not None:
         output["format"] = {"type": "json_schema", "schema": request.output_schema.schema}
     if request.effort not in (None, "none"):
-        if request.tools and (request.tool_choice == "required" or isinstance(request.tool_choice, ForcedTool)):
-            remedy = 'choose tool_choice="auto", or effort="none"'
-            raise catalogue.unsupported(PROVIDER, request.model, "a forced tool beside reasoning", remedy)
         if request.temperature not in (None, 1):
             raise catalogue.unsupported(
                 PROVIDER, request.model, "temperature beside reasoning", "leave one of them out"
@@ -115,14 +127,37 @@ def _settings(head: dict[str, Any], request: ModelRequest, most: int) -> None:
         if _ADAPTIVE.match(request.model):
             head["thinking"] = {"type": "adaptive"}
             output["effort"] = request.effort
-        else:
-            budget = max(min(_BUDGETS[request.effort or "low"], most // 2), _LEAST_BUDGET)
-            if budget >= most:
-                field = f"effort={request.effort!r} with max_output_tokens={most}"
-                raise catalogue.unsupported(PROVIDER, request.model, field, f"give it more than {_LEAST_BUDGET} tokens")
-            head["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        elif not _begun_without_thinking(forms):
+            head["thinking"] = {"type": "enabled", "budget_tokens": _budget(request, most)}
     if output:
         head["output_config"] = output
+
+
+def _budget(request: ModelRequest, most: int) -> int:
+    """The tokens to think in, where *most* are for all of the answer."""
+    if request.tools and (request.tool_choice == "required" or isinstance(request.tool_choice, ForcedTool)):
+        remedy = 'choose tool_choice="auto", or effort="none"'
+        raise catalogue.unsupported(PROVIDER, request.model, "a forced tool beside reasoning", remedy)
+    budget = max(min(_BUDGETS[request.effort or "low"], most // 2), _LEAST_BUDGET)
+    if budget >= most:
+        field = f"effort={request.effort!r} with max_output_tokens={most}"
+        raise catalogue.unsupported(PROVIDER, request.model, field, f"give it more than {_LEAST_BUDGET} tokens")
+    return budget
+
+
+def _begun_without_thinking(forms: Sequence[Form]) -> bool:
+    """Whether the loop of tools at the end began without thinking, as another model's does: a model with a budget for
+    thinking cannot begin to think in the middle of one ("Extended thinking", toggling modes in conversations)."""
+    first = None
+    for place in range(len(forms) - 1, -1, -1):
+        form = forms[place]
+        if form.role == "assistant":
+            if not form.mark.startswith(_CALLS):
+                break
+            first = form
+        elif form.rest and not (place and forms[place - 1].first):  # the user's own turn, not a word beside results
+            break
+    return first is not None and not first.rest.startswith(_THINKING)
 
 
 def _tool_choice(choice: ToolChoice, *, parallel: bool) -> dict[str, Any]:
@@ -165,15 +200,15 @@ def _form(message: Message) -> Form:
             # Not every model takes the role `system` inside the conversation, so it is marked text of the user's turn.
             return Form("user", "", _text(f"<system>\n{text}\n</system>"))
         case ToolMessage(call_id, _, content):
-            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _call_id(call_id), "content": content}
+            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": plain_id(call_id), "content": content}
             if message.is_error:
                 result["is_error"] = True
             if not message.media:
-                return Form("user", dumps(result), "", mark="tools")
+                return Form("user", dumps(result), "", mark=_CALLS)
             del result["content"]
             blocks, refused = _shown(message.media)
             inner = ",".join(([_text(content)] if content.strip() else []) + blocks)
-            return Form("user", f'{dumps(result)[:-1]},"content":[{inner}]}}', "", refused, mark="tools")
+            return Form("user", f'{dumps(result)[:-1]},"content":[{inner}]}}', "", refused, mark=_CALLS)
         case AssistantMessage(parts):
             written = [(part.kind, block) for part in parts if (block := _block(part))]
             dropped = [word for part in parts for word in lost(part, PROVIDER)]
@@ -186,7 +221,7 @@ def _form(message: Message) -> Form:
 
 def _mark(message: AssistantMessage) -> str:
     """Whether tools must be defined, and after a space the container, with when it expires."""
-    mark = "tools" if message.tool_calls else ""
+    mark = _CALLS if message.tool_calls else ""
     for part in message.parts:
         if part.kind == "opaque" and part.provider == PROVIDER and part.type == CONTAINER:
             held = json.loads(part.raw)
@@ -196,24 +231,24 @@ def _mark(message: AssistantMessage) -> str:
 
 def _block(part: Part) -> str:
     """A part as a block; "" for one that is not sent."""
+    if part.kind == "tool_call":
+        return _call(part)
     if part.raw is not None and part.provider == PROVIDER:
         return "" if part.kind == "opaque" and part.type == CONTAINER else part.raw
     if part.kind == "text":
         return _text(part.text) if part.text.strip() else ""
-    if part.kind == "tool_call":
-        return dumps(
-            {
-                "type": "tool_use",
-                "id": _call_id(part.id),
-                "name": part.name,
-                "input": arguments_object(part.arguments),
-            }
-        )
     if part.kind == "opaque" or part.provider != PROVIDER or not part.signature:
         return ""
     if part.id == REDACTED:
         return dumps({"type": "redacted_thinking", "data": part.signature})
     return dumps({"type": "thinking", "thinking": part.text, "signature": part.signature})
+
+
+def _call(part: ToolCall) -> str:
+    named = {"id": plain_id(part.id), "name": plain_name(part.name)}
+    if part.raw is not None and part.provider == PROVIDER:
+        return spliced(part.raw, **named)
+    return dumps({"type": "tool_use", **named, "input": arguments_object(part.arguments)})
 
 
 def _shown(shown: tuple[Media, ...]) -> tuple[list[str], tuple[str, ...]]:
@@ -248,7 +283,3 @@ def _media(item: Media) -> dict[str, Any] | None:
 
 def _text(text: str) -> str:
     return dumps({"type": "text", "text": text})
-
-
-def _call_id(call_id: str) -> str:
-    return _ODD.sub("_", call_id)

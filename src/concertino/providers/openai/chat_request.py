@@ -26,12 +26,13 @@ from ...messages import (
 )
 from .. import catalogue, media
 from ..port import ModelRequest
-from ..wire import ASIDE, Body, Form, ToolForms, arguments_text, body, dumps, losses, lost
+from ..wire import ASIDE, Body, Form, ToolForms, arguments_text, body, dumps, losses, lost, plain_id, plain_name
+from .marking import BREAKPOINT, CACHE_CONTROL, EXPLICIT, MOST_MARKS, marked
+from .marking import system as system_content
 from .vendors import Vendor
 
 _SHORT = re.compile(r"[a-zA-Z0-9]{9}")
-_EPHEMERAL = {"type": "ephemeral"}
-_MOST_MARKS = 4  # of Anthropic's models behind OpenRouter
+_LONGEST_ID = 40  # of OpenAI
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
@@ -64,16 +65,17 @@ def request_body(
             head["tool_choice"] = _tool_choice(request.tool_choice, request.model, provider, vendor)
         if not request.parallel_tool_calls and vendor.parallel_switch:
             head["parallel_tool_calls"] = False
-    marks = request.marks if vendor.breakpoints else None
     writer = _Writer(provider, vendor)
     forms = [message.wire(writer.style, writer.form) for message in request.messages]
-    for place in marks or ():
-        forms[place] = _marked(forms[place])
+    mark, marks = _mark(request.model, provider, vendor), request.marks
+    if mark is not None and marks is not None:
+        forms = marked(forms, marks, mark, "text")
+        if mark is BREAKPOINT:
+            head["prompt_cache_options"] = EXPLICIT
     system: list[str] = []
     if request.system:
-        part: dict[str, Any] = {"type": "text", "text": request.system, "cache_control": _EPHEMERAL}
-        begins = marks is not None and len(marks) < _MOST_MARKS
-        system = [dumps({"role": "system", "content": [part] if begins else request.system})]
+        begins = mark if marks is not None and len(marks) < MOST_MARKS else None
+        system = [dumps({"role": "system", "content": system_content(request.system, begins, "text")})]
     lists["messages"] = system + _in_order(forms)
     return Body(body(head, request.extra, lists), losses(forms, provider, "assistant"))
 
@@ -96,6 +98,12 @@ def _settings(head: dict[str, Any], request: ModelRequest, provider: str, vendor
             raise catalogue.unsupported(provider, request.model, f"effort={request.effort!r}", "leave it out")
         objects = vendor.effort == "reasoning"
         head[vendor.effort] = {"effort": request.effort} if objects else request.effort
+
+
+def _mark(model: str, provider: str, vendor: Vendor) -> dict[str, Any] | None:
+    if vendor.breakpoints:
+        return CACHE_CONTROL
+    return BREAKPOINT if provider == "openai" and catalogue.takes_breakpoints(model) else None
 
 
 def _tool_choice(choice: ToolChoice, model: str, provider: str, vendor: Vendor) -> object:
@@ -122,19 +130,6 @@ def _in_order(forms: list[Form]) -> list[str]:
             waiting = []
         found.append(form.rest)
     return found + waiting
-
-
-def _marked(form: Form) -> Form:
-    """The message with a mark for the cache at its end: text in parts, of which the last bears it."""
-    name = "first" if form.role == "tool" else "rest"
-    message = json.loads(getattr(form, name) or "{}")
-    content = message.get("content")
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) and content else content
-    if not isinstance(parts, list) or not parts:
-        return form  # nothing that can bear one
-    parts[-1]["cache_control"] = _EPHEMERAL
-    written = dumps({**message, "content": parts})
-    return form._replace(first=written) if name == "first" else form._replace(rest=written)
 
 
 class _Writer:
@@ -174,7 +169,7 @@ class _Writer:
         for part in message.parts:
             own = part.provider == self._label
             if part.kind == "tool_call":
-                function = {"name": part.name, "arguments": arguments_text(part.arguments)}
+                function = {"name": plain_name(part.name), "arguments": arguments_text(part.arguments)}
                 more = json.loads(part.raw) if own and part.raw else {}
                 calls.append({"id": self._id(part.id), "type": "function", "function": function, **more})
             elif part.kind == "text":
@@ -240,7 +235,9 @@ class _Writer:
         return part
 
     def _id(self, call_id: str) -> str:
-        if not self._vendor.short_ids or _SHORT.fullmatch(call_id):
+        if not self._vendor.short_ids:
+            return plain_id(call_id, _LONGEST_ID) if self._vendor.plain_ids or not call_id else call_id
+        if _SHORT.fullmatch(call_id):
             return call_id
         return blake2b(call_id.encode("utf-8", "replace"), digest_size=5).hexdigest()[:9]
 

@@ -8,7 +8,8 @@ encrypted and goes back so:
 - an item with an id is refused without the `reasoning` item that came before it, and those of the provider's own
   tools cannot do without an id;
 - models that do not reason refuse to be asked for encrypted reasoning;
-- there are no stop texts, and prompts are cached without marks: a key brings those with one prefix together.
+- there are no stop texts; a key brings prompts with one prefix together in the cache, and models before GPT-5.6 know no
+  marks; at least 16 tokens of output may be asked for.
 
 Servers with open models (DeepSeek) give reasoning in plain `content`, and it goes back so.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ...messages import (
@@ -25,6 +27,7 @@ from ...messages import (
     ForcedTool,
     Media,
     Message,
+    Part,
     Reasoning,
     SystemMessage,
     Text,
@@ -36,10 +39,26 @@ from ...messages import (
 )
 from .. import catalogue, media
 from ..port import ModelRequest
-from ..wire import ASIDE, Body, Form, ToolForms, arguments_text, body, dumps, is_object, losses, lost
+from ..wire import (
+    ASIDE,
+    Body,
+    Form,
+    ToolForms,
+    arguments_text,
+    body,
+    dumps,
+    is_object,
+    losses,
+    lost,
+    plain_id,
+    plain_name,
+)
 from . import client_calls
+from .marking import BREAKPOINT, EXPLICIT, MOST_MARKS, marked
+from .marking import system as system_content
 
 _REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d)|codex|computer-use|grok-[4-9])(?!.*-chat)")
+_LEAST_OUTPUT = 16
 ENCRYPTED = "reasoning.encrypted_content"
 
 
@@ -89,7 +108,7 @@ class Items:
                 if message.media:
                     parts, refused = _shown(message.media)
                     output = ([{"type": "input_text", "text": content}] if content else []) + parts
-                item = {"type": "function_call_output", "call_id": call_id, "output": output}
+                item = {"type": "function_call_output", "call_id": plain_id(call_id), "output": output}
                 return Form("tool", "", dumps(item), refused)
             case AssistantMessage():
                 return self._assistant(message)
@@ -97,6 +116,7 @@ class Items:
     def _assistant(self, message: AssistantMessage) -> Form:
         own = [part for part in message.parts if part.kind == "reasoning" and part.provider == self._provider]
         gone = [part for part in own if not self._returns(part)]
+        bare = bool(gone) or not _all_followed(message.parts)
         items: list[str] = []
         held: list[str] = []  # reasoning that waits for the item it belongs to
         dropped: list[str] = [f"reasoning of {self._provider}"] * sum(bool(part.signature) for part in gone)
@@ -104,17 +124,18 @@ class Items:
             dropped += lost(part, self._provider)
             if part.kind == "reasoning":
                 if part.provider == self._provider and part not in gone:
-                    held.append(_reasoning(part))
+                    held.append(_reasoning(part, bare=bare))
                 continue
             if part.kind == "opaque":
                 own_item = part.provider == self._provider and part.type not in ASIDE
                 item = _bare(part.raw) if own_item and not gone else ""
                 dropped += [f"{part.type} of {part.provider}"] if own_item and gone else []
             else:
-                item = self._item(part, bare=bool(gone))
+                item = self._item(part, bare=bare)
             if item:
                 items += [*held, item]
                 held = []
+        dropped += [f"reasoning of {self._provider}"] * len(held)
         mark = client_calls.mark(message, self._provider)
         return Form("assistant", "", ",".join(items), tuple(dropped), mark=mark)
 
@@ -124,16 +145,19 @@ class Items:
         return (self._stored and part.id is not None) or (part.raw is not None and _is_plain(part.raw))
 
     def _item(self, part: Text | ToolCall, *, bare: bool) -> str:
-        """*bare*: without its id, since reasoning that it names is left out."""
+        """*bare*: without its id, since reasoning that it names is left out, or is bare itself."""
         raw = part.raw if part.provider == self._provider else None
         if part.kind == "text":
             if raw is not None:
                 return _bare(raw, id=None) if bare else _bare(raw)
             return dumps({"role": "assistant", "content": part.text}) if part.text else ""
+        named = {"call_id": plain_id(part.id), "name": plain_name(part.name)}
         if raw is not None and is_object(part.arguments):
-            return _bare(raw, id=None) if bare else _bare(raw)
+            if '"name":' not in raw:
+                del named["name"]  # a shell
+            return _bare(raw, id=None, **named) if bare else _bare(raw, **named)
         arguments = arguments_text(part.arguments)
-        return dumps({"type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments})
+        return dumps({"type": "function_call", **named, "arguments": arguments})
 
 
 def _bare(raw: str, **fields: Any) -> str:
@@ -147,11 +171,18 @@ def _is_plain(raw: str) -> bool:
     return bool(json.loads(raw).get("content"))
 
 
-def _reasoning(part: Reasoning) -> str:
+def _all_followed(parts: Sequence[Part]) -> bool:
+    """Whether what stands behind each reasoning is the very item that came after it."""
+    pairs = [(part, after) for part, after in pairwise(parts) if part.kind == "reasoning" != after.kind]
+    return all(after.raw is not None and after.provider == part.provider for part, after in pairs)
+
+
+def _reasoning(part: Reasoning, *, bare: bool) -> str:
+    """*bare*: without its id, which would name the item that came after it."""
     if part.raw is not None:
-        return _bare(part.raw)
+        return _bare(part.raw, id=None) if bare and part.signature else _bare(part.raw)
     item: dict[str, Any] = {"type": "reasoning"}
-    if part.id:
+    if part.id and not (bare and part.signature):
         item["id"] = part.id
     item["summary"] = [{"type": "summary_text", "text": part.text}] if part.text else []
     item["encrypted_content"] = part.signature
@@ -198,10 +229,8 @@ def request_body(
         head["include"] = [ENCRYPTED]
         if ENCRYPTED not in extra.get("include", (ENCRYPTED,)):
             extra = {**extra, "include": [*extra["include"], ENCRYPTED]}
-    if request.system:
-        head["instructions"] = request.system
     if request.max_output_tokens is not None:
-        head["max_output_tokens"] = request.max_output_tokens
+        head["max_output_tokens"] = max(request.max_output_tokens, _LEAST_OUTPUT)
     _settings(head, request, provider)
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
@@ -213,7 +242,17 @@ def request_body(
         if not request.parallel_tool_calls:
             head["parallel_tool_calls"] = False
     forms = Items(provider, encrypted=encrypted, stored=extra.get("store") is True)(request.messages)
-    lists["input"] = [form.rest for form in forms if form.rest]
+    begins: list[str] = []
+    if request.marks is not None and provider == "openai" and catalogue.takes_breakpoints(request.model):
+        head["prompt_cache_options"] = EXPLICIT
+        forms = marked(forms, request.marks, BREAKPOINT, "input_text")
+        if request.system:  # `instructions` could not bear a mark
+            mark = BREAKPOINT if len(request.marks) < MOST_MARKS else None
+            content = system_content(request.system, mark, "input_text")
+            begins = [dumps({"role": "developer", "content": content})]
+    elif request.system:
+        head["instructions"] = request.system
+    lists["input"] = begins + [form.rest for form in forms if form.rest]
     return Body(body(head, extra, lists), losses(forms, provider, "assistant"))
 
 

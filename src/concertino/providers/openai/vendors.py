@@ -48,6 +48,8 @@ class Vendor:
     """Whether it takes Anthropic's `cache_control` on parts of the content."""
     short_ids: bool = False
     """Whether ids of calls must have nine letters and digits."""
+    plain_ids: bool = False
+    """Whether ids of calls are limited in length, and ids of others are best written in plain letters."""
 
 
 _ALL: frozenset[Kind] = frozenset({"image", "audio", "document"})
@@ -60,6 +62,7 @@ OPENAI = Vendor(
     limit="max_completion_tokens",
     media=_ALL,
     cache_key=True,
+    plain_ids=True,
 )
 
 VENDORS: tuple[Vendor, ...] = (

@@ -1,0 +1,110 @@
+"""Conversations with what no provider takes back as it stands: names that models made up, ids of others, half loops."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concertino.messages import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolMessage, UserMessage
+from concertino.providers.port import ModelRequest
+from concertino.providers.wire import plain_id, plain_name
+
+from ..validity import judge
+from .test_typed_requests import TOOL, sent
+
+
+def problems(*messages: Message, **settings: Any) -> dict[str, list[str]]:
+    return judge.problems(ModelRequest(model="", system="", messages=messages, tools=(TOOL,), **settings))
+
+
+def loop(call_id: str, name: str = "weather") -> tuple[Message, ...]:
+    call = AssistantMessage((ToolCall(call_id, name, "{}"),), "tool_calls")
+    return call, ToolMessage(call_id, name, "What?", is_error=True)
+
+
+@pytest.mark.parametrize("name", ["look.up now", "", "n" * 200, "größe", "a/b", " ", "😀"])
+def test_names_that_a_model_made_up(name: str) -> None:
+    assert problems(UserMessage("Q"), *loop("c1", name)) == {}
+
+
+@pytest.mark.parametrize("call_id", ["a.b", "functions.weather:0", "x" * 300, "", "größe", "call|1", "😀"])
+def test_ids_of_others(call_id: str) -> None:
+    assert problems(UserMessage("Q"), *loop(call_id)) == {}
+
+
+def test_ids_that_look_alike_stay_apart() -> None:
+    pair = AssistantMessage((ToolCall("a.b", "weather", "{}"), ToolCall("a:b", "weather", "{}")), "tool_calls")
+    results = ToolMessage("a.b", "weather", "1"), ToolMessage("a:b", "weather", "2")
+    assert problems(UserMessage("Q"), pair, *results) == {}
+
+
+@given(st.text(), st.text(), st.integers(min_value=33, max_value=64))
+def test_plain_ids_and_names(one: str, other: str, longest: int) -> None:
+    assert plain_id(one, longest).isascii()
+    assert 0 < len(plain_id(one, longest)) <= longest
+    assert (plain_id(one, longest) == plain_id(other, longest)) == (one == other)
+    assert plain_id(plain_id(one, longest), longest) == plain_id(one, longest)
+    assert 0 < len(plain_name(one)) <= 64
+    assert plain_name(plain_name(one)) == plain_name(one)
+
+
+def test_an_own_call_goes_back_as_it_came_but_for_a_name_that_no_tool_may_have() -> None:
+    raw = {"type": "tool_use", "id": "toolu_1", "name": "look.up", "input": {"a": 1}, "caller": {"type": "direct"}}
+    call = ToolCall("toolu_1", "look.up", '{"a":1}', raw=json.dumps(raw), provider="anthropic")
+    messages = (UserMessage("Q"), AssistantMessage((call,)), ToolMessage("toolu_1", "look.up", "What?"))
+    assert sent("anthropic", *messages)["messages"][1]["content"] == [{**raw, "name": "look_up"}]
+    item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look.up", "arguments": "{}"}
+    call = ToolCall("call_1", "look.up", "{}", raw=json.dumps(item), provider="openai")
+    messages = (UserMessage("Q"), AssistantMessage((call,)), ToolMessage("call_1", "look.up", "What?"))
+    assert sent("responses", *messages)["input"][1] == {**item, "name": "look_up"}
+
+
+CALLED, RESULT = loop("c1")
+THOUGHT = AssistantMessage((Reasoning("Hm.", signature="s", provider="anthropic"), *CALLED.parts))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("messages", "thinks"),
+    [
+        ((UserMessage("Q"),), True),
+        ((UserMessage("Q"), CALLED, RESULT), False),
+        ((UserMessage("Q"), THOUGHT, RESULT), True),
+        ((UserMessage("Q"), THOUGHT, RESULT, CALLED, RESULT), True),
+        ((UserMessage("Q"), CALLED, RESULT, THOUGHT, RESULT), False),
+        ((UserMessage("Q"), CALLED, RESULT, UserMessage("Hurry")), False),
+        ((UserMessage("Q"), CALLED, RESULT, AssistantMessage((Text("A"),)), UserMessage("And?")), True),
+    ],
+)
+def test_a_loop_that_began_without_thinking_ends_without(messages: tuple[Message, ...], thinks: bool) -> None:
+    old = sent("anthropic", *messages, model="claude-sonnet-4-5", effort="low", max_output_tokens=9_000, tools=(TOOL,))
+    assert ("thinking" in old) is thinks
+    new = sent("anthropic", *messages, effort="low", tools=(TOOL,))
+    assert new["thinking"] == {"type": "adaptive"}, "which may begin anywhere"
+
+
+def test_reasoning_of_openai_before_what_is_no_longer_the_item_that_came_after_it() -> None:
+    thought = Reasoning("Hm.", "rs_1", "enc", "openai")
+    own = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "weather", "arguments": "{}"}
+    call = ToolCall("c1", "weather", "{}", raw=json.dumps(own), provider="openai")
+    changed = (UserMessage("Q"), AssistantMessage((thought, Text("Changed."), call)), ToolMessage("c1", "weather", "x"))
+    found = sent("responses", *changed)["input"]
+    assert [item.get("id") for item in found] == [None] * 5
+    assert found[1]["encrypted_content"] == "enc"
+    kept = sent("responses", UserMessage("Q"), AssistantMessage((thought, call)), ToolMessage("c1", "weather", "x"))
+    assert [item.get("id") for item in kept["input"]] == [None, "rs_1", "fc_1", None]
+    assert problems(*changed) == {}
+
+
+def test_openai_wants_some_room_for_its_answer() -> None:
+    assert sent("responses", max_output_tokens=5)["max_output_tokens"] == 16
+    assert sent("responses", max_output_tokens=17)["max_output_tokens"] == 17
+
+
+@pytest.mark.parametrize("marks", [(), (0,), (0, 2), (0, 1, 2, 4)])
+def test_marks_are_where_they_may_be(marks: tuple[int, ...]) -> None:
+    turns = (UserMessage("Q"), *loop("c1"), AssistantMessage((Text("A"),)), UserMessage("And?"))
+    assert problems(*turns, marks=marks) == {}
