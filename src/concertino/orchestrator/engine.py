@@ -155,7 +155,9 @@ class ToolOrchestrator:
 
     async def _events(self, run: Run[Any]) -> AsyncGenerator[RunEvent, None]:
         hooks = Hooks(self._config)
-        self._task = asyncio.current_task()
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        run.tree.going_on_in(run.id, task)
         outcome: StepOutcome = GoOn()
         try:
             record = await self._open(run, hooks)
@@ -179,6 +181,8 @@ class ToolOrchestrator:
         except BaseException as raised:
             if not await self._broke_off(run, raised):
                 raise
+        finally:
+            run.tree.done_in(task)
         for event in run.mailbox.drain():
             yield event
         assert self._result is not None
@@ -337,6 +341,7 @@ class ToolOrchestrator:
 
         async def end() -> None:
             try:
+                await run.tree.settle(run.id)
                 if await run.journal.has_ended():
                     self._result = before
                 elif not stays_open:
@@ -345,14 +350,15 @@ class ToolOrchestrator:
                     await note_end(run, status, error)
                 elif run.tree.lost is None:
                     await run.journal.append("noted", run.state.step, {})
-                if self._parent is None:
-                    await run.tree.let_go()
             except Exception as failure:  # noqa: BLE001 - the run's own failure is what is told
                 log.error("run %s: what was gathered could not be stored: %s", run.id, type(failure).__name__)  # noqa: TRY400 - a traceback may show what the policy forbids
+            finally:
                 if self._parent is None:
                     await run.tree.let_go()
 
-        await asyncio.wait([asyncio.create_task(end())], timeout=run.tree.patience if status == "cancelled" else None)
+        task = asyncio.create_task(end())
+        run.tree.going_on_in(run.id, task)
+        await asyncio.wait([task], timeout=run.tree.patience if status == "cancelled" else None)
 
     async def _close(self, run: Run[Any], error: str) -> None:
         """What an earlier life of the run has left open, and this one has not come to, is closed with it."""

@@ -19,6 +19,7 @@ log = logging.getLogger("concertino")
 
 LEASE = 30.0
 """Seconds for which a tree is claimed; renewed at a third of it. Another process may take it over after them."""
+_SETTLE = 1.0
 STOP_DEADLINE = 5.0
 """Seconds that cancelled work may take to end, unless somebody who stops the run says otherwise."""
 
@@ -27,6 +28,7 @@ class Tree:
     """One for each root run; all runs below it have the same."""
 
     __slots__ = (
+        "_below",
         "_keeper",
         "_loop",
         "_pending",
@@ -62,6 +64,8 @@ class Tree:
         self.parked = False
         """Whether what is cancelled now is left as it is, to be taken up later."""
         self.patience = STOP_DEADLINE
+        self._below: set[asyncio.Task[Any]] = set()
+        """The tasks of sub-agents that have not ended, and of their ends."""
         self.lost: Exception | None = None
         self.on_stop: Callable[[], None] | None = None
         """Cancels the run; set by whoever drives it."""
@@ -143,6 +147,25 @@ class Tree:
             stop()
 
     # -- stopping ------------------------------------------------------------------------------------------------
+
+    def going_on_in(self, run_id: str, task: asyncio.Task[Any]) -> None:
+        """The run is not over before *task* is done."""
+        if run_id != self.root_id:
+            self._below.add(task)
+
+    def done_in(self, task: asyncio.Task[Any]) -> None:
+        """What went on in *task* has ended."""
+        self._below.discard(task)
+
+    async def settle(self, run_id: str) -> None:
+        """If this is the root: wait for sub-agents whose end is under way, for it ends in the store what has not ended.
+
+        They were waited for before, unless somebody who was tired of it cancelled a second time.
+        """
+        until = self._loop.time() + min(self.patience, _SETTLE)
+        while run_id == self.root_id and self._below and (left := until - self._loop.time()) > 0:
+            done, _ = await asyncio.wait(self._below, timeout=left)
+            self._below -= done
 
     def note_stopped(self, how: str, work: StoppedWork) -> None:
         """For the receipt: *how* is `stopped`, `not_stopped` or `unknown`."""
