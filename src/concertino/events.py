@@ -29,6 +29,7 @@ NoticeCode = Literal[
     "not_sent",
     "summary_failed",
     "context_not_taken",
+    "history_mended",
 ]
 
 

@@ -34,6 +34,11 @@ def call_key(run_id: str, step: int, place: int) -> str:
     return f"{run_id}:{step}.{place}"
 
 
+def new_call_id() -> str:
+    """What a model's call is known by where its provider gave it no id, or one that another call has."""
+    return f"call_{token()}"
+
+
 def run_of(key: str) -> str:
     """The run that a call's key belongs to."""
     return key.partition(":")[0]

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..errors import BrokenStreamError, ProviderError, RateLimitError
 from ..events import Notice, ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, UsageRecorded
-from ..messages import AssistantMessage, Text, ToolCall
+from ..ids import new_call_id
+from ..messages import AssistantMessage, Part, Text, ToolCall
 from ..providers.gate import Gate
 from ..providers.port import (
     Dropped,
@@ -48,6 +49,7 @@ class Asking:
         "_hooks",
         "_model",
         "_reasoning",
+        "_renamed",
         "_reply",
         "_request",
         "_run",
@@ -67,6 +69,7 @@ class Asking:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._arguments: list[str] = []
+        self._renamed: dict[str, str] = {}
         self._reply: Reply | None = None
         self._settled = False
         self.ready: list[ToolCall] = []
@@ -113,15 +116,43 @@ class Asking:
             return ReasoningDelta(run.id, run.path, run.index.value, chunk.text)
         if isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
-            return ToolCallDelta(run.id, run.path, run.index.value, chunk.id, chunk.name, chunk.arguments)
+            call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
+            return ToolCallDelta(run.id, run.path, run.index.value, call_id, chunk.name, chunk.arguments)
         if isinstance(chunk, ToolCallReady):
-            self.ready.append(chunk.call)
+            self.ready.append(self._own_call(chunk.call))
             return None
         if isinstance(chunk, Dropped):
             told = f"not sent to {self.model_id}: {'; '.join(chunk.what)}"
             return Notice(run.id, run.path, run.index.value, "not_sent", told)
-        self._reply = chunk
+        self._reply = dataclasses.replace(chunk, message=message) if (message := self._own(chunk.message)) else chunk
         return None
+
+    def _own_id(self, call_id: str) -> str:
+        """Another id in place of *call_id*: some servers count from 0 in each answer, and no provider takes the same id
+        twice in a conversation."""
+        return self._renamed.setdefault(call_id, new_call_id())
+
+    def _own_call(self, call: ToolCall) -> ToolCall:
+        if call.id and call.id not in self._run.call_ids:
+            return call
+        return dataclasses.replace(call, id=self._own_id(call.id))
+
+    def _own(self, message: AssistantMessage) -> AssistantMessage | None:
+        """*message* with ids that are its calls' own; None if they are."""
+        calls = message.tool_calls
+        ids = {call.id for call in calls}
+        if len(ids) == len(calls) and "" not in ids and ids.isdisjoint(self._run.call_ids):
+            return None
+        parts: list[Part] = []
+        seen: set[str] = set()
+        for part in message.parts:
+            if part.kind == "tool_call":
+                part = self._own_call(part)  # noqa: PLW2901
+                if part.id in seen:
+                    part = dataclasses.replace(part, id=new_call_id())  # noqa: PLW2901
+                seen.add(part.id)
+            parts.append(part)
+        return dataclasses.replace(message, parts=tuple(parts))
 
     async def settle(self) -> UsageRecorded:
         """Book the attempt, as the agent wants it booked. Raises `BrokenStreamError` if no whole answer came."""
@@ -161,7 +192,7 @@ class Asking:
     def _broken(self, error: BaseException | None) -> AssistantMessage:
         """What came of the answer: its reasoning and complete calls too, where the provider's adapter can tell."""
         if isinstance(error, ProviderError) and error.partial is not None:
-            return error.partial
+            return self._own(error.partial) or error.partial
         text = "".join(self._text)
         return AssistantMessage((Text(text),) if text else (), "broken", self._model.name)
 

@@ -43,7 +43,8 @@ class Chat:
     message: str = ""
     """What the user says now. Only a run that is taken up from its journal needs none."""
     history: Sequence[Message] = ()
-    """What was said before: the `messages` of the results of earlier runs, one after another."""
+    """What was said before: the `messages` of the results of earlier runs, one after another. What no provider would
+    take, such as one cut between a call and its result, is mended, and a `Notice` says how."""
     context: ContextState | None = None
     """How the last run saw the history (`RunResult.context`), so that this one goes on with the same view, and nothing
     is summarised twice; None: begin anew with all of it."""

@@ -18,10 +18,11 @@ from ..tools.context import Session
 from ..tools.registry import ToolRegistry
 from .chat import Attachment, Chat
 from .config import AgentConfig
+from .history import call_ids, mended
 from .ledger import Ledger
 from .limits import Limits
 from .policy import policy_form
-from .prompting import before_user_message, has_calls, system_prompt
+from .prompting import before_user_message, system_prompt
 from .record import OpenRequest, Record
 from .run import Run
 from .tree import Tree
@@ -62,7 +63,8 @@ def open_run(
         raise ConfigurationError(f"Chat(limits=...) returned {limits!r:.80}; it must return Limits")
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
-    return Run(
+    chat, changed = mended(chat)
+    run = Run(
         id=run_id,
         path=f"{parent.run.path}/{parent.element}" if parent else config.name,
         chat=chat,
@@ -71,6 +73,9 @@ def open_run(
         ledger=Ledger(parent.run.ledger if parent else None),
         tree=parent.run.tree if parent else Tree(run_id, chat.store, chat.session, lease),
     )
+    if changed:
+        run.notify("history_mended", f"the history was mended, so that a model can be sent it: {changed}")
+    return run
 
 
 def run_start(run: Run[Any], config: AgentConfig[Any], parent: Parent | None) -> RunStart:
@@ -160,7 +165,7 @@ def restore(run: Run[Any], record: Record) -> None:
     run.window.make_ready(record.ready)
     run.skipped = tuple(record.begun.get("skipped", ()))
     run.added = record.added
-    run.calls_in_history = has_calls(record.messages)
+    run.call_ids = call_ids(record.messages)
     kept = {spec.name for spec in record.tools}
     for name in run.registry.names():
         if name not in kept:  # a hook took it out
@@ -179,7 +184,7 @@ def build_messages(run: Run[Any], config: AgentConfig[Any]) -> None:
     earlier = before_user_message(chat)
     for message in earlier:
         run.window.append(message)  # kept already, by the runs that it comes from
-    run.calls_in_history = has_calls(earlier)
+    run.call_ids = call_ids(earlier)
     run.skipped = _skipped(chat, len(earlier))
     examples = len(earlier) - len(chat.history) - bool(chat.summary)
     if chat.context is not None:

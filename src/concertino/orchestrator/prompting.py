@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..messages import AssistantMessage, ForcedTool, Message, SystemMessage, ToolChoice
+from ..messages import ForcedTool, Message, SystemMessage, ToolChoice
 from ..tools.registry import ToolRegistry
 from .chat import Attachment, Chat
 from .config import AgentConfig
@@ -45,11 +45,6 @@ def first_tool_choice(chat: Chat, registry: ToolRegistry) -> ToolChoice:
     if chat.attachments and RAG_TOOL in registry:
         return ForcedTool(RAG_TOOL)
     return "auto"
-
-
-def has_calls(messages: Iterable[Message]) -> bool:
-    """Whether any of *messages* calls a tool."""
-    return any(isinstance(message, AssistantMessage) and message.tool_calls for message in messages)
 
 
 def _section(title: str, text: str) -> str:

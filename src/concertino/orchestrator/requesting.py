@@ -89,7 +89,7 @@ class Requesting:
         tools = run.registry.specs()
         send = bool(tools) and await self._hooks.ask("should_send_tools", run)
         choice = run.state.tool_choice if send else "none"
-        if not send and not run.calls_in_history:
+        if not send and not run.call_ids:
             tools = ()  # else they stay: providers refuse a history with calls of tools that nobody declares
         window = run.window
         self.model = model_id(model)

@@ -90,8 +90,8 @@ class Run(Generic[S]):
         self.mailbox = Mailbox()
         self.deadlines = Deadlines()
         self.system = ""
-        self.calls_in_history = False
-        """Whether the conversation has calls of tools in it."""
+        self.call_ids: set[str] = set()
+        """The ids of all calls in the conversation."""
         self.opened: OpenTurn | OpenRequest | None = None
         """What a run that was taken up goes on with."""
         self.steers: list[str] = []

@@ -206,7 +206,7 @@ class Step:
         if turn.message.parts:  # no provider takes an empty message back
             run.add(turn.message)
         run.state.text = turn.message.text
-        run.calls_in_history = run.calls_in_history or bool(turn.message.tool_calls)
+        run.call_ids.update([call.id for call in turn.message.tool_calls])
         if self._dispatch is not None and not self._dispatch.kept_early(turn.calls):
             await run.mailbox.stop(run.tree.patience)
             self._dispatch = None

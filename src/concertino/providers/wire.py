@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from ..errors import UnsupportedError
 from ..messages import Part, ToolSpec
@@ -197,11 +196,6 @@ def arguments_text(text: str) -> str:
     """The same as text: unchanged if it is an object."""
     value = arguments_object(text)
     return text if text and value != {"arguments": text} else dumps(value)
-
-
-def new_call_id() -> str:
-    """An id for a call to which the provider gave none."""
-    return f"call_{uuid4().hex[:24]}"
 
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...errors import BrokenStreamError, ContentFilteredError, OverloadedError, ProviderError
+from ...ids import new_call_id
 from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
 from ...usage import Tokens
 from ..kinds import by_status, make
 from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..sse import Event
 from ..streaming import finished, payload
-from ..wire import dumps, new_call_id
+from ..wire import dumps
 from .partial import PartialCall
 from .request import PROVIDER
 

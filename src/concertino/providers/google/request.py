@@ -155,7 +155,7 @@ def _assistant(message: AssistantMessage) -> list[dict[str, Any]]:
 
 def _call(part: ToolCall, raw: dict[str, Any]) -> dict[str, Any]:
     call = {"id": part.id, "name": part.name, "args": arguments_object(part.arguments)}
-    form = {**raw, "functionCall": {**call, **raw.get("functionCall", {})}}
+    form = {**raw, "functionCall": {**call, **raw.get("functionCall", {}), "id": part.id}}
     if part.signature and part.provider in ("", PROVIDER):
         form["thoughtSignature"] = part.signature
     return form

@@ -18,13 +18,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import BrokenStreamError, OverloadedError, ProviderError
+from ...ids import new_call_id
 from ...messages import Opaque, Part, Reasoning, StopReason, ToolCall
 from ...usage import Tokens
 from ..kinds import by_status, make
 from ..port import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..sse import Event
 from ..streaming import finished, payload
-from ..wire import dumps, is_object, new_call_id
+from ..wire import dumps, is_object
 from . import details
 from .chat_pieces import Piece
 from .chat_request import label
@@ -204,7 +205,8 @@ class ChatReader:
             index = len(self._calls) - (not given)
         call = self._calls.get(index)
         if call is None or (name and given and given != call.id):
-            call = Piece("call", given or new_call_id(), name)
+            taken = not given or any(given == other.id for other in self._calls.values())
+            call = Piece("call", new_call_id() if taken else given, name)
             self._calls[index] = call
             self._pieces.append(call)
         call.name = call.name or name

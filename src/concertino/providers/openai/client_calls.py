@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...messages import AssistantMessage, Message, ToolCall, ToolMessage
-from ..wire import Form, dumps
+from ..wire import Form, dumps, plain_id
 
 CUSTOM = "custom_tool_call"
 _FIELDS = {"shell_call": "action", "local_shell_call": "action", "apply_patch_call": "operation"}
@@ -72,7 +72,7 @@ def with_outputs(messages: Sequence[Message], forms: list[Form]) -> list[Form]:
 
 def _output(item: dict[str, Any], message: ToolMessage, output: Any) -> dict[str, Any]:
     """The result of *item*; *output* is what a function's result would say."""
-    form: dict[str, Any] = {"type": f"{item['type']}_output", "call_id": message.call_id}
+    form: dict[str, Any] = {"type": f"{item['type']}_output", "call_id": plain_id(message.call_id)}
     match item["type"]:
         case "shell_call":
             outcome = {"type": "exit", "exit_code": int(message.is_error)}
