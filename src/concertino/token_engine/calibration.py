@@ -53,15 +53,31 @@ class Gauge:
         self._at: list[int] = [0] * KINDS
         self._fixed = 0
 
-    def read(self, by_kind: Sequence[int], fixed: int) -> tuple[int, int]:
+    def read(self, by_kind: Sequence[int], fixed: int) -> tuple[float, int]:
         """The tokens of a request, *fixed* of ours for system prompt and tools included; and how many of them are only
         estimated."""
         if self._measured is None:
-            return int(self._calibration.estimate(by_kind) + fixed + 0.999), sum(by_kind)
+            return self._calibration.estimate(by_kind) + fixed, sum(by_kind)
         then = self._at
         changed = (by_kind[PROSE] - then[PROSE], by_kind[DATA] - then[DATA], by_kind[FOREIGN] - then[FOREIGN])
         tokens = self._measured + self._calibration.estimate(changed) + fixed - self._fixed
-        return int(tokens + 0.999), abs(changed[PROSE]) + abs(changed[DATA]) + abs(changed[FOREIGN])
+        return tokens, abs(changed[PROSE]) + abs(changed[DATA]) + abs(changed[FOREIGN])
+
+    def room(self, by_kind: Sequence[int], fixed: int, most: int, unsure: float) -> int:
+        """How many tokens of ours may be shown in a request of *most* tokens, where *by_kind* are shown now, and
+        each that is only estimated may be more by the share *unsure*.
+
+        What is added is estimated, and so is what is taken from what was measured; what is taken from what was only
+        estimated takes its doubt along.
+        """
+        total = sum(by_kind)
+        used, estimated = self.read(by_kind, fixed)
+        factor = self._calibration.estimate(by_kind) / total if total else max(self._calibration.factors)
+        left = most - used - unsure * estimated
+        doubtful = max(total - sum(self._at), 0) * (factor + unsure)  # it can go before what was measured has to
+        if left >= -doubtful:
+            return int(total + left / (factor + unsure))
+        return int(total + (left + doubtful) / (factor - unsure) - doubtful / (factor + unsure))
 
     def observe(self, by_kind: Sequence[int], fixed: int, measured: int, *, grown: bool) -> None:
         """The provider counted *measured* tokens for a request of these sizes. *grown*: it has only grown since the

@@ -265,24 +265,26 @@ class TokenEngine:
             self._gauge = Gauge(calibration_of(model, self.counter.name))
 
     def _terms(self, reserve: int, *, summaries: bool) -> Terms:
-        view, gauge = self._view, self._gauge
-        used, unsure = gauge.read(view.by_kind, self._fixed.tokens)
-        if self.counter.exact:
-            used = max(used, view.tokens + self._fixed.tokens)
-        margin = int(unsure * (_UNSURE_EXACT if self.counter.exact else _UNSURE))
-        room = self._limit - reserve
         self._reserve = reserve
-        self._hard = view.tokens + room - margin - used
-        if self.retention.most is not None:
-            room = min(room, self.retention.most)
-        self._room = view.tokens + room - margin - used
-        users, terms = self._candidates.users, self._last_terms
+        self._measure_room()
+        view, users, terms = self._view, self._candidates.users, self._last_terms
         terms.rule, terms.binding, terms.cold, terms.summaries = self._rule, self._binding, self._cold, summaries
         terms.turn_begins = bool(users) and users[-1] >= self._sent
         terms.cached, terms.room, terms.requests = view.before(view.index(self._sent)), self._room, 1 + self._skipped
         if not self._rule.marks:
             self._same = self._fixed.tokens + terms.cached
         return terms
+
+    def _measure_room(self) -> None:
+        """How many tokens, in ours, what is shown may have now: at most, and as the agent wants it."""
+        view, gauge, fixed, room = self._view, self._gauge, self._fixed.tokens, self._limit - self._reserve
+        unsure = _UNSURE_EXACT if self.counter.exact else _UNSURE
+        self._hard = gauge.room(view.by_kind, fixed, room, unsure)
+        if self.counter.exact:
+            self._hard = min(self._hard, room - fixed)
+        self._room, most = self._hard, self.retention.most
+        if most is not None and most < room:
+            self._room = min(self._hard, gauge.room(view.by_kind, fixed, most, unsure))
 
     def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
         """The summary of *job* was made; *merged* is the one of `job.merges`. None: it failed.
@@ -316,6 +318,12 @@ class TokenEngine:
             self._note(planner.squeeze(terms))
         if view.tokens > terms.room:
             self._leave_out(terms)
+        if self._fresh:  # what is left may be of another kind than what is gone
+            self._measure_room()
+            terms.room = self._room
+            if view.tokens > self._hard:
+                self._leave_out(terms)
+                self._measure_room()
         if view.tokens > self._hard:
             parts = {**self._fixed.sizes(), "room for the answer": self._reserve}
             raise floor_error(self._limit, parts, view)

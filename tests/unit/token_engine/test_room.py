@@ -1,0 +1,79 @@
+"""How much may be shown, where what is counted and what the provider counts are not the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concertino import AgentConfig, Chat, Limits, ToolOrchestrator, ToolRegistry
+from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
+from concertino.testing import ScriptedModel
+from concertino.token_engine.calibration import Calibration, Gauge, calibration_of
+from concertino.token_engine.engine import TokenEngine
+from concertino.token_engine.estimate import EstimatingCounter
+from concertino.token_engine.retention import Retention
+
+UNSURE = 0.1
+factors = st.floats(min_value=0.4, max_value=2.5)
+sizes = st.integers(min_value=0, max_value=200_000)
+
+
+@given(factors, sizes, sizes, st.integers(0, 5_000), st.integers(1_000, 150_000), st.booleans())
+def test_what_has_the_room_fits_and_a_little_more_does_not(
+    factor: float, then: int, now: int, fixed: int, most: int, measured: bool
+) -> None:
+    calibration = Calibration()
+    calibration.factors = [factor] * 3
+    gauge = Gauge(calibration)
+    if measured:
+        gauge.observe((then, 0, 0), fixed, int(factor * then) + fixed, grown=True)
+
+    def worst(tokens: int) -> float:
+        used, estimated = gauge.read((tokens, 0, 0), fixed)
+        return used + UNSURE * estimated
+
+    room = gauge.room((now, 0, 0), fixed, most, UNSURE)
+    if room < 0:
+        assert worst(0) > most - 2 or fixed > most - 2
+        return
+    assert worst(room) <= most + 2
+    if now >= then or not measured:
+        assert worst(room + 10) > most
+
+
+def history(messages: int) -> list[Message]:
+    found: list[Message] = [UserMessage("The task. " * 20)]
+    for number in range(messages // 2):
+        found.append(AssistantMessage((Text("Let me look. " * 15), ToolCall(f"c{number}", "look", "{}"))))
+        found.append(ToolMessage(f"c{number}", "look", f"Result {number}: it is so. " * 12))
+    return found
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.0, 1.3, 2.0])
+@pytest.mark.parametrize("messages", [100, 1_000, 10_000])
+def test_the_first_request_of_a_history_of_any_length(factor: float, messages: int) -> None:
+    """A product brings a long history, or changes to a model with a smaller window: nothing was measured yet."""
+    model = f"openai:a model of {factor}"
+    calibration_of(model, EstimatingCounter.name).factors = [factor] * 3
+    engine = TokenEngine(EstimatingCounter(), 22_000, Retention(summaries=False), clock=lambda: 1.0)
+    for message in history(messages):
+        engine.append(message)
+    engine.plan({"system prompt": "Be brief. " * 30}, 2_000, model)
+    engine.fit()
+    assert factor * engine.tokens <= 20_000
+    if messages >= 1_000:
+        assert factor * engine.tokens >= 6_000, "no more is left out than must be"
+    assert {message.call_id for message in engine.view() if isinstance(message, ToolMessage)} == {
+        call.id for message in engine.view() if isinstance(message, AssistantMessage) for call in message.tool_calls
+    }
+
+
+async def test_a_long_history_through_the_engine() -> None:
+    model = ScriptedModel("Done.")
+    chat = Chat(
+        model=model, message="Go on.", history=history(5_000), limits=lambda *_: Limits(context=22_000, output=2_000)
+    )
+    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry()).run()
+    assert result.status == "completed"
+    assert len(model.requests[0].messages) > 100
