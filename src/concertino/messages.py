@@ -104,9 +104,10 @@ class Media:
 
 
 class _Wired:
-    """Remembers a message's wire form, for one format at a time, and its size, by one counter at a time."""
+    """Remembers a message's wire form, for one format at a time, its size, by one counter at a time, and its calls."""
 
-    __slots__ = ("_size", "_wire")
+    __slots__ = ("_calls", "_size", "_wire")
+    _calls: tuple[ToolCall, ...]
     _wire: tuple[str, Any]
     _size: tuple[object, Any]
 
@@ -172,7 +173,12 @@ class AssistantMessage(_Wired):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls, in order."""
-        return tuple(part for part in self.parts if part.kind == "tool_call")
+        try:
+            return self._calls
+        except AttributeError:
+            calls = tuple([part for part in self.parts if part.kind == "tool_call"])
+            object.__setattr__(self, "_calls", calls)
+            return calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from .wire import Body
 __all__ = ["SILENCE", "RawResponse", "Reader", "StreamingModel", "Timeouts", "finished", "key_from", "payload"]
 
 C = TypeVar("C")
+_UNKNOWN_FORM = (LookupError, TypeError, AttributeError, ValueError, RecursionError)
+"""What reading raises where something is of another type than it should be."""
 
 
 class RawResponse(Protocol):
@@ -118,6 +120,10 @@ class StreamingModel(ABC, Generic[C]):
         except ProviderError as error:
             error.partial = self._partial(reader)
             raise
+        except _UNKNOWN_FORM as error:
+            broken = BrokenStreamError(f"{self.provider} sent an answer of an unknown form", provider=self.provider)
+            broken.partial = self._partial(reader)
+            raise broken from error
         for call in left:
             yield ToolCallReady(call)
         yield reply
@@ -144,14 +150,17 @@ class StreamingModel(ABC, Generic[C]):
                 if isinstance(item, ToolCallReady):
                     ready.append(item.call)
                 yield item
-        except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        except _UNKNOWN_FORM as error:
             raise BrokenStreamError(
                 f"{self.provider} sent an event of an unknown form: {event.data[:200]}", provider=self.provider
             ) from error
 
     def _partial(self, reader: Reader) -> AssistantMessage:
         """What had come before it broke off."""
-        parts, model = reader.partial()
+        try:
+            parts, model = reader.partial()
+        except _UNKNOWN_FORM:
+            parts, model = [], ""
         return AssistantMessage(tuple(parts), "broken", model or self.name)
 
     def _left(self, reply: Reply, ready: list[ToolCall]) -> list[ToolCall]:

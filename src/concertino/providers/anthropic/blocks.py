@@ -48,7 +48,7 @@ class Block:
 
     def add(self, piece: str) -> None:
         """Take a piece of text, or of arguments."""
-        self._text.append(piece)
+        self._text.append(piece or "")
 
     def take(self, delta: dict[str, Any]) -> None:
         """Take a delta of any other kind."""

@@ -79,6 +79,7 @@ class ContentReader:
         """See `Reader.whole`. Without `alt=sse`, a stream is one list of chunks."""
         for chunk in answer if isinstance(answer, list) else [answer]:
             yield from self._take(chunk)
+        self.ended = self.ended or (isinstance(answer, dict) and bool(self._parts or self._open))  # it is all there
 
     def partial(self) -> tuple[list[Part], str]:
         """See `Reader.partial`."""

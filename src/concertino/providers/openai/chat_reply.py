@@ -90,7 +90,10 @@ class ChatReader:
         """See `Reader.whole`."""
         if "choices" not in answer and "error" not in answer:
             raise self._failure(answer)
-        return self._take(answer, "message")
+        pieces = self._take(answer, "message")
+        if answer.get("choices") and not self._stop:  # it is all there, whatever the server leaves unsaid
+            self.ended, self._stop = True, "stop"
+        return pieces
 
     def partial(self) -> tuple[list[Part], str]:
         """See `Reader.partial`."""

@@ -1,0 +1,91 @@
+"""Answers with something in them of another type than it should be: a reply or a typed error, whatever it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from concertino.errors import ProviderError
+from concertino.providers.port import Reply
+
+from .test_faults import FULL, KINDS
+from .wire_kit import events_of, model_of, serving
+
+ANSWERED: dict[str, dict[str, Any]] = {
+    "anthropic": {"type": "message", "id": "m", "model": "m", "role": "assistant", "stop_reason": "tool_use",
+                  "content": [{"type": "thinking", "thinking": "t", "signature": "s"}, {"type": "text", "text": "a"},
+                              {"type": "tool_use", "id": "c", "name": "n", "input": {"x": 1}}],
+                  "usage": {"input_tokens": 1, "output_tokens": 1, "cache_creation": {"ephemeral_1h_input_tokens": 0}}},
+    "responses": {"id": "r", "object": "response", "status": "completed", "model": "m", "incomplete_details": None,
+                  "output": [{"type": "message", "id": "i", "content": [{"type": "output_text", "text": "a"}]},
+                             {"type": "function_call", "id": "f", "call_id": "c", "name": "n", "arguments": "{}"}],
+                  "usage": {"input_tokens": 1, "output_tokens": 1, "input_tokens_details": {"cached_tokens": 0}}},
+    "chat": {"id": "r", "model": "m", "usage": {"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 0}},
+             "choices": [{"index": 0, "finish_reason": "stop", "message": {
+                 "content": "a", "reasoning": "r", "refusal": None, "tool_calls": [
+                     {"id": "c", "type": "function", "function": {"name": "n", "arguments": "{}"}}]}}]},
+    "google": {"modelVersion": "m", "usageMetadata": {"promptTokenCount": 1, "thoughtsTokenCount": 1},
+               "candidates": [{"index": 0, "finishReason": "STOP", "content": {"parts": [
+                   {"text": "a", "thoughtSignature": "s"}, {"functionCall": {"name": "n", "args": {}}}]}}]},
+}  # fmt: skip
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths to all that is in *value*."""
+    for key, held in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (*at, key)
+        yield from places(held, (*at, key))
+
+
+def variants(answer: dict[str, Any], odds: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
+    """*answer* with something else in one place, or nothing for an ellipsis."""
+    for *above, last in places(answer):
+        for odd in odds:
+            copy = deepcopy(answer)
+            holder: Any = copy
+            for key in above:
+                holder = holder[key]
+            if odd is ...:
+                del holder[last]
+            else:
+                holder[last] = odd
+            yield copy
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_whole_answer(kind: str) -> None:
+    replies = 0
+    async with serving() as server, model_of(kind, server) as model:
+        for answer in variants(ANSWERED[kind], (None, "x", 7, 1.5, True, [], {}, ...)):
+            server.play(json.dumps(answer), headers={"content-type": "application/json"})
+            with suppress(ProviderError):
+                replies += isinstance((await events_of(model))[-1], Reply)
+    assert replies > 50
+
+
+def streams(kind: str) -> Iterator[str]:
+    """The full stream of a format, with one event changed in one place."""
+    lines = FULL[kind].splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if line.startswith("data: {"):
+            for event in variants(json.loads(line[6:]), (None, 7, {}, ...)):
+                yield "".join([*lines[:number], f"data: {json.dumps(event)}\n", *lines[number + 1 :]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_streamed_answer(kind: str) -> None:
+    replies = partials = 0
+    async with serving() as server, model_of(kind, server) as model:
+        for body in streams(kind):
+            server.play(body)
+            try:
+                replies += isinstance((await events_of(model))[-1], Reply)
+            except ProviderError as error:
+                partials += error.partial is not None
+    assert replies > 100
+    assert partials > 10
