@@ -125,6 +125,9 @@ async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Pla
         if len(summary.messages) > 1:  # and not summaries that are to become one
             sent = [r for r in model.requests[: model.requests.index(summary)] if r not in asked]
             assert list(summary.messages)[:-1] == list(sent[-1].messages)
+            told, ask = [m for m in summary.messages if isinstance(m, SystemMessage)], summary.messages[-1]
+            assert isinstance(ask, UserMessage)
+            assert ("earlier summaries" in ask.text) is bool(told), "what is summarised already is not told again"
     last = model.requests[-1].messages
     told = [m for m in last if isinstance(m, SystemMessage)]
     assert told

@@ -350,6 +350,7 @@ class TokenEngine:
         if self._rule.marks:
             once = self._candidates.first_once
             until = len(view.shown) if once is None or self._binding == "prefix" else view.index(once)
+            self._marks.expect(self._candidates.first_standing, self._planner.gone)
             self.marks = self._marks.place(view, self._rule, until)
             end = self.marks[-1] + 1 if self.marks else 0
         else:
@@ -369,8 +370,6 @@ class TokenEngine:
             if isinstance(edit, Reduce):
                 newest = self._candidates.first_kept
                 self._marks.edited(first - 1, len(self._view.record) - 1 if newest is None else newest - 1)
-            elif isinstance(edit, Summarise):
-                self._marks.summarised = self._planner.gone - 1
         self._edited = self._edited or bool(edits)
         self._watch.report.edits += len(edits)
         self._fresh += edits

@@ -19,7 +19,7 @@ _MARGIN = 5
 class Marks:
     """The marks of one conversation's requests, by place in its record."""
 
-    __slots__ = ("_last", "_older", "_stable", "summarised")
+    __slots__ = ("_last", "_older", "_stable", "_summarised")
 
     def __init__(self) -> None:
         self._last: int | None = None
@@ -28,13 +28,20 @@ class Marks:
         """The message before which nothing will be edited soon."""
         self._older: int | None = None
         """The message before which the last edit was made: what stands before it is still in the cache."""
-        self.summarised: int | None = None
+        self._summarised: int | None = None
         """The last message that a summary stands for: the next one will stand behind it."""
 
     def edited(self, behind: int, next_behind: int) -> None:
         """Results were reduced behind place *behind*; the next ones will be behind *next_behind*."""
         self._older = behind if behind >= 0 else None
         self._stable = next_behind
+
+    def expect(self, place: int | None, gone: int) -> None:
+        """The first edit will begin at *place*, if that is known yet: what stands before it is marked while it is near
+        the end, for the provider to remember it. *gone*: up to which place messages were summarised."""
+        if self._stable is None and place is not None:
+            self._stable = place - 1
+        self._summarised = gone - 1 if gone else None
 
     def place(self, view: View, rule: CacheRule, until: int) -> tuple[int, ...]:
         """The indices in the view of the messages to be marked, ascending. *until*: the index that must not be cached,
@@ -48,8 +55,8 @@ class Marks:
         last = self._index(view, self._last)
         if last is not None and rule.reach and _blocks(view, last, end) > rule.reach - _MARGIN:
             found.add(last)
-        most = rule.most_marks - (self.summarised is None)  # or there is one behind system and tools
-        for place in (self.summarised, self._older, self._stable):
+        most = rule.most_marks - (self._summarised is None)  # or there is one behind system and tools
+        for place in (self._summarised, self._older, self._stable):
             index = self._index(view, place)
             if index is not None and index < end and len(found) < most:
                 found.add(index)

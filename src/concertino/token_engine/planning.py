@@ -47,6 +47,8 @@ class SummaryJob:
     """Of what it is to stand for."""
     merges: tuple[Summarise, ...] = ()
     """Earlier summaries that are to become one."""
+    earlier: bool = False
+    """Whether other summaries stand in front of it."""
     due: bool = False
     """Whether it is to be put in place as soon as it is there; else it is made in good time."""
 
@@ -217,8 +219,10 @@ class Planner:
         if first >= end:
             return None
         merges = tuple(self.segments[:_MOST_SEGMENTS]) if len(self.segments) >= _MOST_SEGMENTS else ()
-        span = SummaryJob(first, end, tuple(sorted(place for place in pinned if place >= first)), 0, merges)
-        return SummaryJob(first, end, span.kept, self._size(span), merges)
+        earlier = any(not segment.left_out for segment in self.segments)
+        span = SummaryJob(first, end, tuple(sorted(place for place in pinned if place >= first)), 0, merges, earlier)
+        span.tokens = self._size(span)
+        return span
 
     def _end(self, terms: Terms, keep: int | None = None) -> int:
         """The place behind the last message that is old enough to be summarised."""

@@ -24,9 +24,9 @@ class Retention:
 
     results: int = 10
     """The newest tool results, which are reduced only where nothing else helps."""
-    messages: int = 20
+    messages: int = 24
     """The newest messages, which are summarised only where nothing else helps."""
-    patience: float = 3.0
+    patience: float = 2.5
     """An edit is made when carrying what it would save has cost so many times what the edit costs. 1 is cheapest in
     the long run; more keeps more in sight."""
     most: int | None = None
@@ -99,6 +99,11 @@ class Candidates:
     def first_kept(self) -> int | None:
         """The place of the oldest of the newest results, which stay for now."""
         return self._newest[0] if self._newest else None
+
+    @property
+    def first_standing(self) -> int | None:
+        """The place of the oldest result that is not reduced, where the next edit will begin."""
+        return self.first_kept if self.first is None else self.first
 
     @property
     def first_once(self) -> int | None:
