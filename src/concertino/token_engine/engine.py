@@ -123,6 +123,7 @@ class TokenEngine:
             add(message, place, view)
             place += 1
         self._record_tokens += view.tokens - before
+        self._calm -= self._pending
         self._pending = 0
 
     def replace(self, messages: Sequence[Message]) -> None:
