@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import durable_figures, environments, figures, http_figures, report
+from benchmarks import durable_figures, environments, figures, http_figures, report, trim_figures
 from benchmarks.figures import LOAD, Job, Suite
 from benchmarks.report import Note
 
-SUITES = (figures.SUITE, durable_figures.SUITE, http_figures.SUITE)
+SUITES = (figures.SUITE, durable_figures.SUITE, http_figures.SUITE, trim_figures.SUITE)
 LONG = 6.0
 """Seconds; a figure that takes longer is not repeated."""
 

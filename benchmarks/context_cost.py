@@ -6,14 +6,12 @@ a provider has marks, entries end at marks only, and each mark looks some blocks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.context_traces import Trace
 from concertino.token_engine.profiles import CacheRule
 
-STUB = 12
-"""Tokens of what stands for a result, in the offline optimum."""
 KEPT = 10
 """The newest results stay, there as in the engine."""
 
@@ -89,11 +87,12 @@ def sliding(trace: Trace, rule: CacheRule) -> float:
     return cache.cost
 
 
-def optimum(trace: Trace, rule: CacheRule) -> float:
+def optimum(trace: Trace, rule: CacheRule, reduced: Callable[[int], int]) -> float:
     """The least that any schedule of reducing all results before some place can cost, known in advance: a dynamic
-    programme over how many results are reduced at each request. The newest ones stay."""
+    programme over how many results are reduced at each request. The newest ones stay. *reduced* are the tokens of what
+    stands for a result of so many."""
     places = [n for n, (who, _) in enumerate(trace.messages) if who == "t"]
-    saved = [max(trace.messages[n][1] - STUB, 0) for n in places]
+    saved = [max(trace.messages[n][1] - reduced(trace.messages[n][1]), 0) for n in places]
     before = [0]
     for _, tokens in trace.messages:
         before.append(before[-1] + tokens)

@@ -71,7 +71,7 @@ SUITE = Suite(
     ours=("sqlite_insert", "sqlite_step", "concertino_sqlite"),
     peers=("langgraph_node", "langgraph_agent", "dbos_step", "dbos_agent"),
     subject="concertino_sqlite",
-    floor="sqlite_step",
+    floors=("sqlite_step",),
     jobs=(_job(20, 20, 5), _job(200, 5, 20), _job(2000, 1, 40), _BIG),
     rows=(
         *(each for steps in LENGTHS for each in _rows(steps)),

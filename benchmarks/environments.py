@@ -15,7 +15,8 @@ ROOT = HERE.parent
 _PLACE = ROOT / ".bench"
 _SHARED = {
     "langgraph_node": "langgraph", "langgraph_agent": "langgraph", "dbos_step": "dbos", "dbos_agent": "dbos",
-    "openai_agents_http": "openai_agents",
+    "openai_agents_http": "openai_agents", "langchain_trim": "langgraph", "langchain_clear": "langgraph",
+    "agent_framework_trim": "agent_framework", "pydantic_ai_trim": "pydantic_ai",
 }  # fmt: skip
 """The environments of systems that have none of their own name."""
 

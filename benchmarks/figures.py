@@ -20,7 +20,7 @@ class Job:
     tiny: dict[str, Any] = field(default_factory=dict)
     """What `--self-check` changes of them."""
     once: bool = False
-    """The figure does not depend on the machine's mood: one repetition is enough."""
+    """One repetition is enough: the figure does not depend on the machine's mood, or is the least of many in it."""
     timeout: float | None = None
     """Seconds after which a system has none; None for the driver's own."""
 
@@ -135,8 +135,9 @@ class Suite:
     ours: tuple[str, ...]
     peers: tuple[str, ...]
     subject: str
-    """The system that has goals, and is measured by the others."""
-    floor: str
+    """The system that has goals."""
+    floors: tuple[str, ...]
+    """The systems that the subject is measured by, besides the best peer."""
     jobs: tuple[Job, ...]
     rows: tuple[Row, ...]
     goals: Callable[[Mapping[str, Samples]], list[Goal]]
@@ -192,7 +193,7 @@ SUITE = Suite(
     ours=("floor", "concertino"),
     peers=("agent_framework", "pydantic_ai", "langgraph", "openai_agents"),
     subject="concertino",
-    floor="floor",
+    floors=("floor",),
     jobs=JOBS,
     rows=ROWS,
     goals=goals,

@@ -29,7 +29,7 @@ async def ping(n: int) -> str:
 async def provider() -> AsyncIterator[str]:
     """A running provider's address."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.http_server", stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "benchmarks.http_server", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:

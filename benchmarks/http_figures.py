@@ -14,20 +14,26 @@ def _name(turns: int) -> str:
     return f"HTTP loop of {turns}"
 
 
+TIMEOUT = 20.0
+"""Seconds that a system may take for a job."""
+
+
 def _loop(turns: int, runs: int) -> Job:
     return Job(
         _name(turns),
         "http_loop",
-        {"turns": turns, "at_most": runs, "seconds": 4.0},
+        {"turns": turns, "at_most": runs, "seconds": 1.5},
         quick={"at_most": 1, "seconds": 1.0},
         tiny={"turns": 4, "at_most": 1, "seconds": 0.0},
-        timeout=60.0,
+        once=True,
+        timeout=TIMEOUT,
     )
 
 
 def _deltas(name: str, play: str, runs: int) -> Job:
     parameters = {"play": play, "deltas": 400, "at_most": runs}
-    return Job(name, "http_deltas", parameters, quick={"at_most": 2}, tiny={"deltas": 20, "at_most": 1}, timeout=60.0)
+    quick, tiny = {"at_most": 2}, {"deltas": 20, "at_most": 1}
+    return Job(name, "http_deltas", parameters, quick, tiny, once=True, timeout=TIMEOUT)
 
 
 def growth(samples: Samples) -> float | None:
@@ -49,10 +55,10 @@ def goals(results: Mapping[str, Samples]) -> list[Goal]:
 
 SUITE = Suite(
     name="http",
-    ours=("sdk_typed", "sdk_lean", *OURS),
+    ours=("raw_socket", "sdk_lean", "sdk_typed", *OURS),
     peers=("openai_agents_http",),
     subject="concertino_chat",
-    floor="sdk_lean",
+    floors=("raw_socket", "sdk_lean", "sdk_typed"),
     jobs=(
         *(_loop(turns, runs) for turns, runs in zip(LENGTHS, (50, 8, 2), strict=True)),
         _deltas("burst", "burst", 30),

@@ -2,13 +2,15 @@
 
 It prints its port, and then answers each request at once, in the format that the request's path asks for. The path
 begins with what to play: `/loop/N/...` calls the tool until the request has N results, `/burst/N/...` streams N pieces
-of text in one write, `/paced/N/...` one each millisecond.
+of text in one write, `/paced/N/...` one each millisecond. It ends with its standard input, so also when the process
+that measures is killed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import Any
 
 from benchmarks.common import COMPLETION_TOKENS, PROMPT_TOKENS
@@ -158,7 +160,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 async def _main() -> None:
     server = await asyncio.start_server(_serve, "127.0.0.1", 0, limit=2**26)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    await asyncio.to_thread(sys.stdin.read)
 
 
 if __name__ == "__main__":

@@ -61,9 +61,9 @@ def _figures(module: ModuleType, loaded: _Figures, workload: str, parameters: di
         return loaded
     if workload == "versions":
         return _versions(module)
-    from benchmarks import durable, http, workloads
+    from benchmarks import durable, http, trim, workloads
 
-    known: dict[str, Any] = {**workloads.WORKLOADS, **durable.WORKLOADS, **http.WORKLOADS}
+    known: dict[str, Any] = {**workloads.WORKLOADS, **durable.WORKLOADS, **http.WORKLOADS, **trim.WORKLOADS}
     found: _Figures = asyncio.run(known[workload](module.build, **parameters))
     return found
 

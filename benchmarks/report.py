@@ -46,14 +46,16 @@ def head(versions: Mapping[str, Mapping[str, str]], repetitions: int, load: floa
 def table(suite: Suite, results: Results, notes: Notes, systems: list[str], jobs: Jobs) -> str:
     """All figures, one line each. Lower is better."""
     names = [name.replace("_", "-") for name in systems]
-    titles = ["figure", *names, f"concertino/{suite.floor.replace('_', '-')}", "best peer/concertino"]
+    floors = [f"{suite.subject}/{floor}".replace("_", "-") for floor in suite.floors]
+    titles = ["figure", *names, *floors, f"best peer/{suite.subject}".replace("_", "-")]
+    blank = [""] * (len(floors) + 1)
     parameters: dict[str, dict[str, Any]] = {LOAD.name: {}} | {job.name: found for job, found in jobs}
     lines = [titles]
     for row in suite.rows:
         label = row.label.format(**parameters[row.job])
         lines.append([label, *_line(suite, row, results, notes, systems)])
-    lines.append(["work checked", *(_checked(name, results, notes) for name in systems), "", ""])
-    lines.append(["usage of the runs", *(_usage(results.get(name, {})) for name in systems), "", ""])
+    lines.append(["work checked", *(_checked(name, results, notes) for name in systems), *blank])
+    lines.append(["usage of the runs", *(_usage(results.get(name, {})) for name in systems), *blank])
     widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
     lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
     return "\n".join(_padded(line, widths) for line in lines)
@@ -69,11 +71,12 @@ def _padded(line: list[str], widths: list[int]) -> str:
 def _line(suite: Suite, row: Row, results: Results, notes: Notes, systems: list[str]) -> list[str]:
     values = {name: row.of(results.get(name, {})) for name in systems}
     cells = [_cell(values[name], notes.get(name, {}), row.job) for name in systems]
-    ours, floor = values.get(suite.subject), values.get(suite.floor)
+    ours = values.get(suite.subject)
     peers = [found for name, found in values.items() if name in suite.peers and found is not None]
-    to_floor = _number(ours / floor) if ours and floor else ""
+    floors = [values.get(name) for name in suite.floors]
+    to_floors = [_number(ours / floor) if ours and floor else "" for floor in floors]
     to_peer = _number(min(peers) / ours) if ours and peers else ""
-    return [*cells, to_floor, to_peer]
+    return [*cells, *to_floors, to_peer]
 
 
 def _number(found: float) -> str:

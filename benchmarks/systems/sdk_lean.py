@@ -17,12 +17,15 @@ def _used(prompt: int, completion: int) -> tuple[int, int]:
     return prompt, completion
 
 
-class _Lean:
+class Lean:
+    """The loop; where its answers come from is `chunks`."""
+
     def __init__(self, tool: Callable[..., Any]) -> None:
         self._tool = tool
         self._client: Any = None
 
-    async def _chunks(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def chunks(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """The chunks of one answer."""
         from openai import AsyncOpenAI
 
         if self._client is None:
@@ -37,13 +40,14 @@ class _Lean:
                     yield json.loads(line[6:])
 
     async def run(self) -> Outcome:
+        """The loop."""
         messages: list[dict[str, Any]] = [{"role": "user", "content": QUESTION}]
         prompt = completion = 0
         while True:
             text = ""
             calls: dict[int, Any] = {}
             body = {"messages": messages, "tools": TOOLS, "stream_options": {"include_usage": True}}
-            async for chunk in self._chunks(body):
+            async for chunk in self.chunks(body):
                 if used := chunk.get("usage"):
                     prompt += used["prompt_tokens"]
                     completion += used["completion_tokens"]
@@ -65,15 +69,17 @@ class _Lean:
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 
     async def stream(self) -> AsyncIterator[str]:
-        async for chunk in self._chunks({"messages": [{"role": "user", "content": QUESTION}]}):
+        """One answer in pieces."""
+        async for chunk in self.chunks({"messages": [{"role": "user", "content": QUESTION}]}):
             for choice in chunk["choices"]:
                 if piece := choice["delta"].get("content"):
                     yield piece
 
     async def close(self) -> None:
+        """Close the client."""
         await self._client.close()
 
 
-def build(tool: Callable[..., Any]) -> _Lean:
+def build(tool: Callable[..., Any]) -> Lean:
     """The loop around *tool*."""
-    return _Lean(tool)
+    return Lean(tool)
