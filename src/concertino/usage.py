@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
@@ -25,9 +25,8 @@ class Tokens:
     """The part of `prompt` that was written to the provider's cache."""
     reasoning: int = 0
     """The part of `completion` that was reasoning."""
-    cache_write_1h: int = field(default=0, compare=False)
-    """The part of `cache_write` that is kept for an hour, which costs more (Anthropic). An attempt is priced by it when
-    it is booked; a store does not keep it, so it is 0 in what is read from one."""
+    cache_write_1h: int = 0
+    """The part of `cache_write` that is kept for an hour, which costs more (Anthropic)."""
 
     def __add__(self, other: Tokens) -> Tokens:
         return Tokens(

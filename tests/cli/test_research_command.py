@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.cli.conftest import Cli, kept
 
-TOKENS = {"prompt", "completion", "cached", "cache_write", "reasoning"}
+TOKENS = {"prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h"}
 
 
 def citations(report: str) -> set[str]:

@@ -368,7 +368,7 @@ def test_usage_is_summed_exactly(shop: Shop, cli: Cli) -> None:
         "by": {},
         "total": True,
         "attempts": 4,
-        "tokens": {"prompt": 40, "completion": 20, "cached": 0, "cache_write": 0, "reasoning": 0},
+        "tokens": {"prompt": 40, "completion": 20, "cached": 0, "cache_write": 0, "reasoning": 0, "cache_write_1h": 0},
         "cost": "0.000000060",
         "estimated": 0,
         "unknown": 0,

@@ -176,7 +176,7 @@ def test_what_a_dead_process_left_is_stopped_with_a_receipt(start: Start, cli: C
     receipt = json.loads(done.stdout)["receipt"]
     assert [work["name"] for work in receipt["unknown"]] == ["send"]
     shown = cli("runs", "show", run["run_id"], "--db", "runs.db").stdout
-    assert "unknown whether it took effect: send (tool of clerk, c0)" in shown
+    assert "unknown whether it took effect: send (tool of clerk, " in shown
     assert "unknown  send [once, begun]" in shown
 
 

@@ -74,7 +74,7 @@ def record(number: int = 1, run_id: str = "r1", **changes: Any) -> UsageRecord:
         agent_path="supervisor",
         provider="scripted",
         model="small",
-        tokens=Tokens(10, 5, 4, 3, 2),
+        tokens=Tokens(10, 5, 4, 3, 2, 1),
         source="estimated",
         how="by o200k",
         cost=Decimal("0.1000000000000000000000000001"),

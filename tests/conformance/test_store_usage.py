@@ -71,7 +71,7 @@ async def test_sums(store: FullStore) -> None:
     assert (await sums("day"))[(today,)] == (4, 40, thrice)
     (total,) = await store.usage_sums([])
     assert (total.by, total.attempts, total.unpriced, total.estimated, total.unknown) == ((), 4, 1, 2, 1)
-    assert total.tokens == Tokens(40, 20, 16, 12, 8)
+    assert total.tokens == Tokens(40, 20, 16, 12, 8, 4)
     assert list(await store.usage_sums(["run"], until=1000.0)) == list(await store.usage_sums([], since=4e9)) == []
     assert len(await store.usage_sums(["run"], since=1000.0, until=4e9)) == 2
     with pytest.raises(StorageError, match="'weather'"):

@@ -146,8 +146,7 @@ async def test_what_is_written_for_an_hour_is_billed_as_that() -> None:
         server.play(anthropic_answer(**WRITTEN))
         result = await ToolOrchestrator(Chat(model=model, message="Hi"), AgentConfig()).run()
     (record,) = result.usage
-    assert record.tokens == Tokens(1000, 50, cached=700, cache_write=200)
-    assert record.tokens.cache_write_1h == 150
+    assert record.tokens == Tokens(1000, 50, cached=700, cache_write=200, cache_write_1h=150)
     assert record.cost == Decimal("0.0007825"), "100 * 1 + 700 * 0.1 + 50 * 1.25 + 150 * 2 + 50 * 5, of a million"
 
 

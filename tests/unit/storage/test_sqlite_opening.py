@@ -38,7 +38,7 @@ TABLES = {
     "accounts": "name_key limited limit_tokens limit_money reserved_tokens reserved_money spent_tokens spent_money",
     "reservations": "id account settled tokens money",
     "usage": "booking id run entry agent_path provider model prompt completion cached cache_write"
-    " reasoning source how cost price_version tools booked",
+    " reasoning source how cost price_version tools booked cache_write_1h",
     "memories": "number id owner_key owner text created metadata",
     "memory_words": "owner_key words",
     "transcript": "run_id agent_path position role text tool tokens",

@@ -97,7 +97,7 @@ class MessageReader:
             yield from self._take({"type": "content_block_start", "index": index, "content_block": block})
             yield from self._take({"type": "content_block_stop", "index": index})
         yield from self._take({"type": "message_delta", "delta": answer})
-        self.ended = True  # it is all there
+        self.ended = bool(self._stop or self._blocks)  # it is all there
 
     def partial(self) -> tuple[list[Part], str]:
         """See `Reader.partial`."""

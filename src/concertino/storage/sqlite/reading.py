@@ -84,11 +84,11 @@ def usage_sums(
 
 
 def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:
-    attempts, prompt, completion, cached, cache_write, reasoning, cost, unpriced, estimated, unknown = row[width:]
+    attempts, *tokens, cost, unpriced, estimated, unknown = row[width:]
     return UsageSum(
         by=row[:width],
         attempts=attempts,
-        tokens=Tokens(prompt, completion, cached, cache_write, reasoning),
+        tokens=Tokens(*tokens),
         cost=Decimal(cost),
         unpriced=unpriced,
         estimated=estimated,

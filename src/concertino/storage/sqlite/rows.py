@@ -67,6 +67,7 @@ def usage_row(record: UsageRecord, booked: float) -> tuple[Any, ...]:
         tokens.cached,
         tokens.cache_write,
         tokens.reasoning,
+        tokens.cache_write_1h,
         record.source,
         storable(record.how),
         None if record.cost is None else str(record.cost),
@@ -138,7 +139,7 @@ def to_message(row: Sequence[Any]) -> StoredMessage:
 
 def to_usage(row: sqlite3.Row) -> UsageRecord:
     """A usage record from its row. StorageError: it is damaged."""
-    names = ("prompt", "completion", "cached", "cache_write", "reasoning")
+    names = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h")
     try:
         cost = None if row["cost"] is None else Decimal(row["cost"])
     except (InvalidOperation, TypeError, ValueError) as error:

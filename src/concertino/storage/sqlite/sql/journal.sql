@@ -64,8 +64,8 @@ ON CONFLICT (id) DO NOTHING;
 -- name: add_usage
 INSERT INTO usage (
     run, entry, id, agent_path, provider, model, prompt, completion, cached, cache_write, reasoning,
-    source, how, cost, price_version, tools, booked
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    cache_write_1h, source, how, cost, price_version, tools, booked
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: run_number

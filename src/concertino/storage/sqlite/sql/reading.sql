@@ -39,6 +39,7 @@ SELECT body FROM texts WHERE id = ?;
 -- name: usage_sums
 SELECT /*columns*/
     count(*), sum(u.prompt), sum(u.completion), sum(u.cached), sum(u.cache_write), sum(u.reasoning),
+    sum(u.cache_write_1h),
     exact_sum(u.cost), sum(u.cost IS NULL), sum(u.source = 'estimated'), sum(u.source = 'unknown')
 FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
 WHERE u.booked >= coalesce(:since, u.booked) AND (:until IS NULL OR u.booked < :until)
