@@ -194,7 +194,7 @@ def build_messages(run: Run[Any], config: AgentConfig[Any]) -> None:
         if run.journal.on:
             run.journal.edit(run.window.edits)
     text = chat.message
-    sent = run.window.cut(text, run.fixed(), run.limits.output)
+    sent = run.window.cut(text, run.fixed(), run.limits.output, run.model_id)
     if sent is not text:
         size = chat.counter.count(sent)
         run.notify("user_message_cut", f"the message is too long: the model is sent its first {size:,} tokens")

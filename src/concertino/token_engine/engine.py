@@ -27,10 +27,12 @@ from .port import TokenCounter
 from .profiles import Binding, binding, cache_rule
 from .recalling import recalled
 from .retention import Candidates, Retention
-from .sizes import FRAME, Fixed, measure_with, most_tokens
+from .sizes import KINDS, Fixed, measure_with, most_tokens
 from .view import View
 from .watching import CacheWatch, Miss
 
+_NOTE = 32
+"""Tokens of room for the words that a message was cut."""
 _UNSURE, _UNSURE_EXACT = 0.1, 0.02
 """How much an estimate may be too low, and a count with the model's own tokenizer: of what the provider adds."""
 _MOST_FAILURES = 2
@@ -278,14 +280,15 @@ class TokenEngine:
 
     def _measure_room(self) -> None:
         """How many tokens, in ours, what is shown may have now: at most, and as the agent wants it."""
-        view, gauge, fixed, room = self._view, self._gauge, self._fixed.tokens, self._limit - self._reserve
-        unsure = _UNSURE_EXACT if self.counter.exact else _UNSURE
-        self._hard = gauge.room(view.by_kind, fixed, room, unsure)
-        if self.counter.exact:
-            self._hard = min(self._hard, room - fixed)
-        self._room, most = self._hard, self.retention.most
-        if most is not None and most < room:
-            self._room = min(self._hard, gauge.room(view.by_kind, fixed, most, unsure))
+        gauge, by_kind, room = self._gauge, self._view.by_kind, self._limit - self._reserve
+        self._room = self._hard = self._room_in(gauge, by_kind, room)
+        if self.retention.most is not None and self.retention.most < room:
+            self._room = min(self._hard, self._room_in(gauge, by_kind, self.retention.most))
+
+    def _room_in(self, gauge: Gauge, by_kind: Sequence[int], most: int) -> int:
+        exact, fixed = self.counter.exact, self._fixed.tokens
+        room = gauge.room(by_kind, fixed, most, _UNSURE_EXACT if exact else _UNSURE)
+        return min(room, most - fixed) if exact else room
 
     def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
         """The summary of *job* was made; *merged* is the one of `job.merges`. None: it failed.
@@ -404,16 +407,16 @@ class TokenEngine:
         largest = self.retention.largest_result if most is None else most
         return max(1, min(largest, max(self._room, 2) // 2 // max(results, 1)))
 
-    def cut(self, text: str, fixed: Mapping[str, str], reserve: int) -> str:
-        """The beginning of *text* that a message may have; all of it, the same object, if it fits.
+    def cut(self, text: str, fixed: Mapping[str, str], reserve: int, model: str) -> str:
+        """The beginning of *text* that a message to *model* may have; all of it, the same object, if it fits.
 
         Raises `ContextFloorError` if *fixed* and *reserve* leave no room at all.
         """
-        room = self._limit - reserve - 4 * FRAME
+        room = self._limit - reserve - _NOTE
         if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= room:
             return text  # a token is at least a byte, and a character at most four
         self._fixed.take(fixed)
-        room -= self._fixed.tokens + (0 if self.counter.exact else self._limit // 10)
+        room = self._room_in(Gauge(calibration_of(model, self.counter.name)), [0] * KINDS, room) - _NOTE
         if room <= 0:
             parts = {**self._fixed.sizes(), "room for the answer": reserve}
             raise floor_error(self._limit, parts, View(self._measure))

@@ -12,6 +12,8 @@ from concertino.testing import ScriptedModel
 from concertino.token_engine.calibration import Calibration, Gauge, calibration_of
 from concertino.token_engine.engine import TokenEngine
 from concertino.token_engine.estimate import EstimatingCounter
+from concertino.token_engine.exact import TiktokenCounter
+from concertino.token_engine.port import TokenCounter
 from concertino.token_engine.retention import Retention
 
 UNSURE = 0.1
@@ -77,3 +79,17 @@ async def test_a_long_history_through_the_engine() -> None:
     result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry()).run()
     assert result.status == "completed"
     assert len(model.requests[0].messages) > 100
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.0, 1.3, 2.5])
+@pytest.mark.parametrize("counter", [EstimatingCounter(), TiktokenCounter()])
+async def test_a_message_that_is_too_long_is_cut_so_that_it_fits(factor: float, counter: TokenCounter) -> None:
+    model = ScriptedModel("Done.", name=f"cut at {factor}")
+    calibration_of(f"scripted:cut at {factor}", counter.name).factors = [factor] * 3
+    limits = Limits(context=20_000, output=2_000)
+    chat = Chat(model=model, message="é wörd " * 100_000, counter=counter, limits=lambda *_: limits)
+    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry()).run()
+    assert result.status == "completed"
+    sent = model.requests[0].messages[-1]
+    assert isinstance(sent, UserMessage)
+    assert 13_000 < max(factor, 1.0 if counter.exact else 0.0) * counter.count(sent.text) < 18_000
