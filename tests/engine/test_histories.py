@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
+from concertino.errors import ConfigurationError
 from concertino.events import Notice, RunEvent, ToolCallDelta, ToolDone, ToolStarted
 from concertino.messages import (
     AssistantMessage,
@@ -190,3 +191,21 @@ async def test_ids_that_a_server_uses_again(agent: type[AgentConfig[None]], kept
     assert {event.call_id for event in events if isinstance(event, ToolDone)} >= set(ids[1:])
     written = {event.call_id for event in events if isinstance(event, ToolCallDelta)}
     assert written >= set(ids[1:-1]), "what was announced is what is run"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        UserMessage(5),  # type: ignore[arg-type]
+        SystemMessage(None),  # type: ignore[arg-type]
+        AssistantMessage("A"),  # type: ignore[arg-type]
+        AssistantMessage(("A",)),  # type: ignore[arg-type]
+        AssistantMessage((Text(b"A"),)),  # type: ignore[arg-type]
+        AssistantMessage((ToolCall("a", "look", {"at": "x"}),)),  # type: ignore[arg-type]
+        ToolMessage("a", "look", None),  # type: ignore[arg-type]
+    ],
+)
+def test_odd_contents_are_refused_by_place(message: Message) -> None:
+    chat = Chat(model=ScriptedModel("Done."), message="Now", history=(Q, message))
+    with pytest.raises(ConfigurationError, match=r"Chat\(history=...\) holds .* at place 1; its"):
+        ToolOrchestrator(chat, AgentConfig(), ToolRegistry())

@@ -7,7 +7,17 @@ from typing import Any
 
 from ..context import ContextState
 from ..errors import ConfigurationError
-from ..messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from ..messages import (
+    AssistantMessage,
+    Message,
+    Opaque,
+    Reasoning,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from ..token_engine.retention import Retention
 from ..tools.context import Session
 from ..tools.port import Tool
@@ -37,6 +47,8 @@ _FIELDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ),
 }
 """What the fields of a chat must be, and what is said of one that is not."""
+_PARTS = (Text, Reasoning, ToolCall, Opaque)
+_TEXTS = {"text": ("text",), "reasoning": ("text",), "tool_call": ("id", "name", "arguments"), "opaque": ("raw",)}
 _LISTS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "history": (
         (UserMessage, AssistantMessage, ToolMessage, SystemMessage),
@@ -96,6 +108,29 @@ def check_chat(chat: object, *, resume: bool = False, run_id: str | None = None)
                 raise _wrong(field, value, problem)
     for field, (kind, wanted) in _LISTS.items():
         _check_list(field, getattr(chat, field), kind, wanted)
+    _check_contents(chat.history)
+
+
+def _check_contents(history: Sequence[Message]) -> None:
+    for place, message in enumerate(history):
+        if problem := _odd(message):
+            raise ConfigurationError(f"Chat(history=...) holds {message!r:.80} at place {place}; {problem}")
+
+
+def _odd(message: Message) -> str:
+    """What is wrong with the contents of *message*; "" if nothing is."""
+    if isinstance(message, AssistantMessage):
+        fits = isinstance(message.parts, tuple) and all(isinstance(part, _PARTS) for part in message.parts)
+        texts = [getattr(part, name) for part in message.parts for name in _TEXTS[part.kind]] if fits else []
+        return "" if fits and _all_text(texts) else "its parts must be a tuple of Text, Reasoning, ToolCall and Opaque"
+    if isinstance(message, ToolMessage):
+        fits = _all_text((message.call_id, message.name, message.content))
+        return "" if fits else "its call_id, name and content must be text"
+    return "" if isinstance(message.text, str) else "its text must be text"
+
+
+def _all_text(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _check_list(field: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
