@@ -24,7 +24,7 @@ from .outcome import (
     StepOutcome,
     Turn,
 )
-from .policy import DataPolicy
+from .policy import KEEP_ALL, DataPolicy
 from .run import Run
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class AgentConfig(Generic[S]):
 
     def get_data_policy(self) -> Maybe[DataPolicy]:
         """What of a run may be kept, in the store and in every other sink. Default: everything."""
-        return DataPolicy()
+        return KEEP_ALL
 
 
 def read_arguments(call: ToolCall) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ..token_engine.sizes import message_text
 from ..usage import UsageRecord
 from ..waits import Wait
 from .plain import plain
-from .policy import DataPolicy, held, kept_text, text_lasts
+from .policy import KEEP_ALL, held, kept_text, text_lasts
 from .tree import Tree
 
 
@@ -87,7 +87,7 @@ class Journal:
         self.user_id = user_id
         self.on = tree.store is not None
         self.run_id = run_id
-        self.policy = DataPolicy()
+        self.policy = KEEP_ALL
         self.seq = 0
         self.seen = 0
         """The number of the last command that was taken in."""

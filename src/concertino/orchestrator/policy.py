@@ -374,3 +374,7 @@ def policy_of(form: Sequence[Any]) -> DataPolicy:
 
 NOTHING = DataPolicy(text="drop", reasoning="drop", other_tools=ToolData(arguments="drop", results="drop"))
 """What holds where no policy is known: nothing may remain."""
+
+
+KEEP_ALL = DataPolicy()
+"""The default: everything is kept."""

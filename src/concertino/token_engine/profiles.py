@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 Binding = Literal["free", "turn", "prefix"]
@@ -91,6 +92,7 @@ _PRESERVED = r"claude-((fable|mythos)-5[-.][1-9]|(opus|sonnet|haiku)-5[-.][5-9])
 preserved thinking; enforced since 2026-08-31)."""
 
 
+@lru_cache(maxsize=256)
 def cache_rule(provider: str, model: str) -> CacheRule:
     """How *provider* caches prompts of *model*; cautious figures for one that nothing is known of."""
     for name, pattern, rule in _RULES:
@@ -99,6 +101,7 @@ def cache_rule(provider: str, model: str) -> CacheRule:
     return _UNKNOWN
 
 
+@lru_cache(maxsize=256)
 def binding(provider: str, model: str) -> Binding:
     """What an edit must leave alone while the conversation has reasoning of *model* in it."""
     if provider != "anthropic":

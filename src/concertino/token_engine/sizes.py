@@ -37,6 +37,21 @@ class Size(NamedTuple):
 Measure = Callable[[Message], Size]
 
 
+_COUNTED: dict[tuple[str, str], int] = {}
+_MOST_COUNTED = 64
+
+
+def _count_once(counter: TokenCounter, text: str) -> int:
+    """The tokens of a prompt, or of tools, that all runs of an agent have: counted for the first of them."""
+    key = counter.name, text
+    tokens = _COUNTED.get(key)
+    if tokens is None:
+        if len(_COUNTED) >= _MOST_COUNTED:
+            _COUNTED.clear()
+        tokens = _COUNTED[key] = counter.count(text)
+    return tokens
+
+
 class Fixed:
     """The parts that go along with every request, each counted once."""
 
@@ -55,7 +70,7 @@ class Fixed:
             return
         for name, text in texts.items():
             if name not in self._counted or self._counted[name][0] is not text:
-                self._counted[name] = (text, self._counter.count(text))
+                self._counted[name] = (text, _count_once(self._counter, text))
         self.texts = texts
         self.tokens = sum(self.sizes().values())
 
