@@ -25,7 +25,7 @@ SETTLED = 50
 
 def errors(messages: list[dict[str, Any]]) -> Iterator[float]:
     """For each answer of a transcript, by what share the size of its request was misjudged before it was sent."""
-    view, gauge = View(measure_with(EstimatingCounter())), Gauge(Calibration())
+    view, gauge = View(measure_with(EstimatingCounter())), Gauge(Calibration(), exact=False)
     for said in messages:
         used = ((said.get("extra") or {}).get("response") or {}).get("usage") or {}
         if said["role"] == "assistant" and used.get("prompt_tokens"):

@@ -10,6 +10,8 @@ _RATE = 0.5
 """How much of an error is corrected at once: normalised least mean squares (Haykin, Adaptive Filter Theory)."""
 _LEAST, _MOST = 0.4, 2.5
 """No tokenizer is further from another on ordinary text; beyond that it was something else that changed the figure."""
+_UNSURE, _UNSURE_EXACT = 0.1, 0.02
+"""How much an estimate may be too low, and a count with the model's own tokenizer: of what the provider adds."""
 _ENOUGH = 64
 """Tokens that must have been added for a figure to teach anything."""
 
@@ -45,10 +47,12 @@ class Gauge:
     All sizes are `by_kind` sums of what is shown; what goes along with every request is in the anchor.
     """
 
-    __slots__ = ("_at", "_calibration", "_fixed", "_measured")
+    __slots__ = ("_at", "_calibration", "_exact", "_fixed", "_measured", "_unsure")
 
-    def __init__(self, calibration: Calibration) -> None:
+    def __init__(self, calibration: Calibration, *, exact: bool) -> None:
         self._calibration = calibration
+        self._exact = exact
+        self._unsure = _UNSURE_EXACT if exact else _UNSURE
         self._measured: float | None = None
         self._at: list[int] = [0] * KINDS
         self._fixed = 0
@@ -63,21 +67,22 @@ class Gauge:
         tokens = self._measured + self._calibration.estimate(changed) + fixed - self._fixed
         return tokens, abs(changed[PROSE]) + abs(changed[DATA]) + abs(changed[FOREIGN])
 
-    def room(self, by_kind: Sequence[int], fixed: int, most: int, unsure: float) -> int:
-        """How many tokens of ours may be shown in a request of *most* tokens, where *by_kind* are shown now, and
-        each that is only estimated may be more by the share *unsure*.
+    def room(self, by_kind: Sequence[int], fixed: int, most: int) -> int:
+        """How many tokens of ours may be shown in a request of *most* tokens, where *by_kind* are shown now.
 
         What is added is estimated, and so is what is taken from what was measured; what is taken from what was only
         estimated takes its doubt along.
         """
-        total = sum(by_kind)
+        total, unsure = sum(by_kind), self._unsure
         used, estimated = self.read(by_kind, fixed)
         factor = self._calibration.estimate(by_kind) / total if total else max(self._calibration.factors)
         left = most - used - unsure * estimated
         doubtful = max(total - sum(self._at), 0) * (factor + unsure)  # it can go before what was measured has to
         if left >= -doubtful:
-            return int(total + left / (factor + unsure))
-        return int(total + (left + doubtful) / (factor - unsure) - doubtful / (factor + unsure))
+            room = int(total + left / (factor + unsure))
+        else:
+            room = int(total + (left + doubtful) / (factor - unsure) - doubtful / (factor + unsure))
+        return min(room, most - fixed) if self._exact else room
 
     def observe(self, by_kind: Sequence[int], fixed: int, measured: int, *, grown: bool) -> None:
         """The provider counted *measured* tokens for a request of these sizes. *grown*: it has only grown since the

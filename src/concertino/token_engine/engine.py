@@ -33,8 +33,6 @@ from .watching import CacheWatch, Miss
 
 _NOTE = 32
 """Tokens of room for the words that a message was cut."""
-_UNSURE, _UNSURE_EXACT = 0.1, 0.02
-"""How much an estimate may be too low, and a count with the model's own tokenizer: of what the provider adds."""
 _MOST_FAILURES = 2
 """Summaries that may fail one after another; then messages are left out instead."""
 
@@ -76,7 +74,7 @@ class TokenEngine:
         self._model = ""
         self._rule = cache_rule("", "")
         self._binding: Binding = "free"
-        self._gauge = Gauge(Calibration())
+        self._gauge = Gauge(Calibration(), exact=counter.exact)
         self._watch = CacheWatch()
         self.report: ContextReport = self._watch.report
         """What the requests took so far."""
@@ -265,7 +263,7 @@ class TokenEngine:
             self._model = model
             provider, _, name = model.partition(":")
             self._rule, self._binding = cache_rule(provider, name), binding(provider, name)
-            self._gauge = Gauge(calibration_of(model, self.counter.name))
+            self._gauge = Gauge(calibration_of(model, self.counter.name), exact=self.counter.exact)
 
     def _terms(self, reserve: int, *, summaries: bool) -> Terms:
         self._reserve = reserve
@@ -281,14 +279,9 @@ class TokenEngine:
     def _measure_room(self) -> None:
         """How many tokens, in ours, what is shown may have now: at most, and as the agent wants it."""
         gauge, by_kind, room = self._gauge, self._view.by_kind, self._limit - self._reserve
-        self._room = self._hard = self._room_in(gauge, by_kind, room)
+        self._room = self._hard = gauge.room(by_kind, self._fixed.tokens, room)
         if self.retention.most is not None and self.retention.most < room:
-            self._room = min(self._hard, self._room_in(gauge, by_kind, self.retention.most))
-
-    def _room_in(self, gauge: Gauge, by_kind: Sequence[int], most: int) -> int:
-        exact, fixed = self.counter.exact, self._fixed.tokens
-        room = gauge.room(by_kind, fixed, most, _UNSURE_EXACT if exact else _UNSURE)
-        return min(room, most - fixed) if exact else room
+            self._room = min(self._hard, gauge.room(by_kind, self._fixed.tokens, self.retention.most))
 
     def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
         """The summary of *job* was made; *merged* is the one of `job.merges`. None: it failed.
@@ -416,7 +409,8 @@ class TokenEngine:
         if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= room:
             return text  # a token is at least a byte, and a character at most four
         self._fixed.take(fixed)
-        room = self._room_in(Gauge(calibration_of(model, self.counter.name)), [0] * KINDS, room) - _NOTE
+        gauge = Gauge(calibration_of(model, self.counter.name), exact=self.counter.exact)
+        room = gauge.room([0] * KINDS, self._fixed.tokens, room) - _NOTE
         if room <= 0:
             parts = {**self._fixed.sizes(), "room for the answer": reserve}
             raise floor_error(self._limit, parts, View(self._measure))
