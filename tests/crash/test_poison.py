@@ -56,6 +56,28 @@ def test_another_run_goes_on_beside_it(world: World, reference: Evidence, agent:
     assert len(calls) < 60
 
 
+async def test_who_is_on_the_last_try_has_no_other_such_run_beside_it(world: World) -> None:
+    """Each life ended before either got further, and nobody knows whose fault it was: one by one they show."""
+    case, runs = world.case("suspects"), [("run_a", "waiter"), ("run_b", "waiter")]
+    for at in ("append:begun:after", "claim:after", "claim:after"):
+        assert await asyncio.to_thread(case.life(runs=runs, **kill_self(at, 2)).end) is None
+    answer_now = asyncio.Event()
+    model = ScriptedModel(*[Answer(text="done", before=answer_now.wait)] * 2, name="model")
+    model.provider = "remote"
+    async with await SqliteStore.open(case.database) as store:
+        assert [run.tries for run in await store.runs()] == [2, 2]
+        runtime = Runtime(store, agents(Points(lambda name, number: None)), models=lambda _: model)
+        for _ in range(2):
+            await runtime.look()
+            assert (runtime.live("run_a") is None) != (runtime.live("run_b") is None)
+        answer_now.set()
+        for _ in range(2):
+            await runtime.look()
+            for live in filter(None, map(runtime.live, ("run_a", "run_b"))):
+                assert (await live.result()).text == "done"
+        assert [run.end is not None for run in await store.runs()] == [True, True]
+
+
 async def test_what_is_damaged_keeps_nobody_else(world: World, reference: Evidence) -> None:
     """One run's journal cannot be read; the run behind it is taken up all the same."""
     case = world.case("damaged")

@@ -35,6 +35,7 @@ from ..orchestrator.tree import LEASE, STOP_DEADLINE
 from ..orchestrator.waiting import asked_arguments
 from ..providers.port import Model, ModelRequest
 from ..storage.port import Store
+from ..storage.values import StoredRun
 from ..tools.registry import ToolRegistry
 from ..waits import Resolution, Verdict, Wait, arguments_hash
 from .feed import Feed
@@ -140,7 +141,8 @@ class Runtime:
     *models* finds a model by its id. *means* are what a `Chat` takes beside its content: `deps`, `limits`, `counter`,
     `retention`, `price`. Inside `async with` a watchdog takes up what was left by dead processes and what has its
     answers, and expires what nobody answered. A run that was taken up *tries* times without getting any further has
-    failed: its process may have died of it. Leaving the runtime parks what still goes on.
+    failed: its process may have died of it. So that nobody fails for a neighbour, runs on their last try are taken up
+    one after another: the next one when the one before has got further. Leaving the runtime parks what still goes on.
 
     Every method may raise `StorageError`; those that name a run or a wait raise `RunStateError` where it is not in a
     state for what is asked.
@@ -174,6 +176,7 @@ class Runtime:
         self._tries = tries
         self._means: Mapping[str, Any] = means
         self._live: dict[str, LiveRun] = {}
+        self._on_last_try = ""
         self._watchdog: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -382,12 +385,24 @@ class Runtime:
                 why = f"it was taken up {stored.tries} times and never got any further"
                 await seal(self.store, root_id, "failed", why)
                 log.warning("run %s has failed: %s", root_id, why)
-            else:
+            elif not await self._has_to_wait(stored):
                 await self.resume(root_id)
         except (RunStateError, ConfigurationError) as error:
             log.info("run %s was not taken up: %s", root_id, error)
         except Exception as error:  # noqa: BLE001 - one run that cannot be taken up keeps nobody from the others
             log.warning("run %s could not be taken up: %s", root_id, type(error).__name__)
+
+    async def _has_to_wait(self, stored: StoredRun) -> bool:
+        """Whether it is on its last try, as another run is that has not got any further yet."""
+        if not 0 < stored.tries == self._tries - 1:
+            return False
+        other = self._live.get(self._on_last_try)
+        if other is not None and not other.done:
+            found = await self.store.run(self._on_last_try)
+            if found is not None and found.tries:
+                return True
+        self._on_last_try = stored.start.run_id
+        return False
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
