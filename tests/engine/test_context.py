@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from concertino import AgentConfig, Chat, Limits, Run, Tool, ToolOrchestrator, ToolRegistry, tool
+from concertino.context import ContextState
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import CacheMiss, ContextEdited, Notice
 from concertino.ids import new_run_id
@@ -326,6 +329,48 @@ async def test_what_changes_the_prefix_is_named(play: Play) -> None:
     model = Caching(*looks(8), "done")
     seen: Seen = await play(model, Changes(), tools=[_small()])
     assert [miss.reason for miss in seen.of(CacheMiss)] == ["settings_changed"]
+
+
+async def test_another_model_begins_with_an_empty_cache(play: Play) -> None:
+    class Changes(AgentConfig[None]):
+        def get_model_id(self, run: Run[None]) -> str:
+            return "scripted:b" if run.state.step > 5 else run.model_id
+
+    first, other = Caching(*looks(5)), Caching(*looks(2), "done", name="b")
+    seen: Seen = await play(first, Changes(), tools=[_small()], models=lambda name: other)
+    assert [(miss.reason, miss.cached) for miss in seen.of(CacheMiss)] == [("model_changed", 0)]
+    assert seen.result.report is not None
+    assert seen.result.report.whole_cached == seen.result.report.cached, "nothing was left out, and one was a new cache"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"edits": [["reduce", [1, 2], ["one"]]]},
+        {"edits": [["reduce", "1", "2"]]},
+        {"ready": ["?"]},
+        {"edits": None},
+        {"rent": (1.0,)},
+        {"at": "noon"},
+    ],
+)
+async def test_a_context_that_is_none_is_refused(play: Play, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="context"):
+        await play(ScriptedModel("done"), context=ContextState(**wrong))
+
+
+async def test_a_context_that_was_json_is_taken(play: Play) -> None:
+    model = ScriptedModel(*looks(20), "done", summaries=["What came before."] * 30)
+    first: Seen = await play(model, tools=[look], retention=SHORT)
+    assert first.result.context is not None
+    kept = json.loads(json.dumps(asdict(first.result.context)))
+    with ScriptedModel("again") as model:
+        history = first.result.messages
+        seen: Seen = await play(model, history=history, context=ContextState(**kept), retention=SHORT)
+    assert seen.of(Notice) == []
+    assert seen.result.context is not None
+    assert seen.result.context.edits[: len(kept["edits"])] == kept["edits"]
+    assert kept["edits"]
 
 
 def _small() -> Tool:

@@ -18,6 +18,7 @@ from ..messages import (
     ToolMessage,
     UserMessage,
 )
+from ..token_engine.edits import edit_of
 from ..token_engine.retention import Retention
 from ..tools.context import Session
 from ..tools.port import Tool
@@ -34,8 +35,8 @@ _FIELDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ("counter",): (lambda value: _has(value, "count"), "it is no counter of tokens; EstimatingCounter() is one"),
     ("retention",): (lambda value: isinstance(value, Retention), "it must be a Retention"),
     ("context",): (
-        lambda value: value is None or isinstance(value, ContextState),
-        "it must be the `context` of an earlier result",
+        lambda value: value is None or _is_context(value),
+        "it must be the `context` of an earlier result, or None to begin anew",
     ),
     ("limits", "price"): (callable, "it must be a function"),
     ("session",): (lambda value: isinstance(value, Session), "it must be a Session"),
@@ -57,6 +58,21 @@ _LISTS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "memories": (str, "texts"),
     "attachments": (Attachment, "Attachments"),
 }
+
+
+def _is_context(value: object) -> bool:
+    match value:
+        case ContextState(edits=[*edits], ready=[*ready], at=None | int() | float(), model=str()):
+            try:
+                for written in (*edits, *ready):
+                    edit_of(written)
+            except ValueError:
+                return False
+            return (
+                isinstance(value.rent, Sequence)
+                and [isinstance(paid, int | float) for paid in value.rent] == [True] * 2
+            )
+    return False
 
 
 def check_agent(config: object) -> None:

@@ -69,13 +69,21 @@ def form(edit: Edit) -> list[Any]:
 def edit_of(written: Sequence[Any]) -> Edit:
     """The edit that `form` made *written* of. Raises `ValueError` if it is none."""
     match written:
-        case ["reduce", places, digests] if len(places) == len(digests):
+        case ["reduce", [*places], [*digests]] if (
+            len(places) == len(digests) and _all(int, places) and _all(str, digests)
+        ):
             return Reduce(tuple(places), tuple(digests))
-        case ["summarise", int(first), int(end), kept, str(text), str(handle), str(check), bool(left_out)]:
+        case ["summarise", int(first), int(end), [*kept], str(text), str(handle), str(check), bool(left_out)] if _all(
+            int, kept
+        ):
             return Summarise(first, end, tuple(kept), text, handle, check, left_out)
         case ["strip", int(end)]:
             return Strip(end)
     raise ValueError(f"{written!r:.80} is no edit of a conversation")
+
+
+def _all(kind: type, values: Sequence[Any]) -> bool:
+    return all(isinstance(value, kind) for value in values)
 
 
 def fingerprint(messages: Sequence[Message]) -> str:

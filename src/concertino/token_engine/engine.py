@@ -78,7 +78,7 @@ class TokenEngine:
         self._watch = CacheWatch()
         self.report: ContextReport = self._watch.report
         """What the requests took so far."""
-        self._cold = True
+        self._cold = self._expired = True
         self._now = 0.0
         self._room = self._hard = limit
         self._last_terms = Terms(self._rule, self._binding, True, False, 0, limit, False)
@@ -232,7 +232,8 @@ class TokenEngine:
         `recall`; *summaries*: whether one can be made.
         """
         self._now = self._clock()
-        self._cold = self._watch.cold(self._now, self._rule) or model != self._model
+        self._expired = self._watch.cold(self._now, self._rule)
+        self._cold = self._expired or model != self._model
         calm = self._pending <= self._calm and not self._cold
         if calm and fixed is self._fixed.texts and reserve == self._reserve:
             self._skipped += 1
@@ -386,7 +387,7 @@ class TokenEngine:
         ratio = tokens.prompt / total if total else 1.0
         watch.left_out = int(max(self._record_tokens - self._view.tokens, 0) * ratio)
         same, marked = int(self._same * ratio), int(self._marked * ratio)
-        miss = watch.observe(tokens, sent, self._rule, cold=self._cold, same=same, marked=marked)
+        miss = watch.observe(tokens, sent, self._rule, cold=self._expired, same=same, marked=marked)
         self._same = self._marked
         self._gauge.observe(self._by_kind, self._fixed.tokens, tokens.prompt, grown=not self._edited)
         self._edited = False

@@ -78,7 +78,8 @@ class CacheWatch:
         report.cached += tokens.cached
         report.written += tokens.cache_write
         report.whole_prompt += whole
-        report.whole_cached += 0 if cold or rule.read == rule.write else min(self._whole, whole)
+        kept = not cold and rule.read != rule.write and self._sent is not None and self._sent[0] == sent[0]
+        report.whole_cached += min(self._whole, whole) if kept else 0
         report.misses += miss is not None
         self._sent, self._whole, self._replaced = sent, whole, False
         self.cacheable = marked
