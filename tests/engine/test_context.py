@@ -212,7 +212,7 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
         """Look something up; the process ends as soon as a summary is there."""
         run = first._run
         assert run is not None
-        if run.window.ready():
+        if run.window.ready:
             first.park()
         return LARGE.format(n) * 40
 

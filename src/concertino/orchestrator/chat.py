@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from ..context import ContextState
-from ..errors import UnknownModelError
+from ..errors import ConfigurationError, UnknownModelError
 from ..messages import Message
 from ..providers.gate import Gate
 from ..providers.port import Model, model_id
@@ -21,7 +21,7 @@ from ..token_engine.prices import price
 from ..token_engine.retention import Retention
 from ..tools.context import Session
 from ..usage import Tokens
-from .limits import LimitsFunction, default_limits
+from .limits import HasLimits, Limits, LimitsFunction, default_limits
 from .retrying import Retry
 
 
@@ -96,6 +96,13 @@ class Chat:
                 "give it Chat(models=concertino.wiring.open_model)"
             )
         return self.models(wanted)
+
+    def limits_of(self, model: Model, agent: HasLimits) -> Limits:
+        """The limits of *agent* where it asks *model*. Raises `ConfigurationError` if they are none."""
+        found = self.limits(self.session, model, agent)
+        if not isinstance(found, Limits):
+            raise ConfigurationError(f"Chat(limits=...) returned {found!r:.80}; it must return Limits")
+        return found
 
     def for_child(self, task: str) -> Chat:
         """The chat of a sub-agent: the same means and user, and none of the conversation."""

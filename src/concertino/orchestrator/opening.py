@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigurationError
 from ..ids import child_run_id
 from ..messages import UserMessage
 from ..providers.port import model_id
@@ -58,9 +57,7 @@ def open_run(
     lease: float,
 ) -> Run[Any]:
     """A run of *config*, below *parent* if there is one. Raises `ConfigurationError` for limits that are none."""
-    limits = chat.limits(chat.session, chat.model, config)
-    if not isinstance(limits, Limits):
-        raise ConfigurationError(f"Chat(limits=...) returned {limits!r:.80}; it must return Limits")
+    limits = chat.limits_of(chat.model, config)
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
     chat, changed = mended(chat)

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import BudgetError
+from ..errors import BudgetError, ContextTooLongError, ProviderError
 from ..events import ContextEdited
 from ..ids import usage_id
+from ..messages import Messages
 from ..providers.port import Model, ModelRequest, model_id
 from ..token_engine.digest import RECALL
 from ..token_engine.edits import Edit, Reduce, Summarise
@@ -16,6 +17,7 @@ from ..token_engine.engine import Plan
 from ..token_engine.planning import SummaryJob
 from .entries import note_asking
 from .hooks import Hooks
+from .limits import Limits
 from .outcome import Finish, GoOn, StepOutcome
 from .record import OpenRequest
 from .run import Run
@@ -71,12 +73,26 @@ class Requesting:
             await note_asking(run, attempt, model, request, own_messages=self._own_messages)
         return model, request, attempt
 
-    async def again(self, asked: Asked, model_id: str) -> Asked | None:
-        """The same request once more, to the model with that id: on record and paid for like the first; None: there is
-        no room for it in a budget."""
-        run = self._run
-        model = run.chat.find_model(model_id)
-        request = dataclasses.replace(asked[1], model=model.name)
+    async def again(self, asked: Asked, wanted: str, error: ProviderError) -> Asked | None:
+        """The same request once more after *error*, to the model with the id *wanted*, and smaller if that takes less:
+        on record and paid for like the first; None: it cannot be made smaller, or there is no room for it in a budget.
+
+        Raises `ContextFloorError`.
+        """
+        run, request = self._run, asked[1]
+        model = run.chat.find_model(wanted)
+        refused = isinstance(error, ContextTooLongError) and wanted == model_id(asked[0])
+        if refused or wanted != model_id(asked[0]):
+            limits = self._limits(model)
+            output = request.max_output_tokens and min(request.max_output_tokens, limits.output)
+            request = dataclasses.replace(request, model=model.name, max_output_tokens=output)
+            if refused and self._own_messages:
+                return None
+            if refused:
+                run.window.refused()
+            if refused or (limits.context < run.window.limit and not self._own_messages):
+                request.messages = await self._shown(model, limits, summaries=False)
+                request.marks = run.window.marks
         attempt = run.next_attempt()
         if run.tree.budgeted:
             return None if await self._reserve(model, request, attempt) else (model, request, attempt)
@@ -91,21 +107,8 @@ class Requesting:
         choice = run.state.tool_choice if send else "none"
         if not send and not run.call_ids:
             tools = ()  # else they stay: providers refuse a history with calls of tools that nobody declares
-        window = run.window
-        self.model = model_id(model)
-        plan = window.plan(
-            run.fixed(),
-            run.limits.output,
-            self.model,
-            recallable=RECALL in run.registry,
-            summaries=can_summarise(model),
-        )
-        if plan.urgent:
-            await self._summarise(plan, model)
-        self.job, self._planned = None if plan.urgent else plan.job, True
-        if edits := window.fit():
-            self._tell(edits, window.before)
-        messages = window.view()
+        limits = self._limits(model)
+        messages = await self._shown(model, limits, summaries=can_summarise(model))
         request = ModelRequest(
             model=model.name,
             system=run.system,
@@ -113,8 +116,8 @@ class Requesting:
             tools=tools,
             tool_choice=choice,
             parallel_tool_calls=self._hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
-            max_output_tokens=run.limits.output,
-            marks=window.marks,
+            max_output_tokens=limits.output,
+            marks=run.window.marks,
             cache_key=run.cache_key,
         )
         run.state.tool_choice = "auto"
@@ -122,6 +125,23 @@ class Requesting:
             request = await self._hooks.ask("build_request", run, request)
             self._own_messages = request.messages is not messages
         return request
+
+    def _limits(self, model: Model) -> Limits:
+        run = self._run
+        return run.limits if model is run.model else run.chat.limits_of(model, self._hooks.config)
+
+    async def _shown(self, model: Model, limits: Limits, *, summaries: bool) -> Messages:
+        """What *model* is to see of the conversation: as much as it takes."""
+        run, window = self._run, self._run.window
+        window.limit, self.model = limits.context, model_id(model)
+        recallable = RECALL in run.registry
+        plan = window.plan(run.fixed(), limits.output, self.model, recallable=recallable, summaries=summaries)
+        if plan.urgent:
+            await self._summarise(plan, model)
+        self.job, self._planned = None if plan.urgent else plan.job, True
+        if edits := window.fit():
+            self._tell(edits, window.before)
+        return window.view()
 
     async def _summarise(self, plan: Plan, model: Model) -> None:
         """The window is full: nothing can be asked before a summary is there."""
@@ -134,7 +154,7 @@ class Requesting:
             system=run.system,
             messages=run.window.shown(),
             tools=run.registry.specs(),
-            max_output_tokens=run.limits.output,
+            max_output_tokens=self._limits(model).output,
             marks=run.window.marks and (),
             cache_key=run.cache_key,
         )

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from ..errors import (
     AuthenticationError,
+    BadRequestError,
     BrokenStreamError,
     ConfigurationError,
+    ContextTooLongError,
     ModelNotFoundError,
     OverloadedError,
     PermissionDeniedError,
@@ -20,17 +22,19 @@ from ..errors import (
 
 _PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConnectionError, BrokenStreamError)
 """Failures that may be over when the same request is sent again."""
-_THE_MODELS_OWN = (*_PASSING, AuthenticationError, PermissionDeniedError, ModelNotFoundError)
+_THE_MODELS_OWN = (*_PASSING, AuthenticationError, PermissionDeniedError, ModelNotFoundError, ContextTooLongError)
 """Failures that another model need not have."""
 NOT_BILLED = (
     AuthenticationError,
     PermissionDeniedError,
     ModelNotFoundError,
+    BadRequestError,
     RateLimitError,
     OverloadedError,
     ProviderConnectionError,
 )
-"""Failures before an answer began for which no provider bills anything."""
+"""Failures before an answer began for which providers bill nothing. A refusal by a filter is none of them: Azure bills
+the prompt that it has read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +77,8 @@ class Attempts:
         self._made += 1
         if seen and not self._retry.restart:
             return None
-        if isinstance(error, _PASSING) and self._made < self._retry.attempts:
-            wait = self._wait(error)
+        if isinstance(error, (*_PASSING, ContextTooLongError)) and self._made < self._retry.attempts:
+            wait = 0.0 if isinstance(error, ContextTooLongError) else self._wait(error)  # less is sent then
             if wait <= self._retry.longest:
                 return model, wait
         if isinstance(error, _THE_MODELS_OWN):

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from ..errors import ProviderError
+from ..errors import ContextFloorError, ProviderError
 from ..events import (
     AttemptFailed,
     CacheMiss,
@@ -168,7 +168,10 @@ class Step:
             await self._run.mailbox.stop(self._run.tree.patience)
             self._dispatch = None
         await asyncio.sleep(seconds)
-        asked = await self._requesting.again(self._asked, model)
+        try:
+            asked = await self._requesting.again(self._asked, model, error)
+        except ContextFloorError as floor:
+            raise error from floor
         if asked is None:
             raise error
         self._asked = asked

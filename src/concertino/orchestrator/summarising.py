@@ -93,7 +93,7 @@ class Summaries:
         except Exception as error:  # noqa: BLE001 - whatever a model's adapter raises must not end the run
             log.warning("run %s: a summary failed: %s", self._run.id, type(error).__name__)
         if window.complete(job, text, merged):
-            await note_summary(self._run, window.ready())
+            await note_summary(self._run, window.ready)
         else:
             self._run.notify("summary_failed", "a summary of older messages failed, and changes nothing")
 

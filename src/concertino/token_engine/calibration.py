@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from .sizes import DATA, FOREIGN, KINDS, PROSE
@@ -12,6 +13,8 @@ _LEAST, _MOST = 0.4, 2.5
 """No tokenizer is further from another on ordinary text; beyond that it was something else that changed the figure."""
 _UNSURE, _UNSURE_EXACT = 0.1, 0.02
 """How much an estimate may be too low, and a count with the model's own tokenizer: of what the provider adds."""
+_LESS = 0.75
+"""How much of a request that was too long is tried next."""
 _ENOUGH = 64
 """Tokens that must have been added for a figure to teach anything."""
 
@@ -47,13 +50,14 @@ class Gauge:
     All sizes are `by_kind` sums of what is shown; what goes along with every request is in the anchor.
     """
 
-    __slots__ = ("_at", "_calibration", "_exact", "_fixed", "_measured", "_unsure")
+    __slots__ = ("_at", "_calibration", "_exact", "_fixed", "_measured", "_taken", "_unsure")
 
     def __init__(self, calibration: Calibration, *, exact: bool) -> None:
         self._calibration = calibration
         self._exact = exact
         self._unsure = _UNSURE_EXACT if exact else _UNSURE
         self._measured: float | None = None
+        self._taken = math.inf
         self._at: list[int] = [0] * KINDS
         self._fixed = 0
 
@@ -67,13 +71,14 @@ class Gauge:
         tokens = self._measured + self._calibration.estimate(changed) + fixed - self._fixed
         return tokens, abs(changed[PROSE]) + abs(changed[DATA]) + abs(changed[FOREIGN])
 
-    def room(self, by_kind: Sequence[int], fixed: int, most: int) -> int:
+    def room(self, by_kind: Sequence[int], fixed: int, most: float) -> int:
         """How many tokens of ours may be shown in a request of *most* tokens, where *by_kind* are shown now.
 
         What is added is estimated, and so is what is taken from what was measured; what is taken from what was only
         estimated takes its doubt along.
         """
         total, unsure = sum(by_kind), self._unsure
+        most = min(most, self._taken)
         used, estimated = self.read(by_kind, fixed)
         factor = self._calibration.estimate(by_kind) / total if total else max(self._calibration.factors)
         left = most - used - unsure * estimated
@@ -82,7 +87,12 @@ class Gauge:
             room = int(total + left / (factor + unsure))
         else:
             room = int(total + (left + doubtful) / (factor - unsure) - doubtful / (factor + unsure))
-        return min(room, most - fixed) if self._exact else room
+        return min(room, int(most - fixed)) if self._exact else room
+
+    def refused(self, by_kind: Sequence[int], fixed: int) -> None:
+        """The provider has refused a request of these sizes as too long: either the tokens are more than they seem, or
+        its window is smaller."""
+        self._taken = _LESS * self.read(by_kind, fixed)[0]
 
     def observe(self, by_kind: Sequence[int], fixed: int, measured: int, *, grown: bool) -> None:
         """The provider counted *measured* tokens for a request of these sizes. *grown*: it has only grown since the

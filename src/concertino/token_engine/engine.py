@@ -53,7 +53,7 @@ _CALM = Plan()
 class TokenEngine:
     """One conversation, as it is kept and as it is sent.
 
-    *limit* is the model's context in tokens; *clock* gives seconds.
+    *limit* is the context in tokens of the model that is asked next; *clock* gives seconds.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TokenEngine:
         self.retention = retention or Retention()
         self.marks: tuple[int, ...] | None = None
         """Where the request is to be marked for the provider's cache, by index in the view; None: nowhere."""
-        self._limit = limit
+        self.limit = limit
         self._clock = clock
         self._measure = measure_with(counter)
         self._fixed = Fixed(counter)
@@ -95,7 +95,8 @@ class TokenEngine:
         self._marks = Marks()
         self._fresh: list[Edit] = []
         self._job: SummaryJob | None = None
-        self._ready: list[Summarise] = []
+        self.ready: list[Summarise] = []
+        """The summaries that were made and are not in use yet."""
         self._ready_for: SummaryJob | None = None
         self._failed = 0
         self._sent = 0  # the place behind the last message that was sent
@@ -171,7 +172,7 @@ class TokenEngine:
     def state(self, skipped: Sequence[int] = ()) -> ContextState:
         """For the next run of the conversation. *skipped*: the places of messages that it will not have."""
         edits = [form(moved(edit, lambda place: place - bisect_left(skipped, place))) for edit in self._view.edits]
-        ready = [form(moved(edit, lambda place: place - bisect_left(skipped, place))) for edit in self._ready]
+        ready = [form(moved(edit, lambda place: place - bisect_left(skipped, place))) for edit in self.ready]
         return ContextState(edits, ready, self._watch.at, self._model, self._planner.rent)
 
     def resume(self, state: ContextState, head: int = 0) -> bool:
@@ -195,15 +196,11 @@ class TokenEngine:
             self._sent = len(self._view.record)
         return fits
 
-    def ready(self) -> list[Edit]:
-        """The summaries that were made and are not in use yet."""
-        return list(self._ready)
-
     def make_ready(self, edits: Sequence[Edit]) -> None:
-        """These summaries were made before, as `ready` gave them."""
+        """These summaries were made before, as they were in `ready`."""
         made = [edit for edit in edits if isinstance(edit, Summarise) and self._planner.fits(edit)]
         if made and made[-1].end > self._planner.gone:
-            self._ready, self._ready_for = made, SummaryJob(made[-1].first, made[-1].end, made[-1].kept, 0, due=True)
+            self.ready, self._ready_for = made, SummaryJob(made[-1].first, made[-1].end, made[-1].kept, 0, due=True)
 
     def shown_before(self, place: int) -> int:
         """How many messages are shown in front of the one at *place* in the record."""
@@ -255,7 +252,7 @@ class TokenEngine:
         full = view.tokens > FULL * terms.room
         if self._job is not None:
             return Plan(urgent=full)
-        self._calm = -1 if self._rule.marks or due.job or self._ready or full else planner.calm(terms)
+        self._calm = -1 if self._rule.marks or due.job or self.ready or full else planner.calm(terms)
         self._job = due.job
         return Plan(due.job, urgent=due.job is not None and full)
 
@@ -279,7 +276,7 @@ class TokenEngine:
 
     def _measure_room(self) -> None:
         """How many tokens, in ours, what is shown may have now: at most, and as the agent wants it."""
-        gauge, by_kind, room = self._gauge, self._view.by_kind, self._limit - self._reserve
+        gauge, by_kind, room = self._gauge, self._view.by_kind, self.limit - self._reserve
         self._room = self._hard = gauge.room(by_kind, self._fixed.tokens, room)
         if self.retention.most is not None and self.retention.most < room:
             self._room = min(self._hard, gauge.room(by_kind, self._fixed.tokens, self.retention.most))
@@ -297,7 +294,7 @@ class TokenEngine:
             self._planner.rent = (self._planner.rent[0], 0.0)
             return False
         self._failed = 0
-        self._ready, self._ready_for = self._planner.made(job, text, merged), job
+        self.ready, self._ready_for = self._planner.made(job, text, merged), job
         return True
 
     def fit(self) -> list[Edit]:
@@ -308,7 +305,7 @@ class TokenEngine:
         if self._pending:
             return []  # it was not worth counting
         terms, planner, view = self._last_terms, self._planner, self._view
-        if view.tokens > FULL * terms.room and self._ready:
+        if view.tokens > FULL * terms.room and self.ready:
             self._splice(terms)
         if view.tokens > FULL * terms.room and not terms.summaries:
             self._leave_out(terms)
@@ -324,18 +321,18 @@ class TokenEngine:
                 self._measure_room()
         if view.tokens > self._hard:
             parts = {**self._fixed.sizes(), "room for the answer": self._reserve}
-            raise floor_error(self._limit, parts, view)
+            raise floor_error(self.limit, parts, view)
         fresh, self._fresh = self._fresh, []
         return fresh
 
     def _splice(self, terms: Terms) -> None:
-        made, self._ready, self._ready_for = self._ready, [], None
+        made, self.ready, self._ready_for = self.ready, [], None
         self._note(self._planner.splice(made, terms))
 
     def _leave_out(self, terms: Terms) -> None:
         edits = self._planner.leave_out(terms)
         if edits:
-            self._job, self._ready, self._ready_for = None, [], None  # about messages that are no longer shown
+            self._job, self.ready, self._ready_for = None, [], None  # about messages that are no longer shown
         self._note(edits)
 
     def view(self) -> Messages:
@@ -393,6 +390,12 @@ class TokenEngine:
         self._edited = False
         return miss
 
+    def refused(self) -> None:
+        """The model has refused what `view` gave as too long: it gets less from now on."""
+        self._settle()
+        self._gauge.refused(self._view.by_kind, self._fixed.tokens)
+        self._calm = -1
+
     # -- results and messages that are too long ------------------------------------------------------------------
 
     def allowance(self, results: int, most: int | None = None) -> int:
@@ -406,7 +409,7 @@ class TokenEngine:
 
         Raises `ContextFloorError` if *fixed* and *reserve* leave no room at all.
         """
-        room = self._limit - reserve - _NOTE
+        room = self.limit - reserve - _NOTE
         if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= room:
             return text  # a token is at least a byte, and a character at most four
         self._fixed.take(fixed)
@@ -414,7 +417,7 @@ class TokenEngine:
         room = gauge.room([0] * KINDS, self._fixed.tokens, room) - _NOTE
         if room <= 0:
             parts = {**self._fixed.sizes(), "room for the answer": reserve}
-            raise floor_error(self._limit, parts, View(self._measure))
+            raise floor_error(self.limit, parts, View(self._measure))
         return text if self.counter.count(text) <= room else self.counter.cut(text, room)
 
     def recall(self, handle: str) -> str | None:
