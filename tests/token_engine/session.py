@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from concertino.errors import ContextFloorError
 from concertino.messages import (
@@ -29,6 +30,7 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.port import ModelRequest
+from concertino.token_engine import planning
 from concertino.token_engine.edits import edit_of, form
 from concertino.token_engine.engine import TokenEngine
 from concertino.token_engine.marks import markable
@@ -98,6 +100,8 @@ class Session:
         """By the place of an answer that has reasoning: what was shown before it when it was given."""
         self.before: list[Message] = []
         self.waiting: SummaryJob | None = None
+        self.segments = chance.choice((2, 8))
+        """Summaries that become one: the fewer, the more is seen of it."""
 
     def new_engine(self) -> TokenEngine:
         return TokenEngine(COUNTER, self.limit, self.retention, clock=lambda: self.now)
@@ -108,17 +112,23 @@ class Session:
         """Turns of the user, each with a tool loop."""
         chance = self.chance
         try:
-            for _ in range(chance.choice((1, 1, 2, 5))):
-                self.say(UserMessage(self.text(400), self.media()))
-                if chance.random() < 0.1:
-                    self.say(SystemMessage(self.text(60)))
-                for _ in range(chance.choice((1, 3, 8, 25))):
-                    if not self.step():
-                        break
-                if chance.random() < 0.3:
-                    self.next_run()
+            with patch.object(planning, "MOST_SEGMENTS", self.segments):
+                for _ in range(chance.choice((1, 1, 2, 5))):
+                    self.turn()
         except ContextFloorError as error:
             assert re.search(r"Shorten the (result of \w+|\w+ message|tools|room)", str(error)), error
+
+    def turn(self) -> None:
+        """The user says something, and the tool loop follows."""
+        chance = self.chance
+        self.say(UserMessage(self.text(400), self.media()))
+        if chance.random() < 0.1:
+            self.say(SystemMessage(self.text(60)))
+        for _ in range(chance.choice((1, 3, 8, 25))):
+            if not self.step():
+                break
+        if chance.random() < 0.3:
+            self.next_run()
 
     def step(self) -> bool:
         """A request and its answer; whether the loop goes on."""
@@ -194,7 +204,8 @@ class Session:
         text = {"none": None, "empty": "  ", "long": "x" * 3 * job.tokens}.get(kind, "They spoke of an order.")
         edits, shown = self.engine.edits, list(self.engine.shown())
         wanted = self.engine._job is job  # what it is about may have been left out meanwhile
-        good = self.engine.complete(job, text, "Earlier they spoke of another." if job.merges else None)
+        merged = self.chance.choice((None, " ", "x" * 90_000, "Earlier they spoke.")) if job.merges else None
+        good = self.engine.complete(job, text, merged)
         assert good == (wanted and kind == "good")
         assert (self.engine.edits, list(self.engine.shown())) == (edits, shown)
 
@@ -253,6 +264,8 @@ class Session:
         """Counting (9), groups (1, 2), pins (8)."""
         assert self.engine.tokens == sum(MEASURE(message).tokens for message in view)
         here = {id(message) for message in view}
+        told = [message.text for message in view if isinstance(message, SystemMessage) and "Summary" in message.text]
+        assert all(re.search(r"[Tt]hey spoke", text) for text in told), "an empty or oversized one changes nothing (7)"
         users = [message for message in self.record if isinstance(message, UserMessage)]
         pinned = [m for m in self.record if isinstance(m, ToolMessage) and m.retain == "pin"]
         for message in (users[0], users[-1], *pinned):

@@ -14,6 +14,7 @@ from concertino.messages import (
     AssistantMessage,
     Message,
     Reasoning,
+    Retain,
     SystemMessage,
     Text,
     ToolCall,
@@ -37,9 +38,10 @@ def engine(limit: int = 6_000, retention: Retention = FRUGAL) -> TokenEngine:
     return TokenEngine(COUNTER, limit, retention, clock=lambda: 1.0)
 
 
-def turn(number: int, *parts: Any, size: int = 900) -> list[Message]:
+def turn(number: int, *parts: Any, size: int = 900, retain: Retain = "window") -> list[Message]:
     made = ToolCall(f"call_{number}", "look_up", "{}")
-    return [AssistantMessage((*parts, made), "tool_calls"), ToolMessage(made.id, "look_up", f"{number} " * (size // 2))]
+    found = ToolMessage(made.id, "look_up", f"{number} " * (size // 2), retain=retain)
+    return [AssistantMessage((*parts, made), "tool_calls"), found]
 
 
 def grown(
@@ -157,6 +159,29 @@ def test_a_failed_summary_never_becomes_the_history(bad: str | None) -> None:
             built.append(message)
     assert jobs
     assert not any(isinstance(message, SystemMessage) for message in built.shown())
+
+
+@pytest.mark.parametrize("merged", ["Earlier they looked, too.", " \n", None, "x" * 20_000])
+def test_summaries_that_become_one_lose_nothing_that_is_pinned(merged: str | None) -> None:
+    """A pinned message may stand between two summaries; and what is no summary of them leaves them as they are."""
+    built, merges = engine(200_000, Retention(results=100, messages=2, patience=0.01)), 0
+    built.append(UserMessage("The task"))
+    for number in range(200):
+        plan = built.plan(FIXED, 300, "openai:gpt-5")
+        built.fit()
+        shown = list(built.view())
+        if plan.job is not None:
+            merges += bool(plan.job.merges)
+            assert built.complete(plan.job, f"Notes of part {number}.", merged if plan.job.merges else None)
+        told = [message.text for message in shown if isinstance(message, SystemMessage)]
+        assert all("Notes" in text or "Earlier" in text for text in told)
+        here = {id(message) for message in shown}
+        pinned = [m for m in built.record() if isinstance(m, ToolMessage) and m.retain == "pin"]
+        assert all(id(message) in here for message in pinned)
+        pin = number % 3 == 0
+        for message in turn(number, retain="pin" if pin else "window", size=4 if pin else 300):
+            built.append(message)
+    assert merges
 
 
 def test_a_summary_survives_persisting_and_is_not_asked_for_again() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..errors import BudgetError, HookError
 from ..events import RunEvent
-from ..ids import usage_id
 from ..messages import UserMessage
 from ..providers.port import ModelRequest
 from .asking import Asking
@@ -49,14 +48,13 @@ def asker(run: Run[Any], hooks: Hooks) -> Ask:
             messages=(UserMessage(prompt),),
             max_output_tokens=run.limits.output,
         )
-        attempt = run.next_attempt()
+        usage = run.next_attempt()
         if run.journal.on:
             reserve = None
             if run.tree.budgeted:
-                usage = usage_id(run.id, run.state.step, attempt)
                 reserve = run.reserve.reservation(usage, run.model, request, last=True)
-            await note_asking(run, attempt, run.model, request, reserve, side=True)
-        asking = Asking(run, hooks, run.model, request, attempt)
+            await note_asking(run, usage, run.model, request, reserve, side=True)
+        asking = Asking(run, hooks, run.model, request, usage)
         try:
             async for chunk in asking.chunks:
                 if (event := asking.take(chunk)) is not None:

@@ -45,7 +45,6 @@ class Asking:
 
     __slots__ = (
         "_arguments",
-        "_attempt",
         "_hooks",
         "_model",
         "_reasoning",
@@ -55,17 +54,18 @@ class Asking:
         "_run",
         "_settled",
         "_text",
+        "_usage",
         "chunks",
         "message",
         "ready",
     )
 
-    def __init__(self, run: Run[Any], hooks: Hooks, model: Model, request: ModelRequest, attempt: str) -> None:
+    def __init__(self, run: Run[Any], hooks: Hooks, model: Model, request: ModelRequest, usage: str) -> None:
         self._run = run
         self._hooks = hooks
         self._model = model
         self._request = request
-        self._attempt = attempt
+        self._usage = usage
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._arguments: list[str] = []
@@ -209,12 +209,12 @@ class Asking:
             tokens, source = self._estimate(reply), "estimated"
             how = f"counted with {self._run.chat.counter.name}"
         tools = tuple([call.name for call in self.message.tool_calls])
-        return self._run.record(self._attempt, model.provider, served, tokens, tools, source=source, how=how)
+        return self._run.record(self._usage, model.provider, served, tokens, tools, source=source, how=how)
 
     def _refused(self, error: BaseException | None) -> UsageRecord:
         how = f"not answered, so not billed: {type(error).__name__}"
         model = self._model
-        return self._run.record(self._attempt, model.provider, model.name, Tokens(), (), how=how)
+        return self._run.record(self._usage, model.provider, model.name, Tokens(), (), how=how)
 
     def _estimate(self, reply: Reply | None) -> Tokens:
         count = self._run.chat.counter.count

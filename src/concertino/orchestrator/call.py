@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..events import RunResult, ToolProgress, ToolStreamed, UsageRecorded
-from ..ids import call_key
+from ..ids import call_key, usage_id
 from ..messages import ToolCall
 from ..tools.context import Session, ToolContext
 from ..tools.progress import Progress
@@ -95,7 +95,8 @@ class CallContext(ToolContext):
         """See `ToolContext.add_usage`."""
         run = self._run
         self._booked += 1
-        record = run.record(f"call{self._place}.{self._booked}", provider, model, tokens, (self._call.name,))
+        usage = usage_id(run.id, run.state.step, f"call{self._place}.{self._booked}")
+        record = run.record(usage, provider, model, tokens, (self._call.name,))
         run.book(record)
         run.mailbox.put(UsageRecorded(run.id, run.path, run.index.value, record))
 

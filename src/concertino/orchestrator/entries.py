@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from ..events import RunStatus
-from ..ids import usage_id
 from ..messages import ToolCall
 from ..providers.port import Model, ModelRequest, model_id
 from ..storage.codec import encode_message
@@ -54,7 +53,7 @@ def _keep_agent_state(run: Run[Any], content: dict[str, Any]) -> None:
 
 async def note_asking(
     run: Run[Any],
-    attempt: str,
+    usage: str,
     model: Model,
     request: ModelRequest,
     reserve: Reservation | None = None,
@@ -71,8 +70,8 @@ async def note_asking(
     if not side:
         _keep_agent_state(run, content)
     asked: dict[str, Any] = {
-        "attempt": attempt,
-        "usage": usage_id(run.id, run.state.step, attempt),
+        "attempt": usage.rpartition(":")[2],
+        "usage": usage,
         "model": model_id(model),
         "max": request.max_output_tokens,
     }

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..errors import BudgetError, ContextTooLongError, ProviderError
 from ..events import ContextEdited
-from ..ids import usage_id
 from ..messages import Messages
 from ..providers.port import Model, ModelRequest, model_id
 from ..token_engine.digest import RECALL
@@ -24,7 +23,7 @@ from .run import Run
 from .summarising import can_summarise
 
 Asked = tuple[Model, ModelRequest, str]
-"""The model, the request, and the number of the attempt."""
+"""The model, the request, and the usage id of the attempt."""
 
 
 class Requesting:
@@ -66,12 +65,12 @@ class Requesting:
             if self._hooks.has_own("get_model_id"):
                 model = run.chat.find_model(await self._hooks.ask("get_model_id", run))
             request = await self._request(model)
-        attempt = run.next_attempt()
+        usage = run.next_attempt()
         if run.tree.budgeted:
-            return await self._within_budget(model, request, attempt)
+            return await self._within_budget(model, request, usage)
         if run.journal.on:
-            await note_asking(run, attempt, model, request, own_messages=self._own_messages)
-        return model, request, attempt
+            await note_asking(run, usage, model, request, own_messages=self._own_messages)
+        return model, request, usage
 
     async def again(self, asked: Asked, wanted: str, error: ProviderError) -> Asked | None:
         """The same request once more after *error*, to the model with the id *wanted*, and smaller if that takes less:
@@ -93,12 +92,12 @@ class Requesting:
             if refused or (limits.context < run.window.limit and not self._own_messages):
                 request.messages = await self._shown(model, limits, summaries=False)
                 request.marks = run.window.marks
-        attempt = run.next_attempt()
+        usage = run.next_attempt()
         if run.tree.budgeted:
-            return None if await self._reserve(model, request, attempt) else (model, request, attempt)
+            return None if await self._reserve(model, request, usage) else (model, request, usage)
         if run.journal.on:
-            await note_asking(run, attempt, model, request, own_messages=self._own_messages)
-        return model, request, attempt
+            await note_asking(run, usage, model, request, own_messages=self._own_messages)
+        return model, request, usage
 
     async def _request(self, model: Model) -> ModelRequest:
         run = self._run
@@ -173,13 +172,13 @@ class Requesting:
         if left_out:
             run.notify("context_trimmed", f"the model no longer sees {left_out:,} of the oldest messages")
 
-    async def _within_budget(self, model: Model, request: ModelRequest, attempt: str) -> Asked | None:
+    async def _within_budget(self, model: Model, request: ModelRequest, usage: str) -> Asked | None:
         """Reserve the worst case. Where there is no room, the agent ends: with a last, shorter answer if it can be
         paid, else with what there is."""
         run = self._run
-        refused = await self._reserve(model, request, attempt)
+        refused = await self._reserve(model, request, usage)
         if refused is None:
-            return model, request, attempt
+            return model, request, usage
         if not run.state.budget_reached:
             run.state.budget_reached = True
             run.notify("budget_reached", str(refused))
@@ -194,18 +193,17 @@ class Requesting:
             if not output:
                 break
             request = dataclasses.replace(request, max_output_tokens=output)
-            refused = await self._reserve(model, request, attempt)
+            refused = await self._reserve(model, request, usage)
             if refused is None:
-                return model, request, attempt
+                return model, request, usage
         self._end(False)
         return None
 
-    async def _reserve(self, model: Model, request: ModelRequest, attempt: str) -> BudgetError | None:
+    async def _reserve(self, model: Model, request: ModelRequest, usage: str) -> BudgetError | None:
         run = self._run
-        usage = usage_id(run.id, run.state.step, attempt)
         reserve = run.reserve.reservation(usage, model, request, last=run.state.budget_reached)
         try:
-            await note_asking(run, attempt, model, request, reserve, own_messages=self._own_messages)
+            await note_asking(run, usage, model, request, reserve, own_messages=self._own_messages)
         except BudgetError as error:
             return error
         return None

@@ -190,7 +190,7 @@ class Run(Generic[S]):
 
     def record(
         self,
-        attempt: str,
+        usage: str,
         provider: str,
         model: str,
         tokens: Tokens,
@@ -199,10 +199,10 @@ class Run(Generic[S]):
         source: UsageSource = "measured",
         how: str = "",
     ) -> UsageRecord:
-        """What an *attempt* in this step used, with its price; nobody knows that of one whose source is unknown."""
+        """What was used under the id *usage*, with its price; nobody knows that of one whose source is unknown."""
         cost, version = (None, "") if source == "unknown" else self.chat.price(provider, model, tokens)
         return UsageRecord(
-            id=usage_id(self.id, self.state.step, attempt),
+            id=usage,
             run_id=self.id,
             agent_path=self.path,
             provider=provider,
@@ -225,6 +225,6 @@ class Run(Generic[S]):
         return call_key(self.id, self.state.step, place)
 
     def next_attempt(self) -> str:
-        """The number of the next attempt at a model; the same in every life of the run."""
+        """The usage id of the next attempt at a model, which begins in this step; the same in every life of the run."""
         self.attempts += 1
-        return str(self.attempts)
+        return usage_id(self.id, self.state.step, str(self.attempts))

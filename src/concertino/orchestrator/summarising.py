@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import HookError
-from ..ids import usage_id
 from ..messages import AssistantMessage, UserMessage
 from ..providers.port import Model, ModelRequest
 from ..token_engine.planning import SummaryJob
@@ -114,14 +113,13 @@ class Summaries:
     async def _ask(self, model: Model, request: ModelRequest) -> str | None:
         """The answer; None if it is not a whole text. Booked like any other attempt."""
         run = self._run
-        attempt = run.next_attempt()
+        usage = run.next_attempt()
         if run.journal.on:
             reserve = None
             if run.tree.budgeted:
-                usage = usage_id(run.id, run.state.step, attempt)
                 reserve = run.reserve.reservation(usage, model, request, last=False)
-            await note_asking(run, attempt, model, request, reserve, side=True)
-        asking = Asking(run, self._hooks, model, request, attempt)
+            await note_asking(run, usage, model, request, reserve, side=True)
+        asking = Asking(run, self._hooks, model, request, usage)
         try:
             async for chunk in asking.chunks:
                 asking.take(chunk)

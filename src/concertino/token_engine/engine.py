@@ -284,16 +284,19 @@ class TokenEngine:
     def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
         """The summary of *job* was made; *merged* is the one of `job.merges`. None: it failed.
 
-        False, and nothing changes, if it is no summary: empty, or longer than half of what it is to stand for.
+        False, and nothing changes, if it is no summary: empty, or longer than half of what it is to stand for. A merged
+        one that is none leaves those that it was to stand for.
         """
         if job is not self._job:
             return False  # of a conversation that is no longer
         self._job = None
-        if text is None or not (text := text.strip()) or self.counter.count(text) > max(job.tokens // 2, 1):
+        text = _told(text, job.tokens, self.counter)
+        if text is None:
             self._failed += 1
             self._planner.rent = (self._planner.rent[0], 0.0)
             return False
         self._failed = 0
+        merged = _told(merged, 2 * sum(self.counter.count(old.text) for old in job.merges), self.counter)
         self.ready, self._ready_for = self._planner.made(job, text, merged), job
         return True
 
@@ -424,3 +427,9 @@ class TokenEngine:
         """The whole of what was cut, reduced, summarised or left out under *handle*; None: there is nothing of that
         name."""
         return recalled(self._view.record, self._view.edits, handle)
+
+
+def _told(text: str | None, tokens: int, counter: TokenCounter) -> str | None:
+    """What a summary of so many *tokens* says; None: it is none."""
+    text = (text or "").strip()
+    return text if text and counter.count(text) <= max(tokens // 2, 1) else None

@@ -29,7 +29,8 @@ _LEAST_SUMMARISED = 500
 """Tokens."""
 _RATIO = 0.08
 """How long a summary is expected to be, of what it stands for."""
-_MOST_SEGMENTS = 8
+MOST_SEGMENTS = 8
+"""Summaries that may stand side by side; then they become one."""
 _CALM, _LEAST_CALM = 25, 1_000
 """A decision waits for a 25th of the view in bytes, about a hundredth in tokens; and for so many bytes at least."""
 _PROGRESS = 0.05
@@ -218,7 +219,7 @@ class Planner:
             first += 1
         if first >= end:
             return None
-        merges = tuple(self.segments[:_MOST_SEGMENTS]) if len(self.segments) >= _MOST_SEGMENTS else ()
+        merges = tuple(self.segments[:MOST_SEGMENTS]) if len(self.segments) >= MOST_SEGMENTS else ()
         earlier = any(not segment.left_out for segment in self.segments)
         span = SummaryJob(first, end, tuple(sorted(place for place in pinned if place >= first)), 0, merges, earlier)
         span.tokens = self._size(span)
@@ -303,9 +304,10 @@ class Planner:
         """The edits that put summaries in the place of what *job* is about."""
         edits = [self._edit(job, f"Summary of the conversation before this:\n{text}")]
         if job.merges and merged:
-            olds = job.merges
-            kept = tuple(sorted({place for old in olds for place in old.kept}))
-            whole = SummaryJob(olds[0].first, olds[-1].end, kept, 0)
+            first, end = job.merges[0].first, job.merges[-1].end
+            told = {old.first for old in job.merges}
+            between = self._view.places[self._view.index(first) : self._view.index(end)]
+            whole = SummaryJob(first, end, tuple(place for place in between if place not in told), 0)
             edits.insert(0, self._edit(whole, f"Summary of the conversation before this:\n{merged}"))
         return edits
 
