@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -318,13 +318,20 @@ async def test_a_cache_that_forgets_is_noticed(play: Play) -> None:
     assert seen.result.report.misses == 1
 
 
-async def test_what_changes_the_prefix_is_named(play: Play) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"effort": "high"},
+        {"system": "It is noon. Be brief."},
+        {"tools": ()},
+        {"extra": {"thinking": {"type": "enabled"}}},
+    ],
+)
+async def test_what_changes_the_prefix_is_named(play: Play, change: dict[str, Any]) -> None:
     class Changes(AgentConfig[None]):
         def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
             model.holds = run.state.step != 5
-            if run.state.step >= 5:
-                request.effort = "high"
-            return request
+            return replace(request, **change) if run.state.step >= 5 else request
 
     model = Caching(*looks(8), "done")
     seen: Seen = await play(model, Changes(), tools=[_small()])

@@ -6,8 +6,26 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from concertino import AgentConfig, Budget, Chat, Limits, RunResult, Session, ToolOrchestrator, ToolRegistry, tool
-from concertino.messages import AssistantMessage, Message, UserMessage
+import pytest
+
+from concertino import (
+    AgentConfig,
+    Budget,
+    Chat,
+    Limits,
+    Run,
+    RunError,
+    RunEvent,
+    RunResult,
+    Session,
+    Tokens,
+    ToolOrchestrator,
+    ToolRegistry,
+    UsageRecord,
+    tool,
+)
+from concertino.events import ContextEdited
+from concertino.messages import Message, ToolMessage, UserMessage
 from concertino.orchestrator.summarising import ASKS
 from concertino.orchestrator.tree import user_account
 from concertino.providers.port import ModelRequest
@@ -28,8 +46,8 @@ def looks(count: int) -> list[Any]:
     return [call("look", n=n) for n in range(count)]
 
 
-def within(context: int) -> Any:
-    return lambda session, model, agent: Limits(context=context, output=500, tool_calls=500)
+def within(context: int, output: int = 500) -> Any:
+    return lambda session, model, agent: Limits(context=context, output=output, tool_calls=500)
 
 
 def summarises(request: ModelRequest) -> bool:
@@ -91,4 +109,59 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
         entry.body["request"]["usage"] for entry in (await store.load(result.run_id)).entries if entry.kind == "asking"
     ]
     assert sorted(asked) == sorted(record.id for record in result.usage)
-    assert any(isinstance(message, AssistantMessage) for message in result.messages)
+
+
+async def test_what_a_hook_raises_about_a_summary_ends_the_run() -> None:
+    class Strict(AgentConfig[None]):
+        def calculate_usage(self, run: Run[None], record: UsageRecord) -> UsageRecord:
+            if record.tokens.prompt == 777:
+                raise ValueError("no such price")
+            return record
+
+    odd = Answer(text="part", tokens=Tokens(prompt=777))
+    model = ScriptedModel(*looks(20), "done", summaries=[odd] + ["part"] * 30)
+    with pytest.raises(RunError, match="no such price"):
+        await ToolOrchestrator(Chat(model=model, message="go", retention=OFTEN), Strict(), ToolRegistry([look])).run()
+
+
+async def test_what_was_not_seen_yet_stays_where_a_budget_makes_a_request_anew() -> None:
+    """The last answer that can be paid is a shorter one; the summary that was due is made all the same."""
+
+    @tool(effect="read", retain="once")
+    async def page(n: int) -> str:
+        """Read a page."""
+        return f"The answer to everything is {n}. " * 30
+
+    first = Answer(calls=(call("page", n=42),), tokens=Tokens(prompt=50, completion=20))
+    model = ScriptedModel(first, "final", name="claude-sonnet-4-5")
+    model.provider = "anthropic"
+    limits = within(100_000, output=2_000)
+    chat = Chat(model=model, message="go", store=MemoryStore(), budget=Budget(tokens=4_750), limits=limits)
+    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([page])).run()
+    assert result.text == "final"
+    (seen,) = [message for message in model.requests[1].messages if isinstance(message, ToolMessage)]
+    assert seen.content.startswith("The answer to everything is 42.")
+
+
+async def test_small_results_to_be_thrown_away_stay() -> None:
+    @tool(name="look", effect="read", retain="once")
+    async def tiny(n: int) -> str:
+        """Look something up."""
+        return str(n)
+
+    model = ScriptedModel(*looks(5), "done")
+    await ToolOrchestrator(Chat(model=model, message="go"), AgentConfig(), ToolRegistry([tiny])).run()
+    results = [message.content for message in model.requests[-1].messages if isinstance(message, ToolMessage)]
+    assert results == ["0", "1", "2", "3", "4"]
+
+
+async def test_a_soft_limit_below_the_system_prompt_leaves_room_for_the_conversation() -> None:
+    class Wordy(AgentConfig[None]):
+        prompt = "rules and rules " * 2_000
+
+    model, edits = ScriptedModel(*looks(80), "done", summaries=["part"] * 100), list[RunEvent]()
+    chat = Chat(model=model, message="go", retention=Retention(most=6_000), limits=within(128_000))
+    observers = [lambda event: edits.append(event) if isinstance(event, ContextEdited) else None]
+    await ToolOrchestrator(chat, Wordy(), ToolRegistry([look]), tool_call_limit=100, observers=observers).run()
+    assert len(edits) < 50, "edits wait until they pay"
+    assert min(len(request.messages) for request in sent(model)[10:]) > 4

@@ -296,9 +296,10 @@ class Session:
         assert list(marks) == sorted(set(marks))
         assert all(markable(view[mark]) for mark in marks)
         if binding(*self.model.split(":")) != "prefix":  # type: ignore[arg-type]
-            once = [n for n, m in enumerate(view) if isinstance(m, ToolMessage) and m.retain == "once"]
-            raw = [n for n in once if any(view[n] is message for message in self.record)]
-            assert not raw or not marks or marks[-1] < raw[0]
+            last = max([n for n, m in enumerate(self.record) if isinstance(m, AssistantMessage)], default=0)
+            unseen = {id(m) for m in self.record[last:] if isinstance(m, ToolMessage) and m.retain == "once"}
+            raw = [n for n, m in enumerate(view) if id(m) in unseen]
+            assert not raw or not marks or marks[-1] < raw[0], "what is thrown away is never cached"
 
     def check_recall(self, view: Sequence[Message]) -> None:
         """What was left out can be had back (12)."""

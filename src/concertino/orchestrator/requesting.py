@@ -137,7 +137,9 @@ class Requesting:
         plan = window.plan(run.fixed(), limits.output, self.model, recallable=recallable, summaries=summaries)
         if plan.urgent:
             await self._summarise(plan, model)
-        self.job, self._planned = None if plan.urgent else plan.job, True
+        self._planned = True
+        if plan.job is not None:  # a request that is made anew plans without it: it is under way
+            self.job = None if plan.urgent else plan.job
         if edits := window.fit():
             self._tell(edits, window.before)
         return window.view()

@@ -225,7 +225,10 @@ class Step:
         request = asked[1]
         if asking.model_id != requesting.model:
             return  # another one has answered in its stead
-        settings = (request.tool_choice, request.effort, request.parallel_tool_calls, request.output_schema)
+        choice, schema = request.tool_choice, request.output_schema
+        settings: tuple[object, ...] = (choice, request.effort, request.parallel_tool_calls, schema, request.extra)
+        if request.system is not run.system or request.tools is not run.registry.specs():
+            settings += (request.system, request.tools)  # an agent's own
         miss = run.window.observe(asking.tokens, settings)
         if miss is not None:
             told = (asking.model_id, miss.reason, miss.expected, miss.cached)

@@ -53,6 +53,9 @@ class Summaries:
 
     def start(self, job: SummaryJob, model: Model, request: ModelRequest) -> None:
         """Begin to make the summary of *job*, while the run goes on; *request* is the one whose prefix is cached."""
+        task, self._task = self._task, None
+        if task is not None and not task.cancelled() and (error := task.exception()) is not None:
+            raise error  # what a hook has raised in the one before
         self._task = asyncio.create_task(self._make(job, model, request, self._asking_for(job, request)))
 
     async def now(self, job: SummaryJob, model: Model, request: ModelRequest) -> None:

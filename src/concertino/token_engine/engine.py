@@ -99,6 +99,7 @@ class TokenEngine:
         """The summaries that were made and are not in use yet."""
         self._ready_for: SummaryJob | None = None
         self._failed = 0
+        self._answered = 0  # the place of the newest answer: the model has seen what stands before it
         self._sent = 0  # the place behind the last message that was sent
         self._marked = 0  # tokens of the last request that its marks let the provider remember
         self._same = 0  # tokens of the last request with which the next one begins
@@ -113,7 +114,9 @@ class TokenEngine:
         """Add to the end of the record. O(1); nothing is ever taken out."""
         self._view.append(message)
         self._pending += most_tokens(message)
-        if message.role == "user" or (message.role == "tool" and message.retain != "window"):
+        if message.role == "assistant":
+            self._answered = len(self._view.record) - 1
+        elif message.role == "user" or (message.role == "tool" and message.retain != "window"):
             self._calm = -1
 
     def _settle(self) -> None:
@@ -242,7 +245,7 @@ class TokenEngine:
         self._candidates.recallable = recallable
         view, planner = self._view, self._planner
         terms = self._terms(reserve, summaries=summaries and self.retention.summaries and self._failed < _MOST_FAILURES)
-        self._note(planner.throw(terms, self._sent))
+        self._note(planner.throw(terms, self._answered))
         due = planner.decide(terms, self._ready_for, busy=self._job is not None)
         if due.splice:
             self._splice(terms)
@@ -279,7 +282,8 @@ class TokenEngine:
         gauge, by_kind, room = self._gauge, self._view.by_kind, self.limit - self._reserve
         self._room = self._hard = gauge.room(by_kind, self._fixed.tokens, room)
         if self.retention.most is not None and self.retention.most < room:
-            self._room = min(self._hard, gauge.room(by_kind, self._fixed.tokens, self.retention.most))
+            most = max(self.retention.most, self._fixed.tokens + self.retention.most // 2)
+            self._room = min(self._hard, gauge.room(by_kind, self._fixed.tokens, most))
 
     def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
         """The summary of *job* was made; *merged* is the one of `job.merges`. None: it failed.

@@ -135,11 +135,15 @@ class Planner:
         tokens = self._view.tokens
         return min(max(tokens // _CALM, _LEAST_CALM), int(_EARLY * terms.room) - tokens)
 
-    def throw(self, terms: Terms, sent: int) -> list[Edit]:
-        """Reduce the use-and-throw results that the model has seen: those before place *sent*. They were not cached."""
+    def throw(self, terms: Terms, answered: int) -> list[Edit]:
+        """Reduce the use-and-throw results that the model has seen: those before its newest answer, at *answered*."""
         edits: list[Edit] = []
-        if not self._bound(terms, 0) and (seen := self._candidates.take_seen(self._view, sent)) is not None:
+        first = self._candidates.first_once
+        if first is None or first >= answered or not self._may(terms, first):
+            return edits
+        if (seen := self._candidates.take_seen(self._view, answered)) is not None:
             self._make(seen, edits)
+            self._strip(terms, seen.places[0], edits)
         return edits
 
     def decide(self, terms: Terms, ready: SummaryJob | None, *, busy: bool = False) -> Decision:

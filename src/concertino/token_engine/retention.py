@@ -30,7 +30,8 @@ class Retention:
     """An edit is made when carrying what it would save has cost so many times what the edit costs. 1 is cheapest in
     the long run; more keeps more in sight."""
     most: int | None = None
-    """Tokens that a request should have at most, although the model takes more; None: what it takes."""
+    """Tokens that a request should have at most, although the model takes more, and half of them for the conversation,
+    however long system prompt and tools are; None: what it takes."""
     largest_result: int = 20_000
     """Tokens that a tool result may have, unless its tool says less."""
     summaries: bool = True
@@ -82,13 +83,18 @@ class Candidates:
                     self._offer(self._newest.popleft(), view)
 
     def _offer(self, place: int, view: View) -> None:
+        if saved := self._saving(place, view):
+            self._reducible[place] = saved
+            self.saved += saved
+
+    def _saving(self, place: int, view: View) -> int:
+        """The tokens that reducing the result at *place* would save, about; 0 if that is not worth it."""
         message = view.at(place)
-        if isinstance(message, ToolMessage) and len(message.content) > _SHORT:
-            size = self._measure(message).tokens - FRAME - len(message.call_id) // 3
-            saved = size - digest_size(message)
-            if saved >= _LEAST_SAVED:
-                self._reducible[place] = saved
-                self.saved += saved
+        if not isinstance(message, ToolMessage) or len(message.content) <= _SHORT:
+            return 0
+        size = self._measure(message).tokens - FRAME - len(message.call_id) // 3
+        saved = size - digest_size(message)
+        return saved if saved >= _LEAST_SAVED else 0
 
     @property
     def first(self) -> int | None:
@@ -115,13 +121,12 @@ class Candidates:
         places, self._reducible, self.saved = list(self._reducible), {}, 0
         return self._reduce(places, view)
 
-    def take_seen(self, view: View, sent: int) -> Reduce | None:
-        """Reduce the use-and-throw results that the model has seen: those before place *sent*."""
-        seen = [place for place in self._once if place < sent]
-        if not seen:
-            return None
+    def take_seen(self, view: View, answered: int) -> Reduce | None:
+        """Reduce the use-and-throw results that the model has seen: those before place *answered*. Small ones stay."""
+        seen = [place for place in self._once if place < answered]
         self._once = self._once[len(seen) :]
-        return self._reduce(seen, view)
+        large = [place for place in seen if self._saving(place, view)]
+        return self._reduce(large, view) if large else None
 
     def take_newest(self, view: View, before: int) -> Reduce | None:
         """Reduce also the newest results, up to place *before*: where nothing else helps."""
