@@ -213,7 +213,7 @@ class ToolOrchestrator:
         if record is not None and record.stage != "begun":
             run.agent_state = load_state(run.agent_state, record.agent_state)
             return
-        build_messages(run, self._config)
+        build_messages(run, self._config, record)
         run.state.tool_choice = prompting.first_tool_choice(run.chat, run.registry)
         if hooks.has_own("prepare"):
             async with aclosing(meanwhile(run, hooks.ask("prepare", run))) as events:

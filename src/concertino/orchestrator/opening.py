@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..context import ContextState
 from ..ids import child_run_id
 from ..messages import UserMessage
 from ..providers.port import model_id
 from ..storage.codec import encode_message
 from ..storage.values import RunStart
-from ..token_engine.engine import TokenEngine
+from ..token_engine.engine import TokenEngine, ready_of
 from ..tools.context import Session
 from ..tools.registry import ToolRegistry
 from .chat import Attachment, Chat
@@ -107,6 +110,9 @@ def what_is_given(run: Run[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     if skipped := _skipped(chat, len(body["before"])):
         body["skipped"] = skipped
+    if (context := chat.context) is not None:
+        logs = ([json.dumps(edit) for edit in log] for log in (context.edits, context.ready))
+        body["context"] = [*map(run.journal.text_ids, logs), context.at, context.model, context.rent]
     content = {
         "message": chat.message,
         "system_prompt": chat.system_prompt,
@@ -124,15 +130,25 @@ def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
     return tuple(place for place in range(earlier) if not 0 <= place - first < len(chat.history))
 
 
+def _examples(skipped: Sequence[int]) -> int:
+    """How many messages stand in front of the history."""
+    return next((count for count, place in enumerate(skipped) if count != place), len(skipped))
+
+
 def chat_of(record: Record, chat: Chat) -> Chat:
     """The chat that a run was given, with the means of *chat*: a store and an agent's choice of models are not kept."""
     start, given = record.run.start, record.given
+    context = None
+    if "context" in record.begun:
+        *logs, at, model, rent = record.begun["context"]
+        edits, ready = ([json.loads(record.texts[key]) for key in log] for log in logs)
+        context = ContextState(edits, ready, at, model, tuple(rent))
     session = Session(user_id=start.user_id, organization_id=start.organization_id, plan=record.begun.get("plan", ""))
     return dataclasses.replace(
         chat,
         message=given["message"],
         history=record.before,
-        context=None,
+        context=context,
         summary="",
         few_shot={},
         session=session,
@@ -156,11 +172,16 @@ def restore(run: Run[Any], record: Record) -> None:
     if record.stage == "begun":
         return
     run.system = record.system
+    skipped = tuple(record.begun.get("skipped", ()))
+    run.skipped = None if record.replaced else skipped
+    run.window.examples = 0 if record.replaced else _examples(skipped)
     for message in record.messages:
         run.window.append(message)
     run.window.restore(record.edits, record.rent)
-    run.window.make_ready(record.ready)
-    run.skipped = tuple(record.begun.get("skipped", ()))
+    if record.ready or run.chat.context is None:
+        run.window.make_ready(record.ready)
+    else:
+        run.window.make_ready(ready_of(run.chat.context, run.window.examples))
     run.added = record.added
     run.call_ids = call_ids(record.messages)
     kept = {spec.name for spec in record.tools}
@@ -174,18 +195,19 @@ def restore(run: Run[Any], record: Record) -> None:
         run.opened = record.turn
 
 
-def build_messages(run: Run[Any], config: AgentConfig[Any]) -> None:
-    """The system prompt and the first messages; a user message that is too long is cut, and that is said."""
+def build_messages(run: Run[Any], config: AgentConfig[Any], record: Record | None) -> None:
+    """The system prompt and the first messages; a user message that is too long is cut, and that is said. *record* is
+    that of a run that got no further than its beginning."""
     chat = run.chat
     run.system = system_prompt(chat, config, run.registry)
     earlier = before_user_message(chat)
     for message in earlier:
         run.window.append(message)  # kept already, by the runs that it comes from
     run.call_ids = call_ids(earlier)
-    run.skipped = _skipped(chat, len(earlier))
-    examples = len(earlier) - len(chat.history) - bool(chat.summary)
+    skipped = _skipped(chat, len(earlier)) if record is None else tuple(record.begun.get("skipped", ()))
+    run.skipped, run.window.examples = skipped, _examples(skipped)
     if chat.context is not None:
-        if not run.window.resume(chat.context, examples):
+        if not run.window.resume(chat.context, run.window.examples):
             told = "the history is not the one that Chat(context=...) is about: some of it is seen anew"
             run.notify("context_not_taken", told)
         if run.journal.on:

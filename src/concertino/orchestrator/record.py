@@ -85,6 +85,8 @@ class Record:
     """The conversation, all of it."""
     added: list[Message] = field(default_factory=list)
     """What this run added to the conversation."""
+    replaced: bool = False
+    """Whether a hook has replaced the conversation."""
     edits: list[Edit] = field(default_factory=list)
     """How what was sent differs from the conversation."""
     ready: list[Edit] = field(default_factory=list)
@@ -184,7 +186,7 @@ class Record:
             else:
                 replaced = [decode_message(self.texts[key]) for key in operation]
                 self.messages = [*replaced, self.messages[-1]]
-                self.edits = []
+                self.edits, self.replaced = [], True
 
     def _take_state(self, body: dict[str, Any]) -> None:
         if (kept := body.get("state")) is None:

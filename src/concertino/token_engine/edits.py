@@ -6,8 +6,10 @@ Places are those of messages in the record, from 0. Edits are never undone: what
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
 from ..messages import Message
@@ -21,6 +23,8 @@ class Reduce:
     places: tuple[int, ...]
     digests: tuple[str, ...]
     """One for each place."""
+    check: str = ""
+    """A fingerprint of the results, where the edit is carried to another run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,8 @@ Edit = Reduce | Summarise | Strip
 def form(edit: Edit) -> list[Any]:
     """*edit* as JSON; `edit_of` reads it."""
     match edit:
-        case Reduce(places, digests):
-            return ["reduce", list(places), list(digests)]
+        case Reduce(places, digests, check):
+            return ["reduce", list(places), list(digests), *([check] if check else [])]
         case Summarise(first, end, kept, text, handle, check, left_out):
             return ["summarise", first, end, list(kept), text, handle, check, left_out]
         case Strip(end):
@@ -69,10 +73,10 @@ def form(edit: Edit) -> list[Any]:
 def edit_of(written: Sequence[Any]) -> Edit:
     """The edit that `form` made *written* of. Raises `ValueError` if it is none."""
     match written:
-        case ["reduce", [*places], [*digests]] if (
+        case ["reduce", [*places], [*digests], *check] if (
             len(places) == len(digests) and _all(int, places) and _all(str, digests)
         ):
-            return Reduce(tuple(places), tuple(digests))
+            return Reduce(tuple(places), tuple(digests), *check)
         case ["summarise", int(first), int(end), [*kept], str(text), str(handle), str(check), bool(left_out)] if _all(
             int, kept
         ):
@@ -98,9 +102,29 @@ def fingerprint(messages: Sequence[Message]) -> str:
 def moved(edit: Edit, to: Callable[[int], int]) -> Edit:
     """*edit* for a record in which each message stands at another place."""
     match edit:
-        case Reduce(places, digests):
-            return Reduce(tuple(map(to, places)), digests)
+        case Reduce():
+            return replace(edit, places=tuple(map(to, edit.places)))
         case Summarise():
             return replace(edit, first=to(edit.first), end=to(edit.end), kept=tuple(map(to, edit.kept)))
         case Strip(end):
             return Strip(to(end))
+
+
+def carried(edit: Edit, record: Sequence[Message], skipped: Sequence[int]) -> Edit | None:
+    """*edit* of *record* for the next run of the conversation, which will not have the messages at the places
+    *skipped*; None if it is about none of the others."""
+    match edit:
+        case Strip(end):
+            return Strip(end - bisect_left(skipped, end))
+        case _ if edit.check and not skipped:
+            return edit
+        case Reduce(places, digests):
+            here = [place not in skipped for place in places]
+            places = tuple(compress(places, here))
+            edit = Reduce(places, tuple(compress(digests, here)), fingerprint([record[place] for place in places]))
+        case Summarise(first, end):
+            told = [record[place] for place in range(first, end) if place not in skipped]
+            kept = tuple(place for place in edit.kept if place not in skipped)
+            edit = replace(edit, kept=kept, check=fingerprint(told))
+            places = tuple(place for place in (first,) if told)
+    return moved(edit, lambda place: place - bisect_left(skipped, place)) if places else None

@@ -12,7 +12,6 @@ miss = engine.observe(tokens, settings)             # the provider's own figures
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from ..context import ContextReport, ContextState
 from ..messages import Message, Messages
 from ..usage import Tokens
 from .calibration import Calibration, Gauge, calibration_of
-from .edits import Edit, Reduce, Summarise, edit_of, form, moved
+from .edits import Edit, Reduce, Summarise, carried, edit_of, form, moved
 from .marks import Marks
 from .planning import FULL, Planner, SummaryJob, Terms, floor_error
 from .port import TokenCounter
@@ -68,6 +67,8 @@ class TokenEngine:
         self.marks: tuple[int, ...] | None = None
         """Where the request is to be marked for the provider's cache, by index in the view; None: nowhere."""
         self.limit = limit
+        self.examples = 0
+        """How many messages of examples the record begins with: none of them is the user's."""
         self._clock = clock
         self._measure = measure_with(counter)
         self._fixed = Fixed(counter)
@@ -124,7 +125,8 @@ class TokenEngine:
         view, place, before = self._view, len(self._view.groups), self._view.tokens
         add = self._candidates.add
         for message in view.settle():
-            add(message, place, view)
+            if place >= self.examples:
+                add(message, place, view)
             place += 1
         self._record_tokens += view.tokens - before
         self._calm -= self._pending
@@ -132,7 +134,7 @@ class TokenEngine:
 
     def replace(self, messages: Sequence[Message]) -> None:
         """Begin again with other messages, because a hook has changed the conversation."""
-        recallable = self._candidates.recallable
+        recallable, self.examples = self._candidates.recallable, 0
         self._restart()
         self._candidates.recallable = recallable
         self._watch.replaced()
@@ -174,8 +176,11 @@ class TokenEngine:
 
     def state(self, skipped: Sequence[int] = ()) -> ContextState:
         """For the next run of the conversation. *skipped*: the places of messages that it will not have."""
-        edits = [form(moved(edit, lambda place: place - bisect_left(skipped, place))) for edit in self._view.edits]
-        ready = [form(moved(edit, lambda place: place - bisect_left(skipped, place))) for edit in self.ready]
+        record = self._view.record
+        edits, ready = (
+            [form(edit) for old in log if (edit := carried(old, record, skipped)) is not None]
+            for log in (self._view.edits, self.ready)
+        )
         return ContextState(edits, ready, self._watch.at, self._model, self._planner.rent)
 
     def resume(self, state: ContextState, head: int = 0) -> bool:
@@ -193,7 +198,7 @@ class TokenEngine:
                 self._planner.adopt(edit)
         self._candidates.settle(self._view)
         if fits:
-            self.make_ready([moved(edit_of(written), lambda place: place + head) for written in state.ready])
+            self.make_ready(ready_of(state, head))
             self._watch.at, self._planner.rent = state.at, state.rent
             self._use(state.model)
             self._sent = len(self._view.record)
@@ -431,6 +436,11 @@ class TokenEngine:
         """The whole of what was cut, reduced, summarised or left out under *handle*; None: there is nothing of that
         name."""
         return recalled(self._view.record, self._view.edits, handle)
+
+
+def ready_of(state: ContextState, head: int) -> list[Edit]:
+    """The summaries that were ready in *state*, for a record whose first message of the conversation is at *head*."""
+    return [moved(edit_of(written), lambda place: place + head) for written in state.ready]
 
 
 def _told(text: str | None, tokens: int, counter: TokenCounter) -> str | None:

@@ -120,8 +120,9 @@ class Planner:
         """Whether *edit* is about the messages that are here."""
         record = self._view.record
         match edit:
-            case Reduce(places):
-                return all(0 <= place < len(record) and isinstance(record[place], ToolMessage) for place in places)
+            case Reduce(places, _, check):
+                results = [record[place] for place in places if 0 <= place < len(record)]
+                return all(isinstance(result, ToolMessage) for result in results) and fingerprint(results) == check
             case Summarise(first, end):
                 return 0 <= first < end <= len(record) and fingerprint(record[first:end]) == edit.check
             case Strip(end):
