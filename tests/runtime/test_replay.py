@@ -54,6 +54,12 @@ async def large(n: int) -> str:
     return f"{n} is a number. " * 150
 
 
+@tool(effect="read", retain="once")
+async def glance(n: int) -> str:
+    """Much text, to be read once."""
+    return f"{n} is a number. " * 30
+
+
 @tool
 async def fail(text: str) -> None:
     """Fail."""
@@ -233,7 +239,7 @@ class Decides(AgentConfig[None]):
     """Goes on, or not, as it is told."""
 
     name = "agent"
-    tools = TOOLS
+    tools = (*TOOLS, glance)
 
     def __init__(self, decisions: list[GoOn | bool]) -> None:
         self._decisions = decisions
@@ -245,7 +251,7 @@ class Decides(AgentConfig[None]):
 words = st.text(max_size=12)
 calls = st.one_of(
     st.builds(lambda name, text: call(name, text=text), st.sampled_from(["echo", "fail", "nobody"]), words),
-    st.builds(lambda n: call("large", n=n), st.integers(0, 9)),
+    st.builds(lambda name, n: call(name, n=n), st.sampled_from(["large", "glance"]), st.integers(0, 9)),
     st.builds(call, st.just("echo"), words),
 )
 turns = st.builds(

@@ -15,7 +15,7 @@ from ..providers.port import ModelRequest, OutputSchema
 from ..storage.codec import decode_message
 from ..storage.values import StoredEntry, StoredJournal, StoredRun
 from ..token_engine.edits import Edit, Summarise, edit_of
-from ..token_engine.view import fold as shown
+from ..token_engine.view import View, uncounted
 from ..usage import UsageRecord
 from .outcome import Finish, GoOn, Outcome, StepOutcome
 from .plain import plain
@@ -81,14 +81,12 @@ class Record:
     texts: dict[str, str]
     before: tuple[Message, ...] = ()
     """What came before the run: examples, the history, its summary."""
-    messages: list[Message] = field(default_factory=list)
-    """The conversation, all of it."""
+    view: View = field(default_factory=uncounted)
+    """What the model sees of the conversation."""
     added: list[Message] = field(default_factory=list)
     """What this run added to the conversation."""
     replaced: bool = False
     """Whether a hook has replaced the conversation."""
-    edits: list[Edit] = field(default_factory=list)
-    """How what was sent differs from the conversation."""
     ready: list[Edit] = field(default_factory=list)
     """Summaries that were made and not put in place yet."""
     cache_key: str = ""
@@ -107,6 +105,8 @@ class Record:
     model: str = ""
     """The id of the model that it goes to."""
     own_messages: bool = False
+    decoded: dict[str, Message] = field(default_factory=dict)
+    """The agent's own messages, by what is written of them: most of them are in many requests."""
     turn: OpenTurn | None = None
     in_flight: dict[str, Attempt] = field(default_factory=dict)
     commands: int = 0
@@ -114,6 +114,16 @@ class Record:
     entries: int = 0
     error: str | None = None
     receipt: dict[str, Any] | None = None
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation, all of it."""
+        return self.view.record
+
+    @property
+    def edits(self) -> list[Edit]:
+        """How what was sent differs from the conversation."""
+        return self.view.edits
 
     def take(self, entry: StoredEntry) -> None:
         """Fold *entry* in. Raises `ErasedError` if what it held is gone, `StorageError` if it makes no sense."""
@@ -156,37 +166,37 @@ class Record:
                 self.stage = "ended"
                 self.error = content.get("error")
                 self.receipt = body.get("receipt")
-            case "begun":
-                self.before = tuple(decode_message(self.texts[key]) for key in body.get("before", ()))
-                self.messages = list(self.before)
             case "resumed":
                 if self.turn is not None and body.get("unsure"):
                     self.turn.unsure = True
-            case "noted":
+            case "begun" | "noted":
                 pass
 
     def _take_edits(self, content: dict[str, Any]) -> None:
-        edits = [edit_of(written) for written in content.get("edits", ())]
-        self.edits += edits
-        if any(isinstance(edit, Summarise) for edit in edits):
-            self.ready = []
+        self.view.settle()
+        for edit in map(edit_of, content.get("edits", ())):
+            self.view.apply(edit)
+            if isinstance(edit, Summarise):
+                self.ready = []
         if "ready" in content:
             self.ready = [edit_of(written) for written in content["ready"]]
 
     def _take_messages(self, entry: StoredEntry) -> None:
+        if entry.kind == "begun":
+            self.before = tuple(decode_message(self.texts[key]) for key in entry.body.get("before", ()))
+            self.view = uncounted(self.before)
         rows = iter([stored.message for stored in entry.messages])
         for operation in entry.body.get("operations", [len(entry.messages)]):
             if isinstance(operation, int):
                 for _ in range(operation):
                     message = next(rows)
-                    self.messages.append(message)
+                    self.view.append(message)
                     self.added.append(message)
                     if isinstance(message, AssistantMessage):
                         self.state.text = message.text
             else:
                 replaced = [decode_message(self.texts[key]) for key in operation]
-                self.messages = [*replaced, self.messages[-1]]
-                self.edits, self.replaced = [], True
+                self.view, self.replaced = uncounted([*replaced, self.messages[-1]]), True
 
     def _take_state(self, body: dict[str, Any]) -> None:
         if (kept := body.get("state")) is None:
@@ -219,9 +229,9 @@ class Record:
     def _request(self, asked: dict[str, Any], content: dict[str, Any]) -> ModelRequest:
         """The request, as it was sent: a pure function of what is recorded up to here."""
         if "messages" in content:
-            messages: list[Message] = [decode_message(text) for text in content["messages"]]
+            messages = [self._decoded(text) for text in content["messages"]]
         else:
-            messages = self.view()
+            messages = list(self.view.shown)
         tools = self.tools if asked["tools"] is True else tuple(_spec(self.texts[key]) for key in asked["tools"])
         return ModelRequest(
             model=asked.get("name", asked["model"].partition(":")[2]),
@@ -237,9 +247,10 @@ class Record:
             **_settings(content.get("settings", {})),
         )
 
-    def view(self) -> list[Message]:
-        """What the model sees of the conversation."""
-        return shown(self.messages, self.edits) if self.edits else list(self.messages)
+    def _decoded(self, text: str) -> Message:
+        if text not in self.decoded:
+            self.decoded[text] = decode_message(text)
+        return self.decoded[text]
 
     def _take_answer(self, entry: StoredEntry, content: dict[str, Any], at: int) -> None:
         body = entry.body

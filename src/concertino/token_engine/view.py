@@ -15,13 +15,14 @@ _NO_SIZE = Size(0, 0)
 
 
 class View:
-    """A record, its edits, and what they show. Appending costs the same at any length; an edit copies the view.
+    """A record, its edits, and what they show. Appending costs the same at any length. An edit looks at what it is
+    about; what stands behind that is summed up anew once somebody asks, and what was handed out is copied first.
 
     Sizes are in tokens as *measure* counts them, before any calibration. What was appended is measured with the next
-    `settle`; all but the lists of messages is about what was settled.
+    `settle`, which comes before an edit; all but the lists of messages is about what was settled.
     """
 
-    __slots__ = ("_before", "_measure", "by_kind", "edits", "groups", "places", "reasoned", "record", "shown")
+    __slots__ = ("_before", "_lent", "_measure", "by_kind", "edits", "groups", "places", "reasoned", "record", "shown")
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
@@ -34,6 +35,7 @@ class View:
         self.places = array("l")
         """By index in `shown`: which message of the record it is, or the first one that a summary stands for."""
         self._before = array("q", [0])
+        self._lent = False
         self.by_kind = [0] * KINDS
         self.reasoned = -1
         """The place of the last message that is shown with reasoning in it; -1: there is none."""
@@ -45,7 +47,7 @@ class View:
 
     def settle(self) -> list[Message]:
         """Measure what was appended since the last time; these messages."""
-        record, groups, before = self.record, self.groups, self._before
+        record, groups, before = self.record, self.groups, self._summed()
         first = len(groups)
         total = before[-1]
         fresh = record[first:]
@@ -63,7 +65,7 @@ class View:
     @property
     def tokens(self) -> int:
         """Of all that is shown."""
-        return self._before[-1]
+        return self._summed()[-1]
 
     def index(self, place: int) -> int:
         """The first index in `shown` whose place is not before *place*."""
@@ -71,11 +73,22 @@ class View:
 
     def before(self, index: int) -> int:
         """The tokens in front of what is shown at *index*."""
-        return self._before[index]
+        return self._summed()[index]
 
     def between(self, first: int, end: int) -> int:
         """The tokens that are shown of the messages from place *first* to before place *end*."""
-        return self._before[self.index(end)] - self._before[self.index(first)]
+        before = self._summed()
+        return before[self.index(end)] - before[self.index(first)]
+
+    def _summed(self) -> array[int]:
+        """By index, the tokens in front of it. An edit cuts the sums off where it begins."""
+        before, end = self._before, len(self.places)
+        if len(before) <= end:
+            total = before[-1]
+            for message in self.shown[len(before) - 1 : end]:
+                total += self._measure(message).tokens
+                before.append(total)
+        return before
 
     def at(self, place: int) -> Message | None:
         """What is shown of the message at *place*; None: nothing of its own."""
@@ -84,6 +97,7 @@ class View:
 
     def messages(self) -> Messages:
         """What is shown now; later changes do not show in it."""
+        self._lent = True
         return Messages(self.shown)
 
     def apply(self, edit: Edit) -> None:
@@ -98,60 +112,56 @@ class View:
                 self._strip(end)
 
     def _reduce(self, places: Sequence[int], digests: Sequence[str]) -> None:
-        shown = list(self.shown)
-        first = len(shown)
         for place, digest in zip(places, digests, strict=True):
-            index = self.index(place)
-            if index < len(shown) and self.places[index] == place and isinstance(shown[index], ToolMessage):
-                shown[index] = reduced(shown[index], digest)
-                first = min(first, index)
-        self._show(first, shown, self.places)
+            message = self.at(place)
+            if isinstance(message, ToolMessage):
+                index = self.index(place)
+                self._show(index, index + 1, [reduced(message, digest)], [place])
 
     def _summarise(self, edit: Summarise) -> None:
-        start, stop = self.index(edit.first), self.index(edit.end)
-        kept = [index for index in range(start, stop) if self.places[index] in edit.kept]
-        shown = [*self.shown[:start], SystemMessage(edit.text), *(self.shown[i] for i in kept), *self.shown[stop:]]
-        places = self.places[:start]
-        places.append(edit.first)
-        places.extend(self.places[index] for index in kept)
-        places.extend(self.places[stop:])
-        self._show(start, shown, places)
+        start, stop, stays = self.index(edit.first), self.index(edit.end), frozenset(edit.kept)
+        kept = [index for index in range(start, stop) if self.places[index] in stays]
+        shown = [SystemMessage(edit.text), *(self.shown[index] for index in kept)]
+        self._show(start, stop, shown, [edit.first, *(self.places[index] for index in kept)])
+        if edit.first <= self.reasoned < edit.end:
+            indices = range(start + len(shown) - 1, -1, -1)
+            self.reasoned = next((self.places[index] for index in indices if _reasons(self.shown[index])), -1)
 
     def _strip(self, end: int) -> None:
-        shown: list[Message] = []
-        places = array("l")
-        first = stop = self.index(end)
-        for index, message in enumerate(self.shown):
-            stripped = without_reasoning(message) if index < stop else message
-            if stripped is not message:
-                first = min(first, index)
-            if stripped is not None:
-                shown.append(stripped)
-                places.append(self.places[index])
-        self._show(first, shown, places)
+        stop = self.index(end)
+        start = next((index for index in range(stop) if _reasons(self.shown[index])), stop)
+        stripped = [(without_reasoning(self.shown[index]), self.places[index]) for index in range(start, stop)]
+        kept = [(message, place) for message, place in stripped if message is not None]
+        self._show(start, stop, [message for message, _ in kept], [place for _, place in kept])
+        if self.reasoned < end:
+            self.reasoned = -1
 
-    def _show(self, first: int, shown: list[Message], places: array[int]) -> None:
-        """Show *shown* from now on, which differs from *first* on."""
-        for message in self.shown[first:]:
+    def _show(self, start: int, stop: int, shown: Sequence[Message], places: Sequence[int]) -> None:
+        """Show *shown*, which stand for *places*, in the stead of what is shown from index *start* to before *stop*."""
+        for message in self.shown[start:stop]:
             tokens, kind = self._measure(message)
             self.by_kind[kind] -= tokens
-        self.shown, self.places = shown, places
-        del self._before[first + 1 :]
-        total = self._before[-1]
-        for message in shown[first:]:
+        for message in shown:
             tokens, kind = self._measure(message)
             self.by_kind[kind] += tokens
-            total += tokens
-            self._before.append(total)
-        at = next((i for i in range(len(shown) - 1, -1, -1) if _reasons(shown[i])), None)
-        self.reasoned = -1 if at is None else places[at]
+        if self._lent:
+            self.shown, self._lent = list(self.shown), False
+        self.shown[start:stop] = shown
+        self.places[start:stop] = array("l", places)
+        del self._before[start + 1 :]
+
+
+def uncounted(record: Iterable[Message] = ()) -> View:
+    """A view of *record* for one who asks for no sizes."""
+    view = View(lambda message: _NO_SIZE)  # noqa: ARG005 - see above
+    for message in record:
+        view.append(message)
+    return view
 
 
 def fold(record: Iterable[Message], edits: Iterable[Edit]) -> list[Message]:
     """What is shown of *record* after *edits*."""
-    view = View(lambda message: _NO_SIZE)  # noqa: ARG005 - nobody asks for sizes here
-    for message in record:
-        view.append(message)
+    view = uncounted(record)
     view.settle()
     for edit in edits:
         view.apply(edit)

@@ -1,0 +1,142 @@
+"""The view: whatever was edited, and whenever it is asked for, all that it says is about what it shows."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from concertino.messages import (
+    AssistantMessage,
+    Message,
+    Part,
+    Reasoning,
+    SystemMessage,
+    Text,
+    ToolMessage,
+    UserMessage,
+)
+from concertino.token_engine.edits import Edit, Reduce, Strip, Summarise
+from concertino.token_engine.sizes import KINDS, Size, message_text
+from concertino.token_engine.view import View, fold, reduced, without_reasoning
+
+
+def measure(message: Message) -> Size:
+    size = len(message_text(message))
+    return Size(size, size % KINDS)
+
+
+class Plain:
+    """The same as a `View`, without any care: all of it again for each edit."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.shown: list[tuple[int, Message]] = []
+
+    def append(self, message: Message) -> None:
+        self.shown.append((self.length, message))
+        self.length += 1
+
+    def apply(self, edit: Edit) -> None:
+        match edit:
+            case Reduce(places, digests):
+                short = dict(zip(places, digests, strict=True))
+                self.shown = [
+                    (place, reduced(message, short[place]) if place in short and message.role == "tool" else message)
+                    for place, message in self.shown
+                ]
+            case Summarise(first, end, kept, text):
+                stay = [one for one in self.shown if first <= one[0] < end and one[0] in kept]
+                before = [one for one in self.shown if one[0] < first]
+                self.shown = [*before, (first, SystemMessage(text)), *stay, *(o for o in self.shown if o[0] >= end)]
+            case Strip(end):
+                bare = [(place, without_reasoning(m) if place < end else m) for place, m in self.shown]
+                self.shown = [(place, message) for place, message in bare if message is not None]
+
+
+def some_message(chance: Random, number: int) -> Message:
+    text = str(number) + "x" * chance.randrange(9)
+    kind = chance.choice(("tool", "tool", "user", "text", "thought", "both"))
+    if kind == "tool":
+        return ToolMessage(str(number), "look", text)
+    if kind == "user":
+        return UserMessage(text)
+    parts: dict[str, tuple[Part, ...]] = {"text": (Text(text),), "thought": (Reasoning(text),)}
+    return AssistantMessage(parts[kind] if kind in parts else (Reasoning("why"), Text(text)))
+
+
+def some_edit(chance: Random, length: int) -> Edit:
+    """About messages that are there; they may be shown no longer."""
+    first = chance.randrange(length)
+    end = chance.randrange(first, length) + 1
+    kind = chance.choice(("reduce", "reduce", "reduce", "summarise", "strip"))
+    if kind == "reduce":
+        places = sorted(chance.sample(range(length), min(length, chance.choice((1, 1, 5)))))
+        return Reduce(tuple(places), tuple(f"short {place}" for place in places))
+    if kind == "summarise":
+        kept = tuple(place for place in range(first + 1, end) if chance.random() < 0.3)
+        return Summarise(first, end, kept, f"of {first} to {end}", "handle", "check")
+    return Strip(end)
+
+
+def agree(view: View, plain: Plain) -> None:
+    places, shown = [place for place, _ in plain.shown], [message for _, message in plain.shown]
+    sizes = [measure(message) for message in shown]
+    assert (view.shown, list(view.places)) == (shown, places)
+    assert [view.before(index) for index in range(len(shown) + 1)] == [
+        sum(size.tokens for size in sizes[:index]) for index in range(len(shown) + 1)
+    ]
+    assert view.tokens == sum(size.tokens for size in sizes)
+    assert view.by_kind == [sum(size.tokens for size in sizes if size.kind == kind) for kind in range(KINDS)]
+    thoughts = [p for p, m in plain.shown if isinstance(m, AssistantMessage) and m.parts[0].kind == "reasoning"]
+    assert view.reasoned == max(thoughts, default=-1)
+
+
+@settings(deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_all_that_it_says_is_about_what_it_shows(chance: Random) -> None:
+    view, plain, handed_out = View(measure), Plain(), []
+    for _ in range(chance.randrange(1, 30)):
+        for number in range(chance.choice((0, 1, 1, 2, 8))):
+            message = some_message(chance, number)
+            view.append(message)
+            plain.append(message)
+        if chance.random() < 0.5:
+            handed_out.append((view.messages(), [message for _, message in plain.shown]))
+        view.settle()
+        for _ in range(chance.choice((0, 1, 1, 3)) if plain.length else 0):
+            edit = some_edit(chance, plain.length)
+            view.apply(edit)
+            plain.apply(edit)
+        if chance.random() < 0.5:
+            agree(view, plain)
+    agree(view, plain)
+    assert view.shown == fold(view.record, view.edits)
+    for held, was in handed_out:
+        assert list(held) == was, "later changes do not show in it"
+
+
+def test_reducing_what_is_new_takes_no_look_at_what_is_old() -> None:
+    looks = 0
+
+    def counted(message: Message) -> Size:
+        nonlocal looks
+        looks += 1
+        return measure(message)
+
+    view = View(counted)
+    for number in range(1_000):
+        view.append(ToolMessage(str(number), "look", "some text"))
+    view.settle()
+    for place in range(990, 1_000):
+        view.messages()
+        view.apply(Reduce((place,), ("short",)))
+        looks = 0
+        assert view.tokens == sum(measure(message).tokens for message in view.shown)
+        assert looks == 1_000 - place
+    looks = 0
+    for place in range(990):
+        view.apply(Reduce((place,), ("short",)))
+    assert view.tokens == sum(measure(message).tokens for message in view.shown)
+    assert looks == 2 * 990 + 1_000, "all is summed up once, however many edits there were"
