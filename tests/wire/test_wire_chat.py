@@ -200,7 +200,7 @@ async def test_statuses(status: int, error: dict[str, Any], expected: type[Provi
         await played("chat", json.dumps({"error": error}), status=status, headers=headers)
     assert type(caught.value) is expected
     assert caught.value.status == status
-    assert getattr(caught.value, "retry_after", 1.5) == 1.5
+    assert caught.value.retry_after == 1.5
 
 
 async def test_nobody_there() -> None:

@@ -67,13 +67,10 @@ def make(
     what offends, in the provider's words."""
     if kind is BadRequestError and is_too_long(message):
         kind = ContextTooLongError
-    if issubclass(kind, BadRequestError):
-        refused = kind(message, provider=provider, status=status)
-        refused.part = part
-        return refused
-    if issubclass(kind, RateLimitError):
-        return kind(message, provider=provider, status=status, retry_after=retry_after)
-    return kind(message, provider=provider, status=status)
+    failure = kind(message, provider=provider, status=status, retry_after=retry_after)
+    if isinstance(failure, BadRequestError):
+        failure.part = part
+    return failure
 
 
 _SIGNING = (

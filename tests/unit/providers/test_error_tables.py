@@ -139,6 +139,12 @@ def test_every_failure_of_the_http_library_is_translated(begun: bool) -> None:
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
         ({"retry-after-ms": "x", "retry-after": "9"}, 9.0),
+        ({"retry-after-ms": "-500"}, 0.0),
+        ({"retry-after-ms": "nan", "retry-after": "9"}, 9.0),
+        ({"retry-after-ms": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "-inf"}, None),
+        ({"retry-after": ""}, None),
     ],
 )
 def test_retry_after(headers: dict[str, str], expected: float | None) -> None:
