@@ -27,6 +27,7 @@ CODES: dict[str, type[ProviderError]] = {
     "model_not_found": ModelNotFoundError,
     "DeploymentNotFound": ModelNotFoundError,
     "context_length_exceeded": ContextTooLongError,
+    "exceed_context_size_error": ContextTooLongError,  # llama.cpp
     "content_filter": ContentFilteredError,
     "content_policy_violation": ContentFilteredError,
     "image_content_policy_violation": ContentFilteredError,
