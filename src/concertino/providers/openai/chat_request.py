@@ -59,7 +59,7 @@ def request_body(
         head[vendor.limit] = request.max_output_tokens
     _settings(head, request, provider, vendor)
     lists: dict[str, Iterable[str]] = {}
-    if request.tools:
+    if request.tools and (request.tool_choice != "none" or "none" in vendor.choices):
         lists["tools"] = tool_forms(request.tools)
         if request.tool_choice != "auto":
             head["tool_choice"] = _tool_choice(request.tool_choice, request.model, provider, vendor)

@@ -32,7 +32,7 @@ class Vendor:
     parallel_switch: bool = True
     """Whether it takes `parallel_tool_calls`."""
     choices: tuple[str, ...] = ("required", "none", "forced")
-    """The tool choices that it takes besides `auto`."""
+    """The tool choices that it takes besides `auto`. One without `none` is sent no tools instead."""
     required: str = "required"
     """Its word for that."""
     reasoning: Reasoning = ""
@@ -130,7 +130,8 @@ VENDORS: tuple[Vendor, ...] = (
         choices=(),
     ),
     Vendor(name="databricks", hosts=(".azuredatabricks.net", ".databricks.com"), key="DATABRICKS_TOKEN"),
-    # docs.ollama.com, "OpenAI compatibility": it names what it takes; a tool choice it passes over.
+    # docs.ollama.com, "OpenAI compatibility": it names what it takes; a tool choice it passes over. Results of tools it
+    # writes into the prompt whether tools are declared or not.
     Vendor(
         name="ollama",
         base_url="http://localhost:11434/v1",
