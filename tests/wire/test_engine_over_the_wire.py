@@ -165,3 +165,5 @@ async def test_a_run_ends_with_an_answer_at_its_limit_of_calls_whatever_choices_
     assert (result.status, result.text) == ("completed", "Mild in both.")
     assert server.asked[1].body.get("tool_choice") == ("none" if vendor == "vllm" else None)
     assert ("tools" in server.asked[1].body) == (vendor == "vllm")
+    roles = [message["role"] for message in server.asked[1].body["messages"]]
+    assert "system" not in roles[1:], "a template may take the system at the beginning only"

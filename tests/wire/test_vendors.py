@@ -18,6 +18,7 @@ from concertino.messages import (
     ForcedTool,
     Message,
     Reasoning,
+    SystemMessage,
     Text,
     ToolCall,
     ToolMessage,
@@ -53,6 +54,18 @@ def test_settings_that_vendors_call_otherwise() -> None:
     assert "parallel_tool_calls" not in sent("deepseek", **settings)
     assert sent("openrouter", effort="high")["reasoning"] == {"effort": "high"}
     assert sent("xai", effort="high")["reasoning_effort"] == "high"
+
+
+def test_the_system_speaks_in_the_middle_only_where_that_is_taken() -> None:
+    history = (UserMessage("Q"), SystemMessage("Hurry."))
+    for vendor in ("vllm", "llamacpp", "ollama", "unknown"):
+        assert sent(vendor, *history, system="S")["messages"] == [
+            {"role": "system", "content": "S"},
+            {"role": "user", "content": "Q"},
+            {"role": "user", "content": "<system>\nHurry.\n</system>"},
+        ]
+    for vendor in ("openai", "azure", "groq", "deepseek"):
+        assert sent(vendor, *history)["messages"][1] == {"role": "system", "content": "Hurry."}
 
 
 async def played(vendor: str, *chunks: dict[str, Any]) -> AssistantMessage:

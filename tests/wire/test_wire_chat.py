@@ -268,7 +268,7 @@ def test_a_turn_of_tools() -> None:
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "tool_call_id": "a", "content": "rain"},
         {"role": "tool", "tool_call_id": "b", "content": "?"},
-        {"role": "system", "content": "Hurry."},
+        {"role": "user", "content": "<system>\nHurry.\n</system>"},
         {"role": "assistant", "content": "A"},
         {"role": "assistant", "content": ""},
     ]

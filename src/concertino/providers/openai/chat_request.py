@@ -150,7 +150,10 @@ class _Writer:
                 parts += [{"type": "text", "text": text}] if text else []
                 return Form("user", "", dumps({"role": "user", "content": parts}), refused, "; ".join(refused))
             case SystemMessage(text):
-                return Form("system", "", dumps({"role": "system", "content": text}))
+                role, said = (
+                    ("system", text) if self._vendor.system_inside else ("user", f"<system>\n{text}\n</system>")
+                )
+                return Form(role, "", dumps({"role": role, "content": said}))
             case ToolMessage(call_id, name, content):
                 first = dumps({"role": "tool", "tool_call_id": self._id(call_id), "content": content})
                 if not message.media:

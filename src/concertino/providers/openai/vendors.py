@@ -3,6 +3,9 @@
 From their recorded traffic (OpenRouter, Groq, DeepSeek, Mistral, xAI, Perplexity, Databricks, Azure) and, for the
 others, from their documentation, which stands beside each; all as of November 2026. What differs in answers needs no
 data: all of it is read from everybody.
+
+Servers at home write the conversation with the model's own template, and those of Qwen 3.5 and later refuse a message
+of the system's that is not the first (vLLM's issue 41114, llama.cpp's 20733).
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ class Vendor:
     """Its word for that."""
     reasoning: Reasoning = ""
     """Where reasoning goes back: in which field, in parts of the content, or nowhere."""
+    system_inside: bool = False
+    """Whether it takes messages of the system's behind the first. For the others they are marked text of the user's."""
     effort: Literal["reasoning_effort", "reasoning", ""] = "reasoning_effort"
     """The field that says how much to reason: a word, or an object with it; "" for none."""
     schemas: bool = True
@@ -63,13 +68,19 @@ OPENAI = Vendor(
     media=_ALL,
     cache_key=True,
     plain_ids=True,
+    system_inside=True,
 )
 
 VENDORS: tuple[Vendor, ...] = (
     OPENAI,
     replace(OPENAI, name="azure", base_url="", hosts=(".openai.azure.com", ".cognitiveservices.azure.com")),
     # Foundry's other models; its reference knows `max_tokens` only.
-    Vendor(name="azure-foundry", hosts=(".services.ai.azure.com", ".models.ai.azure.com"), key="AZURE_API_KEY"),
+    Vendor(
+        name="azure-foundry",
+        hosts=(".services.ai.azure.com", ".models.ai.azure.com"),
+        key="AZURE_API_KEY",
+        system_inside=True,
+    ),
     # "Preserving reasoning": the list goes back unmodified. It passes Anthropic's marks on.
     Vendor(
         name="openrouter",
@@ -80,6 +91,7 @@ VENDORS: tuple[Vendor, ...] = (
         effort="reasoning",
         media=_ALL,
         breakpoints=True,
+        system_inside=True,
     ),
     # Usage comes in `x_groq` and, if asked for, in a chunk of its own.
     Vendor(
@@ -89,6 +101,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="GROQ_API_KEY",
         limit="max_completion_tokens",
         reasoning="reasoning",
+        system_inside=True,
     ),
     # "Thinking mode": within a turn of tools the reasoning goes back, and is refused if it is missing.
     Vendor(
@@ -100,6 +113,7 @@ VENDORS: tuple[Vendor, ...] = (
         reasoning="reasoning_content",
         schemas=False,
         media=frozenset(),
+        system_inside=True,
     ),
     # Usage comes unasked with the last chunk; unknown settings are refused; "required" is called "any".
     Vendor(
@@ -113,6 +127,7 @@ VENDORS: tuple[Vendor, ...] = (
         media=frozenset({"image", "audio"}),
         cache_key=True,
         short_ids=True,
+        system_inside=True,
     ),
     Vendor(
         name="xai",
@@ -120,6 +135,7 @@ VENDORS: tuple[Vendor, ...] = (
         hosts=("api.x.ai",),
         key="XAI_API_KEY",
         limit="max_completion_tokens",
+        system_inside=True,
     ),
     Vendor(
         name="perplexity",
@@ -129,7 +145,9 @@ VENDORS: tuple[Vendor, ...] = (
         parallel_switch=False,
         choices=(),
     ),
-    Vendor(name="databricks", hosts=(".azuredatabricks.net", ".databricks.com"), key="DATABRICKS_TOKEN"),
+    Vendor(
+        name="databricks", hosts=(".azuredatabricks.net", ".databricks.com"), key="DATABRICKS_TOKEN", system_inside=True
+    ),
     # docs.ollama.com, "OpenAI compatibility": it names what it takes; a tool choice it passes over. Results of tools it
     # writes into the prompt whether tools are declared or not.
     Vendor(
@@ -152,6 +170,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="GEMINI_API_KEY",
         parallel_switch=False,
         media=frozenset({"image", "audio"}),
+        system_inside=True,
     ),
     # docs.fireworks.ai, "Reasoning": `reasoning_content`, which goes back, and `reasoning_effort`.
     Vendor(
@@ -160,6 +179,7 @@ VENDORS: tuple[Vendor, ...] = (
         hosts=("api.fireworks.ai",),
         key="FIREWORKS_API_KEY",
         reasoning="reasoning_content",
+        system_inside=True,
     ),
 )
 
