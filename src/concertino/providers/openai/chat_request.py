@@ -191,6 +191,8 @@ class _Writer:
             form["content"] = text or (None if calls or len(form) > 2 else "")
         if calls:
             form["tool_calls"] = calls
+            if self._vendor.reasoned_calls:
+                form.setdefault(self._vendor.reasoning, "")
         dropped = tuple(word for part in message.parts for word in lost(part, self._label))
         return Form("assistant", "", dumps(form), dropped)
 

@@ -40,6 +40,8 @@ class Vendor:
     """Its word for that."""
     reasoning: Reasoning = ""
     """Where reasoning goes back: in which field, in parts of the content, or nowhere."""
+    reasoned_calls: bool = False
+    """Whether it refuses an answer with calls that has no such field. Where there is no reasoning, it is empty."""
     system_inside: bool = False
     """Whether it takes messages of the system's behind the first. For the others they are marked text of the user's."""
     effort: Literal["reasoning_effort", "reasoning", ""] = "reasoning_effort"
@@ -103,7 +105,8 @@ VENDORS: tuple[Vendor, ...] = (
         reasoning="reasoning",
         system_inside=True,
     ),
-    # "Thinking mode": within a turn of tools the reasoning goes back, and is refused if it is missing.
+    # "Thinking mode": within a turn of tools the reasoning goes back, and is refused if it is missing ("Missing
+    # `reasoning_content` field"), also where another vendor's model has made the call.
     Vendor(
         name="deepseek",
         base_url="https://api.deepseek.com",
@@ -111,6 +114,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="DEEPSEEK_API_KEY",
         parallel_switch=False,
         reasoning="reasoning_content",
+        reasoned_calls=True,
         schemas=False,
         media=frozenset(),
         system_inside=True,
