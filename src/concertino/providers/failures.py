@@ -6,9 +6,11 @@ Imported by the adapters' `errors` modules only, as it needs the HTTP library th
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import httpx2
 
@@ -21,6 +23,8 @@ HTTP_FAILURES: tuple[type[Exception], ...] = (
     httpx2.CookieConflict,
 )
 """The roots of what sending a request and reading its answer can raise."""
+
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 def http_failure(error: Exception, provider: str, *, begun: bool) -> ProviderError:
@@ -58,6 +62,14 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
     except ValueError:
         return None
+
+
+def retry_info(details: Iterable[Mapping[str, Any]]) -> float | None:
+    """The delay in seconds that `google.rpc.RetryInfo` among *details* asks for ("23s")."""
+    for detail in details:
+        if match := _DELAY.fullmatch(str(detail.get("retryDelay"))):
+            return float(match[1])
+    return None
 
 
 def _number(text: str) -> float | None:

@@ -30,6 +30,7 @@ from . import details
 from .chat_pieces import Piece
 from .chat_request import label
 from .codes import kind_of, status_of
+from .error_bodies import error_of
 
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "end",
@@ -83,7 +84,7 @@ class ChatReader:
             return ()
         chunk = payload(event, self._provider)
         if event.name == "error":
-            raise self._failure(chunk.get("error") or chunk)
+            raise self._failure(chunk)
         return self._take(chunk, "delta")
 
     def whole(self, answer: Any) -> Iterable[ModelEvent]:
@@ -114,8 +115,8 @@ class ChatReader:
         return finished(self._provider, parts, stop, self._model, tokens(self._usage))
 
     def _take(self, chunk: dict[str, Any], key: str) -> list[ModelEvent]:
-        if error := chunk.get("error"):
-            raise self._failure(error if isinstance(error, dict) else {"message": error})
+        if chunk.get("error") or chunk.get("object") == "error":
+            raise self._failure(chunk)
         if not self._model:
             self._model = chunk.get("model") or ""
         if usage := chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"):
@@ -128,7 +129,7 @@ class ChatReader:
             return []
         choice = choices[0]
         if choice.get("error"):
-            raise self._failure(choice["error"])
+            raise self._failure(choice)
         if reason := choice.get("finish_reason"):
             self._stop = reason
             self.ended = True
@@ -243,10 +244,11 @@ class ChatReader:
                 return
         parts.insert(0, Reasoning("", provider=self._label, raw=raw))
 
-    def _failure(self, error: dict[str, Any]) -> ProviderError:
+    def _failure(self, answer: Any) -> ProviderError:
+        error = error_of(answer)
         status = status_of(error)
         kind = kind_of(error) or (by_status(status) if status else OverloadedError)
-        return make(kind, f"{self._provider}: {error.get('message') or error}", provider=self._provider)
+        return make(kind, f"{self._provider}: {error['message'] or answer}", provider=self._provider)
 
 
 def _calls(delta: dict[str, Any]) -> Iterable[dict[str, Any]]:

@@ -1,0 +1,86 @@
+"""Forms of Chat Completions that other servers have besides OpenAI's, and that nobody recorded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from concertino.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ContextTooLongError,
+    OverloadedError,
+    ProviderError,
+    RateLimitError,
+)
+
+from .test_wire_chat import chunk
+from .wire_kit import played, sse
+
+# What is wrong, said in any form
+
+GOOGLES: dict[str, Any] = {"code": 429, "message": "Quota exceeded", "status": "RESOURCE_EXHAUSTED"}
+DELAY = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "23s"}
+MISFIT = {"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}
+PAGE = "<!DOCTYPE html><html><head><style>b {}</style></head><h1>502</h1>\n<p>Bad Gateway</p></html>"
+BODIES: list[tuple[int, Any, type[ProviderError], str]] = [
+    (400, {"error": "No models loaded"}, BadRequestError, "No models loaded"),
+    (400, {"code": "invalid-argument", "error": "Incorrect API key provided."}, AuthenticationError, "Incorrect API"),
+    (400, {"error": "1 is greater than the context length."}, ContextTooLongError, "1 is greater"),
+    (400, {"error": {"type": "exceed_context_size_error", "message": "Too big"}}, ContextTooLongError, "Too big"),
+    (422, {"detail": [MISFIT]}, BadRequestError, "body.stream_options: Extra inputs are not permitted"),
+    (422, {"object": "error", "message": {"detail": [MISFIT, MISFIT]}}, BadRequestError, "permitted; body.stream"),
+    (422, {"detail": "Not like this"}, BadRequestError, "Not like this"),
+    (400, {"object": "error", "message": "Wrong order", "code": "3230"}, BadRequestError, "Wrong order"),
+    (400, {"success": False, "errors": [{"code": 7, "message": "No route"}]}, BadRequestError, "No route"),
+    (400, {"fault": "who knows"}, BadRequestError, "who knows"),
+    (429, [{"error": {**GOOGLES, "details": [DELAY]}}], RateLimitError, "Quota exceeded"),
+    (
+        400,
+        [{"error": {"message": "No key", "details": [{"reason": "API_KEY_INVALID"}]}}],
+        AuthenticationError,
+        "No key",
+    ),
+    (400, "This model does not support tools", BadRequestError, "This model does not support tools"),
+    (400, "<tools> is no role", BadRequestError, "<tools> is no role"),
+    (502, PAGE, OverloadedError, "502 Bad Gateway"),
+    (502, "x" * 9000, OverloadedError, "xxx…"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "expected", "words"), BODIES)
+async def test_a_refusal_keeps_the_providers_words(
+    status: int, body: Any, expected: type[ProviderError], words: str
+) -> None:
+    text = body if isinstance(body, str) else json.dumps(body)
+    headers = {"content-type": "text/plain", "retry-after": "5"}
+    with pytest.raises(ProviderError) as caught:
+        await played("chat", text, status=status, headers=headers)
+    assert type(caught.value) is expected
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 1100
+    assert caught.value.retry_after == (23.0 if isinstance(body, list) and status == 429 else 5.0)
+
+
+async def test_a_body_that_is_nested_without_end() -> None:
+    deep = '{"error":' * 900 + "1" + "}" * 900
+    with pytest.raises(BadRequestError):
+        await played("chat", deep, status=400, headers={"content-type": "application/json"})
+
+
+@pytest.mark.parametrize("kind", ["chat", "responses"])
+@pytest.mark.parametrize(
+    "body", ['event: error\ndata: {"error":"boom"}\n\n', 'data: {"type":"error","error":"boom"}\n\n']
+)
+async def test_an_error_in_a_stream_that_is_a_text(kind: str, body: str) -> None:
+    with pytest.raises(OverloadedError, match="boom"):
+        await played(kind, body)
+
+
+async def test_an_error_in_a_stream_that_is_the_object_itself() -> None:
+    error = {"object": "error", "message": "maximum context length is 8", "type": "BadRequestError", "code": 400}
+    with pytest.raises(ContextTooLongError) as caught:
+        await played("chat", sse(chunk(content="A"), error))
+    assert caught.value.partial is not None
