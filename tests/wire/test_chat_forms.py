@@ -10,14 +10,17 @@ import pytest
 from concertino.errors import (
     AuthenticationError,
     BadRequestError,
+    BrokenStreamError,
     ContextTooLongError,
     OverloadedError,
     ProviderError,
     RateLimitError,
 )
+from concertino.providers.port import ModelEvent, ToolCallReady
 
-from .test_wire_chat import chunk
-from .wire_kit import played, sse
+from . import test_wire_responses as responses
+from .test_wire_chat import FULL, call, chunk
+from .wire_kit import model_of, played, reply_of, request, serving, sse
 
 # What is wrong, said in any form
 
@@ -84,3 +87,42 @@ async def test_an_error_in_a_stream_that_is_the_object_itself() -> None:
     with pytest.raises(ContextTooLongError) as caught:
         await played("chat", sse(chunk(content="A"), error))
     assert caught.value.partial is not None
+
+
+# How an answer ends
+
+
+@pytest.mark.parametrize("reason", ["insufficient_system_resource", "error", "abort", "aborted", "cancelled"])
+async def test_half_an_answer_that_is_broken_off_is_no_success(reason: str) -> None:
+    half = chunk(content="Half an"), chunk(tool_calls=[call(0, '{"a":1}', "c", "f")])
+    for body in (sse(*half, chunk(reason)), sse(*half, chunk(reason), "[DONE]")):
+        with pytest.raises(BrokenStreamError, match=reason) as caught:
+            await played("chat", body)
+        assert caught.value.partial is not None
+        assert (caught.value.partial.text, caught.value.partial.stop_reason) == ("Half an", "broken")
+    whole = {"model": "m", "choices": [{"finish_reason": reason, "message": {"content": "Half an"}}]}
+    with pytest.raises(BrokenStreamError, match=reason):
+        await played("chat", json.dumps(whole), headers={"content-type": "application/json"})
+
+
+async def test_calls_of_an_answer_that_is_broken_off_are_not_ready() -> None:
+    events: list[ModelEvent] = []
+    async with serving() as server, model_of("chat", server) as model:
+        server.play(sse(chunk(tool_calls=[call(0, '{"a":1}', "c", "f")]), chunk("error")))
+        with pytest.raises(BrokenStreamError):
+            async for event in model.stream(request()):
+                events.append(event)
+    assert not any(isinstance(event, ToolCallReady) for event in events)
+
+
+@pytest.mark.parametrize(("reason", "stop"), [("max_tokens", "length"), ("model_length", "length"), ("eos", "end")])
+async def test_other_words_for_an_end(reason: str, stop: str) -> None:
+    assert reply_of(await played("chat", sse(chunk(reason, content="A")))).message.stop_reason == stop
+
+
+@pytest.mark.parametrize("kind", ["chat", "responses"])
+async def test_data_that_says_nothing_is_passed_over(kind: str) -> None:
+    full = {"chat": FULL, "responses": responses.FULL}[kind].replace("[DONE]", "[DONE] ")
+    first, rest = full.split("\n\n", 1)
+    for body in (f"{full}data: [DONE] \n\n", f"{full}event: done\ndata:\n\n", f"{first}\n\ndata: \n\n{rest}"):
+        assert len(reply_of(await played(kind, body)).message.tool_calls) == 2

@@ -38,9 +38,16 @@ STOP_REASONS: dict[str, StopReason] = {
     "function_call": "tool_calls",
     "length": "length",
     "model_length": "length",  # Mistral
+    "max_tokens": "length",
     "content_filter": "filter",
 }
+"""Those that are not here end an answer as `stop` does."""
 
+BROKEN = frozenset({"insufficient_system_resource", "error", "abort", "aborted", "cancelled"})
+"""Finish reasons of answers that were broken off: DeepSeek's, and those of vLLM, SGLang and proxies."""
+
+NO_DATA = ("", "[DONE]")
+"""Data that says nothing: the end has been said before, and some servers send empty data in between."""
 
 _BESIDE = ("citations", "search_results")
 """What Perplexity sends beside the choices; each chunk has all of it."""
@@ -80,7 +87,7 @@ class ChatReader:
 
     def read(self, event: Event) -> Iterable[ModelEvent]:
         """See `Reader.read`."""
-        if event.data == "[DONE]":
+        if event.data.strip() in NO_DATA:
             return ()
         chunk = payload(event, self._provider)
         if event.name == "error":
@@ -104,9 +111,8 @@ class ChatReader:
     def reply(self) -> Reply:
         """See `Reader.reply`."""
         if not self.ended:
-            raise BrokenStreamError(
-                f"the answer of {self._provider} ended without a finish reason", provider=self._provider
-            )
+            why = f"with the finish reason {self._stop!r}" if self._stop else "without a finish reason"
+            raise BrokenStreamError(f"the answer of {self._provider} ended {why}", provider=self._provider)
         parts = [piece.part(self._label) for piece in self._pieces]
         if self._details:
             self._keep_details(parts)
@@ -132,7 +138,7 @@ class ChatReader:
             raise self._failure(choice)
         if reason := choice.get("finish_reason"):
             self._stop = reason
-            self.ended = True
+            self.ended = reason not in BROKEN
         delta = choice.get(key) or choice.get("message" if key == "delta" else "delta")
         found = self._delta(delta) if delta else []
         if self.ended:

@@ -20,6 +20,7 @@ from ..sse import Event
 from ..streaming import finished, payload
 from ..wire import dumps, is_object
 from . import client_calls
+from .chat_reply import NO_DATA
 from .codes import kind_of
 from .error_bodies import error_of
 
@@ -45,7 +46,7 @@ class ResponseReader:
 
     def read(self, event: Event) -> Iterable[ModelEvent]:
         """See `Reader.read`. Unknown events are passed over."""
-        if event.data == "[DONE]":  # some servers end their streams as Chat Completions do
+        if event.data.strip() in NO_DATA:  # some servers end their streams as Chat Completions do
             return ()
         data = payload(event, self._provider)
         return self._take(data.get("type") or event.name, data)
