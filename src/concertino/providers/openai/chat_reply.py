@@ -6,10 +6,11 @@ reasoning in `reasoning_content` (DeepSeek, xAI) or `reasoning` (OpenRouter, Gro
 `x_groq`, errors in the middle of the stream (OpenRouter), sources beside the choices (Perplexity).
 
 Usage: `prompt_tokens` includes the `cached_tokens` and `cache_write_tokens` of its details, and `completion_tokens`
-includes `reasoning_tokens`. xAI's leaves reasoning out of `completion_tokens` and in `total_tokens`; there the sum
-tells. Databricks' names Claude's caches as Anthropic does, inside `prompt_tokens`. Azure's Grok counts a hidden prompt
-among `cached_tokens` that it leaves out of `prompt_tokens`; more than all cannot be cached. Usage may come in several
-chunks and is then cumulative: the last one counts.
+includes `reasoning_tokens`. xAI's leaves reasoning out of `completion_tokens` and in `total_tokens`, and so does
+Gemini's, without any details; there the sum tells. Databricks' names Claude's caches as Anthropic does, inside
+`prompt_tokens`. Azure's Grok counts a hidden prompt among `cached_tokens` that it leaves out of `prompt_tokens`; more
+than all cannot be cached. Usage may come in several chunks and is then cumulative: the last one counts. Moonshot's is
+in the last choice.
 """
 
 from __future__ import annotations
@@ -134,6 +135,7 @@ class ChatReader:
         if not choices:
             return []
         choice = choices[0]
+        self._usage = choice.get("usage") or self._usage
         if choice.get("error"):
             raise self._failure(choice)
         if reason := choice.get("finish_reason"):
@@ -278,12 +280,11 @@ def tokens(usage: dict[str, Any] | None) -> Tokens | None:
     prompt = usage.get("prompt_tokens") or 0
     completion = usage.get("completion_tokens") or 0
     reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    if reasoning and usage.get("total_tokens") == prompt + completion + reasoning:
-        completion += reasoning
+    beside = max(0, (usage.get("total_tokens") or 0) - prompt - completion)
     return Tokens(
         prompt=prompt,
-        completion=completion,
+        completion=completion + beside,
         cached=min(prompt, next((count for count in map(_count, (read, usage, usage, usage), _READ) if count), 0)),
         cache_write=read.get("cache_write_tokens") or usage.get("cache_creation_input_tokens") or 0,
-        reasoning=reasoning,
+        reasoning=reasoning or beside,
     )
