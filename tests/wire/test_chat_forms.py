@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -16,6 +17,7 @@ from concertino.errors import (
     ProviderError,
     RateLimitError,
 )
+from concertino.messages import ToolCall
 from concertino.providers.port import ModelEvent, ToolCallReady
 
 from . import test_wire_responses as responses
@@ -126,3 +128,60 @@ async def test_data_that_says_nothing_is_passed_over(kind: str) -> None:
     first, rest = full.split("\n\n", 1)
     for body in (f"{full}data: [DONE] \n\n", f"{full}event: done\ndata:\n\n", f"{first}\n\ndata: \n\n{rest}"):
         assert len(reply_of(await played(kind, body)).message.tool_calls) == 2
+
+
+# Which call a delta belongs to
+
+CALLS = [("f", '{"x": 1}'), ("g", '{"y": [2]}'), ("g", '{"y": [3]}')]
+
+
+def deltas(index: bool | None, ids: str, names: str, *, pieces: int = 1) -> list[dict[str, Any]]:
+    """`CALLS` with an *index* of their own each, the same, or none; *ids* and *names* stand in all pieces of a call, in
+    the first only, or in none."""
+    found = []
+    for place, (name, arguments) in enumerate(CALLS):
+        size = -(-len(arguments) // pieces)
+        for number in range(pieces):
+            text = arguments[number * size : (number + 1) * size]
+            given = f"id{place}" if ids == "all" or (ids == "first" and not number) else None
+            named = name if names == "all" or not number else None
+            found.append(call(None if index is None else place * index, text, given, named))
+    return found
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(
+    ("form", "pieces"),
+    [(form, 1) for form in itertools.product((True, False, None), ("all", "none"), ("all",))]
+    + [(form, 3) for form in itertools.product((True, False, None), ("all", "first", "none"), ("first",))]
+    + [(form, 3) for form in itertools.product((True, False, None), ("all", "first", "none"), ("all",))],
+)
+async def test_calls_are_told_apart(form: tuple[bool | None, str, str], pieces: int, together: bool) -> None:
+    said = deltas(*form, pieces=pieces)
+    chunks = [chunk(tool_calls=said)] if together else [chunk(tool_calls=[delta]) for delta in said]
+    events = await played("chat", sse(*chunks, chunk("tool_calls")))
+    calls = reply_of(events).message.tool_calls
+    assert [(made.name, made.arguments) for made in calls] == CALLS
+    assert len({made.id for made in calls}) == 3
+    assert form[1] == "none" or [made.id for made in calls] == ["id0", "id1", "id2"]
+    assert [event.call for event in events if isinstance(event, ToolCallReady)] == list(calls)
+
+
+async def test_calls_at_one_index_are_written_by_turns_if_their_ids_tell() -> None:
+    said = [call(0, "", "a", "f"), call(0, "", "b", "g"), call(0, '{"x":', "a"), call(0, "{}", "b"), call(0, "1}", "a")]
+    calls = reply_of(await played("chat", sse(chunk(tool_calls=said), chunk("stop")))).message.tool_calls
+    assert calls == (ToolCall("a", "f", '{"x":1}'), ToolCall("b", "g", "{}"))
+
+
+async def test_calls_of_one_id_are_two() -> None:
+    for indices in ((0, 1), (None, None)):
+        said = [call(index, f'{{"x":{place}}}', "a", "f") for place, index in enumerate(indices)]
+        calls = reply_of(await played("chat", sse(chunk(tool_calls=said), chunk("stop")))).message.tool_calls
+        assert [made.arguments for made in calls] == ['{"x":0}', '{"x":1}']
+        assert calls[0].id == "a" != calls[1].id
+
+
+async def test_a_name_that_is_said_again_behind_the_arguments_makes_no_call() -> None:
+    said = [call(0, "{}", "a", "f"), call(0, "", None, "f"), call(0, "", "a", "f")]
+    calls = reply_of(await played("chat", sse(chunk(tool_calls=said), chunk("stop")))).message.tool_calls
+    assert calls == (ToolCall("a", "f", "{}"),)

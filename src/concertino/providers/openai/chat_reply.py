@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import BrokenStreamError, OverloadedError, ProviderError
-from ...ids import new_call_id
 from ...messages import Opaque, Part, Reasoning, StopReason, ToolCall
 from ...usage import Tokens
 from ..kinds import by_status, make
@@ -28,7 +27,7 @@ from ..sse import Event
 from ..streaming import finished, payload
 from ..wire import dumps, is_object
 from . import details
-from .chat_pieces import Piece
+from .chat_pieces import Calls, Piece
 from .chat_request import label
 from .codes import kind_of, status_of
 from .error_bodies import error_of
@@ -77,7 +76,7 @@ class ChatReader:
         self._provider = provider
         self._label = label(provider)
         self._pieces: list[Piece] = []
-        self._calls: dict[int, Piece] = {}
+        self._calls = Calls(self._pieces)
         self._written: Piece | None = None  # the call that is being written
         self._details: list[dict[str, Any]] = []
         self._beside: dict[str, Any] = {}
@@ -211,20 +210,10 @@ class ChatReader:
 
     def _call(self, delta: dict[str, Any]) -> list[ModelEvent]:
         function = delta.get("function") or delta.get("custom") or {}
-        name, given = function.get("name") or "", delta.get("id") or ""
-        index = delta.get("index")
-        if index is None:  # then every new id is a new call
-            index = len(self._calls) - (not given)
-        call = self._calls.get(index)
-        if call is None or (name and given and given != call.id):
-            taken = not given or any(given == other.id for other in self._calls.values())
-            call = Piece("call", new_call_id() if taken else given, name)
-            self._calls[index] = call
-            self._pieces.append(call)
-        call.name = call.name or name
+        given = function.get("arguments") or function.get("input") or ""
+        text = given if isinstance(given, str) else dumps(given)
+        call = self._calls.of(delta.get("index"), delta.get("id") or "", function.get("name") or "", text)
         call.take(delta)
-        given_arguments = function.get("arguments") or function.get("input") or ""
-        text = given_arguments if isinstance(given_arguments, str) else dumps(given_arguments)
         arguments = "" if call.ready else text
         call.texts.append(arguments)
         return [*self._turn_to(call), ToolCallChunk(call.id, call.name, arguments)]
