@@ -12,7 +12,7 @@ ConcertinoError
 ├── LibraryError                  search or fetch failed
 │   └── CorpusError               a corpus is missing, empty or unreadable
 ├── ContextFloorError             the smallest possible request is over the model's window
-├── ProviderError                 a model provider failed
+├── ProviderError                 a model provider failed; carries the delay that it asks for
 │   ├── AuthenticationError       the key is missing or wrong
 │   ├── PermissionDeniedError     the key is known, and may not do this, or has nothing left to spend
 │   ├── ModelNotFoundError
@@ -20,7 +20,7 @@ ConcertinoError
 │   │   ├── ContextTooLongError
 │   │   └── UnsupportedError      the model cannot do what is asked; found before anything is sent
 │   ├── ContentFilteredError
-│   ├── RateLimitError            carries the delay that the provider asks for
+│   ├── RateLimitError            too many requests or tokens
 │   ├── OverloadedError           the provider's own failure (5xx, 529)
 │   ├── ProviderTimeoutError
 │   ├── ProviderConnectionError
@@ -104,10 +104,14 @@ class ContextFloorError(ConcertinoError):
 class ProviderError(ConcertinoError):
     """A model provider failed. `provider` and `status` say who and, over HTTP, how."""
 
-    def __init__(self, message: str, *, provider: str = "", status: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, provider: str = "", status: int | None = None, retry_after: float | None = None
+    ) -> None:
         super().__init__(message)
         self.provider = provider
         self.status = status
+        self.retry_after = retry_after
+        """The delay in seconds that the provider asks for; None: it asks for none."""
         self.partial: AssistantMessage | None = None
         """What had come of the answer before it broke off; None if it had not begun."""
 
@@ -144,13 +148,7 @@ class ContentFilteredError(ProviderError):
 
 
 class RateLimitError(ProviderError):
-    """Too many requests or tokens; `retry_after` is the delay in seconds that the provider asks for."""
-
-    def __init__(
-        self, message: str, *, provider: str = "", status: int | None = None, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message, provider=provider, status=status)
-        self.retry_after = retry_after
+    """Too many requests or tokens."""
 
 
 class OverloadedError(ProviderError):

@@ -15,6 +15,7 @@ from concertino.errors import (
     ConfigurationError,
     OverloadedError,
     ProviderConnectionError,
+    ProviderError,
     ProviderTimeoutError,
     RateLimitError,
 )
@@ -96,10 +97,11 @@ async def test_a_second_attempt_is_paid_for_like_the_first() -> None:
     assert (account.spent_tokens, account.reserved_tokens) == (15, 0)
 
 
-def test_a_provider_says_how_long_to_wait() -> None:
+@pytest.mark.parametrize("kind", [RateLimitError, OverloadedError, ProviderTimeoutError])
+def test_a_provider_says_how_long_to_wait(kind: type[ProviderError]) -> None:
     attempts = Attempts(Retry(longest=30.0), ["x:other"])
-    assert attempts.after(RateLimitError("slow", retry_after=7.0), "x:m", seen=False) == ("x:m", 7.0)
-    assert attempts.after(RateLimitError("slow", retry_after=70.0), "x:m", seen=False) == ("x:other", 0.0)
+    assert attempts.after(kind("slow", retry_after=7.0), "x:m", seen=False) == ("x:m", 7.0)
+    assert attempts.after(kind("slow", retry_after=70.0), "x:m", seen=False) == ("x:other", 0.0)
     assert attempts.after(ProviderTimeoutError("silent"), "x:other", seen=True) is None
 
 

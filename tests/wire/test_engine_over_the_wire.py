@@ -10,6 +10,7 @@ import pytest
 from concertino import AgentConfig, Chat, RunError, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import AuthenticationError, RateLimitError
 from concertino.orchestrator.retrying import Retry
+from concertino.providers.openai import OpenAICompatibleModel
 
 from .wire_kit import MODELS, model_of, serving, sse
 
@@ -146,3 +147,23 @@ async def test_a_provider_that_refuses(kind: str, status: int, error: type[Excep
             await ToolOrchestrator(Chat(model=model, message="hi", retry=Retry(attempts=1)), AgentConfig()).run()
     assert isinstance(caught.value.__cause__, error)
     assert caught.value.result.status == "failed"
+
+
+class TwoCalls(AgentConfig):
+    tool_call_limit = 2
+
+
+@pytest.mark.parametrize("vendor", ["ollama", "perplexity", "vllm"])
+async def test_a_run_ends_with_an_answer_at_its_limit_of_calls_whatever_choices_a_vendor_has(vendor: str) -> None:
+    async with serving() as server:
+        model = OpenAICompatibleModel("m", f"{server.url}/v1", vendor=vendor, api_key="k")
+        server.play(chat(True))
+        server.play(chat(False))
+        asked = Chat(model=model, message="How warm is it in Oslo and in Rome?")
+        result = await ToolOrchestrator(asked, TwoCalls(), ToolRegistry([temperature])).run()
+        await model.close()
+    assert (result.status, result.text) == ("completed", "Mild in both.")
+    assert server.asked[1].body.get("tool_choice") == ("none" if vendor == "vllm" else None)
+    assert ("tools" in server.asked[1].body) == (vendor == "vllm")
+    roles = [message["role"] for message in server.asked[1].body["messages"]]
+    assert "system" not in roles[1:], "a template may take the system at the beginning only"

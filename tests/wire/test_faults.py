@@ -61,7 +61,7 @@ async def test_statuses_with_bodies_of_any_form(
         await played(kind, body, status=status, headers={"content-type": "text/html", "retry-after": "3"})
     assert caught.value.status == status
     assert caught.value.partial is None
-    assert getattr(caught.value, "retry_after", 3.0) == 3.0
+    assert caught.value.retry_after == 3.0
 
 
 async def broken_by(kind: str, limits: Timeouts, play: Callable[[Server], None]) -> ProviderError:

@@ -187,8 +187,13 @@ def test_sound_and_images_are_in_the_counts() -> None:
 
 def test_reasoning_beside_the_output_is_told_by_the_sum() -> None:
     details = {"completion_tokens_details": {"reasoning_tokens": 30}}
-    for total, completion in ((47, 40), (77, 70)):
-        usage = {"prompt_tokens": 7, "completion_tokens": 40, "total_tokens": total, **details}
+    for total, completion, more in ((47, 40, details), (77, 70, details), (77, 70, {}), (None, 40, details)):
+        usage = {"prompt_tokens": 7, "completion_tokens": 40, "total_tokens": total, **more}
         tokens = read("chat", sse({**chat.chunk("stop", content="a"), "usage": usage}).encode()).tokens
-        assert tokens is not None
-        assert tokens.completion == completion
+        assert tokens == Tokens(7, completion, reasoning=30)
+
+
+def test_usage_may_stand_in_the_last_choice() -> None:
+    last = chat.chunk("stop", content="a")
+    last["choices"][0]["usage"] = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    assert read("chat", sse(last).encode()).tokens == Tokens(10, 5)

@@ -18,6 +18,7 @@ from concertino.messages import (
     ForcedTool,
     Message,
     Reasoning,
+    SystemMessage,
     Text,
     ToolCall,
     ToolMessage,
@@ -53,6 +54,18 @@ def test_settings_that_vendors_call_otherwise() -> None:
     assert "parallel_tool_calls" not in sent("deepseek", **settings)
     assert sent("openrouter", effort="high")["reasoning"] == {"effort": "high"}
     assert sent("xai", effort="high")["reasoning_effort"] == "high"
+
+
+def test_the_system_speaks_in_the_middle_only_where_that_is_taken() -> None:
+    history = (UserMessage("Q"), SystemMessage("Hurry."))
+    for vendor in ("vllm", "llamacpp", "ollama", "unknown"):
+        assert sent(vendor, *history, system="S")["messages"] == [
+            {"role": "system", "content": "S"},
+            {"role": "user", "content": "Q"},
+            {"role": "user", "content": "<system>\nHurry.\n</system>"},
+        ]
+    for vendor in ("openai", "azure", "groq", "deepseek"):
+        assert sent(vendor, *history)["messages"][1] == {"role": "system", "content": "Hurry."}
 
 
 async def played(vendor: str, *chunks: dict[str, Any]) -> AssistantMessage:
@@ -239,3 +252,14 @@ async def test_vertex_over_its_own_client() -> None:
 def test_a_reasoning_that_another_vendor_gave_does_not_go_along() -> None:
     answer = AssistantMessage((Reasoning("Hm.", provider="groq/chat"), Text("A")))
     assert "Hm." not in json.dumps(sent("deepseek", UserMessage("Q"), answer))
+
+
+def test_a_call_without_reasoning_has_an_empty_one_where_the_field_is_wanted() -> None:
+    call = ToolCall("a", "f", "{}")
+    answers = AssistantMessage((Reasoning("Hm.", provider="anthropic"), call)), AssistantMessage((Text("A"),))
+    history = (UserMessage("Q"), answers[0], ToolMessage("a", "f", "x"), answers[1])
+    moved = sent("deepseek", *history)["messages"]
+    assert [message.get("reasoning_content") for message in moved] == [None, "", None, None]
+    assert "reasoning_content" not in json.dumps(sent("fireworks", *history))
+    own = AssistantMessage((Reasoning("Hm.", provider="deepseek/chat"), call))
+    assert sent("deepseek", own)["messages"][0]["reasoning_content"] == "Hm."

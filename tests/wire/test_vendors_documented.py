@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from concertino.errors import UnsupportedError
-from concertino.messages import ForcedTool, ToolMessage, UserMessage
+from concertino.messages import AssistantMessage, ForcedTool, ToolCall, ToolMessage, UserMessage
 from concertino.providers.openai import OpenAICompatibleModel
 from concertino.providers.openai.vendors import VENDORS
 from concertino.providers.port import Reply
@@ -128,7 +128,8 @@ async def test_geminis_signatures_stay_at_their_calls() -> None:
 @pytest.mark.parametrize(
     ("vendor", "refused", "taken"),
     [
-        ("ollama", ["required", "none", ForcedTool("weather")], []),
+        ("ollama", ["required", ForcedTool("weather")], []),
+        ("perplexity", ["required", ForcedTool("weather")], []),
         ("llamacpp", [ForcedTool("weather")], ["required", "none"]),
         ("vllm", [], ["required", "none", ForcedTool("weather")]),
         ("fireworks", [], ["required", "none", ForcedTool("weather")]),
@@ -142,3 +143,12 @@ def test_a_choice_that_would_be_passed_over_is_refused(vendor: str, refused: lis
             model._body(request(tools=(TOOL,), tool_choice=choice))
     for choice in taken:
         assert "tool_choice" in json.loads(model._body(request(tools=(TOOL,), tool_choice=choice)).data)
+
+
+@pytest.mark.parametrize("vendor", ["ollama", "perplexity"])
+def test_a_vendor_without_a_word_for_no_tools_is_sent_none(vendor: str) -> None:
+    model = OpenAICompatibleModel("m", "http://127.0.0.1:1", vendor=vendor, api_key="k")
+    history = (UserMessage("Hi"), AssistantMessage((ToolCall("a", "weather", "{}"),)), ToolMessage("a", "weather", "x"))
+    found = json.loads(model._body(request(*history, tools=(TOOL,), tool_choice="none")).data)
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & found.keys()
+    assert [message["role"] for message in found["messages"]] == ["user", "assistant", "tool"]

@@ -318,7 +318,7 @@ async def test_statuses(status: int, kind: str, expected: str) -> None:
         await played("anthropic", body, status=status, headers=headers)
     assert type(caught.value).__name__ == expected
     assert (caught.value.provider, caught.value.status) == ("anthropic", status)
-    assert getattr(caught.value, "retry_after", 7.0) == 7.0
+    assert caught.value.retry_after == 7.0
 
 
 async def test_a_prompt_that_is_too_long() -> None:

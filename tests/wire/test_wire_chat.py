@@ -200,7 +200,7 @@ async def test_statuses(status: int, error: dict[str, Any], expected: type[Provi
         await played("chat", json.dumps({"error": error}), status=status, headers=headers)
     assert type(caught.value) is expected
     assert caught.value.status == status
-    assert getattr(caught.value, "retry_after", 1.5) == 1.5
+    assert caught.value.retry_after == 1.5
 
 
 async def test_nobody_there() -> None:
@@ -268,7 +268,7 @@ def test_a_turn_of_tools() -> None:
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "tool_call_id": "a", "content": "rain"},
         {"role": "tool", "tool_call_id": "b", "content": "?"},
-        {"role": "system", "content": "Hurry."},
+        {"role": "user", "content": "<system>\nHurry.\n</system>"},
         {"role": "assistant", "content": "A"},
         {"role": "assistant", "content": ""},
     ]

@@ -92,8 +92,7 @@ class Attempts:
     def _wait(self, error: ProviderError) -> float:
         import random  # noqa: PLC0415 - hardly ever needed, and dear to import
 
-        asked = error.retry_after if isinstance(error, RateLimitError) else None
-        if asked is not None:
-            return asked
+        if error.retry_after is not None:
+            return error.retry_after
         doubled = self._retry.first * 2.0 ** (self._made - 1)
         return min(doubled, self._retry.longest) * random.uniform(0.5, 1.0)  # noqa: S311 - it only spreads the load

@@ -5,9 +5,12 @@ Imported by the adapters' `errors` modules only, as it needs the HTTP library th
 
 from __future__ import annotations
 
+import math
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import httpx2
 
@@ -20,6 +23,8 @@ HTTP_FAILURES: tuple[type[Exception], ...] = (
     httpx2.CookieConflict,
 )
 """The roots of what sending a request and reading its answer can raise."""
+
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 def http_failure(error: Exception, provider: str, *, begun: bool) -> ProviderError:
@@ -46,20 +51,30 @@ def timed_out(error: BaseException, words: str, provider: str) -> ProviderTimeou
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """The delay in seconds that the headers of an answer ask for.
 
-    `retry-after-ms` is OpenAI's; `retry-after` is seconds or a date (RFC 9110, 10.2.3).
+    `retry-after-ms` is OpenAI's; `retry-after` is seconds or a date (RFC 9110, 10.2.3). What makes no sense asks for
+    nothing.
     """
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        delay = _number(headers.get(name, ""))
+        if delay is not None:
+            return max(0.0, delay / unit)
     try:
-        return float(headers["retry-after-ms"]) / 1000
-    except (KeyError, ValueError):
-        pass
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
     except ValueError:
         return None
+
+
+def retry_info(details: Iterable[Mapping[str, Any]]) -> float | None:
+    """The delay in seconds that `google.rpc.RetryInfo` among *details* asks for ("23s")."""
+    for detail in details:
+        if match := _DELAY.fullmatch(str(detail.get("retryDelay"))):
+            return float(match[1])
+    return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None

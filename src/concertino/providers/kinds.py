@@ -18,16 +18,33 @@ from ..errors import (
     RateLimitError,
 )
 
-_TOO_LONG = re.compile(
+_TOO_LONG = (
     # Anthropic: "prompt is too long: 213462 tokens > 200000 maximum"; "input length and `max_tokens` exceed
-    # context limit"
-    r"prompt is too long|exceed context limit"
+    # context limit"; the same model at Bedrock: "Input is too long for requested model."
+    r"prompt is too long|exceed context limit|input is too long for requested model"
     # OpenAI and the servers that speak its formats: "maximum context length is 128000 tokens", "context window"
     r"|maximum context length|exceeds the context window|context_length_exceeded"
-    # Gemini: "The input token count (1250074) exceeds the maximum number of tokens allowed (1048576)."
-    r"|input token count.*exceeds the maximum",
-    re.IGNORECASE | re.DOTALL,
+    # Gemini: "The input token count (1250074) exceeds the maximum number of tokens allowed (1048576)."; at Vertex:
+    # "the input token count is 2157013 but model only supports up to 1048576"
+    r"|input token count.*(?:exceeds the maximum|but model only supports)"
+    # vLLM: "the model's context length is only 8192 tokens"; "longer than the maximum model length of 4096"
+    r"|model's context length is only|maximum model length"
+    # SGLang; llama.cpp; LM Studio
+    r"|longer than the model's context length|exceeds the available context size|greater than the context length"
+    # xAI; Moonshot; Together: "`inputs` tokens + `max_new_tokens` must be <= 8193"; Cohere, but not a limit per minute
+    r"|maximum prompt length is|exceeded model token limit|max_new_tokens`? must be <=|too many tokens(?! per|, please)"
 )
+_REFUSED: tuple[tuple[re.Pattern[str], type[ProviderError]], ...] = tuple(
+    (re.compile(words, re.IGNORECASE | re.DOTALL), kind)
+    for words, kind in (
+        (_TOO_LONG, ContextTooLongError),
+        # xAI: "Incorrect API key provided"; Gemini: "API key not valid", "API key expired"
+        (r"incorrect api key|invalid api key|api key (?:not valid|expired)", AuthenticationError),
+        # Anthropic: "Your credit balance is too low to access the Anthropic API."
+        (r"credit balance is too low", PermissionDeniedError),
+    )
+)
+"""What refusals say that have no status of their own, or come with another one; in the words of November 2026."""
 
 _BY_STATUS: dict[int, type[ProviderError]] = {
     401: AuthenticationError,
@@ -49,11 +66,6 @@ def by_status(status: int) -> type[ProviderError]:
     return found or (OverloadedError if status >= 500 else BadRequestError)
 
 
-def is_too_long(message: str) -> bool:
-    """Whether *message* says that the request is over the model's context window; none has a status for it."""
-    return _TOO_LONG.search(message) is not None
-
-
 def make(
     kind: type[ProviderError],
     message: str,
@@ -65,15 +77,12 @@ def make(
 ) -> ProviderError:
     """An error of *kind*, made finer where the message says more: a bad request may be one that is too long. *part* is
     what offends, in the provider's words."""
-    if kind is BadRequestError and is_too_long(message):
-        kind = ContextTooLongError
-    if issubclass(kind, BadRequestError):
-        refused = kind(message, provider=provider, status=status)
-        refused.part = part
-        return refused
-    if issubclass(kind, RateLimitError):
-        return kind(message, provider=provider, status=status, retry_after=retry_after)
-    return kind(message, provider=provider, status=status)
+    if kind is BadRequestError:
+        kind = next((finer for words, finer in _REFUSED if words.search(message)), kind)
+    failure = kind(message, provider=provider, status=status, retry_after=retry_after)
+    if isinstance(failure, BadRequestError):
+        failure.part = part
+    return failure
 
 
 _SIGNING = (

@@ -15,7 +15,16 @@ import openai
 import pytest
 from google.genai import errors as google_errors
 
-from concertino.errors import AuthenticationError, ProviderConnectionError, ProviderError, ProviderTimeoutError
+from concertino.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ContextTooLongError,
+    PermissionDeniedError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+    RateLimitError,
+)
 from concertino.providers import failures, kinds
 from concertino.providers.anthropic import errors as of_anthropic
 from concertino.providers.google import errors as of_google
@@ -139,7 +148,60 @@ def test_every_failure_of_the_http_library_is_translated(begun: bool) -> None:
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
         ({"retry-after-ms": "x", "retry-after": "9"}, 9.0),
+        ({"retry-after-ms": "-500"}, 0.0),
+        ({"retry-after-ms": "nan", "retry-after": "9"}, 9.0),
+        ({"retry-after-ms": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "-inf"}, None),
+        ({"retry-after": ""}, None),
     ],
 )
 def test_retry_after(headers: dict[str, str], expected: float | None) -> None:
     assert failures.retry_after(headers) == expected
+
+
+TOO_LONG = [
+    "prompt is too long: 213462 tokens > 200000 maximum",
+    "This model's maximum context length is 128000 tokens.",
+    "the request exceeds the available context size, try increasing it",
+    "You passed 9000 input tokens and requested 100 output tokens. However, the model's context length is only 8192",
+    "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+    "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+    "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "Input is too long for requested model.",
+    "the input token count is 2157013 but model only supports up to 1048576",
+    "Invalid request: Your request exceeded model token limit: 262144",
+    "`inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000 `inputs` tokens and 100 `max_new_tokens`",
+    "inputs tokens + max_new_tokens must be <= 8193",
+    "The number of tokens to keep from the initial prompt is greater than the context length.",
+    "Prompt contains 65673 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+    "too many tokens: total number of tokens in the prompt cannot exceed 4081",
+]
+NOT_TOO_LONG = [
+    "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 90000.",
+    "Too many tokens, please wait before trying again.",
+    "Too many tokens per minute",
+    "Invalid 'messages[0].content': string too long. Expected a string with maximum length 10485760",
+    "tools.0.name: String should have at most 64 characters",
+    "max_tokens: 90000 > 64000, which is the maximum allowed number of output tokens",
+]
+
+
+def test_a_refusal_of_what_is_too_long_is_known_by_its_words() -> None:
+    found = {words: type(kinds.make(BadRequestError, words, provider="x")) for words in (*TOO_LONG, *NOT_TOO_LONG)}
+    assert found == dict.fromkeys(TOO_LONG, ContextTooLongError) | dict.fromkeys(NOT_TOO_LONG, BadRequestError)
+    for words in TOO_LONG:
+        assert type(kinds.make(RateLimitError, words, provider="x")) is RateLimitError
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("Incorrect API key provided: xa***ey. You can obtain an API key from", AuthenticationError),
+        ("API key not valid. Please pass a valid API key.", AuthenticationError),
+        ("API key expired. Please renew the API key.", AuthenticationError),
+        ("Your credit balance is too low to access the Anthropic API.", PermissionDeniedError),
+    ],
+)
+def test_a_key_or_a_bill_that_comes_with_the_status_of_a_bad_request(words: str, expected: type[ProviderError]) -> None:
+    assert type(kinds.make(BadRequestError, words, provider="x", status=400)) is expected

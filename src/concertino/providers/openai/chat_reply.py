@@ -6,10 +6,11 @@ reasoning in `reasoning_content` (DeepSeek, xAI) or `reasoning` (OpenRouter, Gro
 `x_groq`, errors in the middle of the stream (OpenRouter), sources beside the choices (Perplexity).
 
 Usage: `prompt_tokens` includes the `cached_tokens` and `cache_write_tokens` of its details, and `completion_tokens`
-includes `reasoning_tokens`. xAI's leaves reasoning out of `completion_tokens` and in `total_tokens`; there the sum
-tells. Databricks' names Claude's caches as Anthropic does, inside `prompt_tokens`. Azure's Grok counts a hidden prompt
-among `cached_tokens` that it leaves out of `prompt_tokens`; more than all cannot be cached. Usage may come in several
-chunks and is then cumulative: the last one counts.
+includes `reasoning_tokens`. xAI's leaves reasoning out of `completion_tokens` and in `total_tokens`, and so does
+Gemini's, without any details; there the sum tells. Databricks' names Claude's caches as Anthropic does, inside
+`prompt_tokens`. Azure's Grok counts a hidden prompt among `cached_tokens` that it leaves out of `prompt_tokens`; more
+than all cannot be cached. Usage may come in several chunks and is then cumulative: the last one counts. Moonshot's is
+in the last choice.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import BrokenStreamError, OverloadedError, ProviderError
-from ...ids import new_call_id
 from ...messages import Opaque, Part, Reasoning, StopReason, ToolCall
 from ...usage import Tokens
 from ..kinds import by_status, make
@@ -27,9 +27,10 @@ from ..sse import Event
 from ..streaming import finished, payload
 from ..wire import dumps, is_object
 from . import details
-from .chat_pieces import Piece
+from .chat_pieces import Calls, Piece
 from .chat_request import label
 from .codes import kind_of, status_of
+from .error_bodies import error_of
 
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "end",
@@ -37,9 +38,16 @@ STOP_REASONS: dict[str, StopReason] = {
     "function_call": "tool_calls",
     "length": "length",
     "model_length": "length",  # Mistral
+    "max_tokens": "length",
     "content_filter": "filter",
 }
+"""Those that are not here end an answer as `stop` does."""
 
+BROKEN = frozenset({"insufficient_system_resource", "error", "abort", "aborted", "cancelled"})
+"""Finish reasons of answers that were broken off: DeepSeek's, and those of vLLM, SGLang and proxies."""
+
+NO_DATA = ("", "[DONE]")
+"""Data that says nothing: the end has been said before, and some servers send empty data in between."""
 
 _BESIDE = ("citations", "search_results")
 """What Perplexity sends beside the choices; each chunk has all of it."""
@@ -68,7 +76,7 @@ class ChatReader:
         self._provider = provider
         self._label = label(provider)
         self._pieces: list[Piece] = []
-        self._calls: dict[int, Piece] = {}
+        self._calls = Calls(self._pieces)
         self._written: Piece | None = None  # the call that is being written
         self._details: list[dict[str, Any]] = []
         self._beside: dict[str, Any] = {}
@@ -79,11 +87,11 @@ class ChatReader:
 
     def read(self, event: Event) -> Iterable[ModelEvent]:
         """See `Reader.read`."""
-        if event.data == "[DONE]":
+        if event.data.strip() in NO_DATA:
             return ()
         chunk = payload(event, self._provider)
         if event.name == "error":
-            raise self._failure(chunk.get("error") or chunk)
+            raise self._failure(chunk)
         return self._take(chunk, "delta")
 
     def whole(self, answer: Any) -> Iterable[ModelEvent]:
@@ -103,9 +111,8 @@ class ChatReader:
     def reply(self) -> Reply:
         """See `Reader.reply`."""
         if not self.ended:
-            raise BrokenStreamError(
-                f"the answer of {self._provider} ended without a finish reason", provider=self._provider
-            )
+            why = f"with the finish reason {self._stop!r}" if self._stop else "without a finish reason"
+            raise BrokenStreamError(f"the answer of {self._provider} ended {why}", provider=self._provider)
         parts = [piece.part(self._label) for piece in self._pieces]
         if self._details:
             self._keep_details(parts)
@@ -114,8 +121,8 @@ class ChatReader:
         return finished(self._provider, parts, stop, self._model, tokens(self._usage))
 
     def _take(self, chunk: dict[str, Any], key: str) -> list[ModelEvent]:
-        if error := chunk.get("error"):
-            raise self._failure(error if isinstance(error, dict) else {"message": error})
+        if chunk.get("error") or chunk.get("object") == "error":
+            raise self._failure(chunk)
         if not self._model:
             self._model = chunk.get("model") or ""
         if usage := chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"):
@@ -127,11 +134,12 @@ class ChatReader:
         if not choices:
             return []
         choice = choices[0]
+        self._usage = choice.get("usage") or self._usage
         if choice.get("error"):
-            raise self._failure(choice["error"])
+            raise self._failure(choice)
         if reason := choice.get("finish_reason"):
             self._stop = reason
-            self.ended = True
+            self.ended = reason not in BROKEN
         delta = choice.get(key) or choice.get("message" if key == "delta" else "delta")
         found = self._delta(delta) if delta else []
         if self.ended:
@@ -202,20 +210,10 @@ class ChatReader:
 
     def _call(self, delta: dict[str, Any]) -> list[ModelEvent]:
         function = delta.get("function") or delta.get("custom") or {}
-        name, given = function.get("name") or "", delta.get("id") or ""
-        index = delta.get("index")
-        if index is None:  # then every new id is a new call
-            index = len(self._calls) - (not given)
-        call = self._calls.get(index)
-        if call is None or (name and given and given != call.id):
-            taken = not given or any(given == other.id for other in self._calls.values())
-            call = Piece("call", new_call_id() if taken else given, name)
-            self._calls[index] = call
-            self._pieces.append(call)
-        call.name = call.name or name
+        given = function.get("arguments") or function.get("input") or ""
+        text = given if isinstance(given, str) else dumps(given)
+        call = self._calls.of(delta.get("index"), delta.get("id") or "", function.get("name") or "", text)
         call.take(delta)
-        given_arguments = function.get("arguments") or function.get("input") or ""
-        text = given_arguments if isinstance(given_arguments, str) else dumps(given_arguments)
         arguments = "" if call.ready else text
         call.texts.append(arguments)
         return [*self._turn_to(call), ToolCallChunk(call.id, call.name, arguments)]
@@ -243,10 +241,11 @@ class ChatReader:
                 return
         parts.insert(0, Reasoning("", provider=self._label, raw=raw))
 
-    def _failure(self, error: dict[str, Any]) -> ProviderError:
+    def _failure(self, answer: Any) -> ProviderError:
+        error = error_of(answer)
         status = status_of(error)
         kind = kind_of(error) or (by_status(status) if status else OverloadedError)
-        return make(kind, f"{self._provider}: {error.get('message') or error}", provider=self._provider)
+        return make(kind, f"{self._provider}: {error['message'] or answer}", provider=self._provider)
 
 
 def _calls(delta: dict[str, Any]) -> Iterable[dict[str, Any]]:
@@ -270,12 +269,11 @@ def tokens(usage: dict[str, Any] | None) -> Tokens | None:
     prompt = usage.get("prompt_tokens") or 0
     completion = usage.get("completion_tokens") or 0
     reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    if reasoning and usage.get("total_tokens") == prompt + completion + reasoning:
-        completion += reasoning
+    beside = max(0, (usage.get("total_tokens") or 0) - prompt - completion)
     return Tokens(
         prompt=prompt,
-        completion=completion,
+        completion=completion + beside,
         cached=min(prompt, next((count for count in map(_count, (read, usage, usage, usage), _READ) if count), 0)),
         cache_write=read.get("cache_write_tokens") or usage.get("cache_creation_input_tokens") or 0,
-        reasoning=reasoning,
+        reasoning=reasoning or beside,
     )

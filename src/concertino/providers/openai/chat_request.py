@@ -59,7 +59,7 @@ def request_body(
         head[vendor.limit] = request.max_output_tokens
     _settings(head, request, provider, vendor)
     lists: dict[str, Iterable[str]] = {}
-    if request.tools:
+    if request.tools and (request.tool_choice != "none" or "none" in vendor.choices):
         lists["tools"] = tool_forms(request.tools)
         if request.tool_choice != "auto":
             head["tool_choice"] = _tool_choice(request.tool_choice, request.model, provider, vendor)
@@ -150,7 +150,10 @@ class _Writer:
                 parts += [{"type": "text", "text": text}] if text else []
                 return Form("user", "", dumps({"role": "user", "content": parts}), refused, "; ".join(refused))
             case SystemMessage(text):
-                return Form("system", "", dumps({"role": "system", "content": text}))
+                role, said = (
+                    ("system", text) if self._vendor.system_inside else ("user", f"<system>\n{text}\n</system>")
+                )
+                return Form(role, "", dumps({"role": role, "content": said}))
             case ToolMessage(call_id, name, content):
                 first = dumps({"role": "tool", "tool_call_id": self._id(call_id), "content": content})
                 if not message.media:
@@ -188,6 +191,8 @@ class _Writer:
             form["content"] = text or (None if calls or len(form) > 2 else "")
         if calls:
             form["tool_calls"] = calls
+            if self._vendor.reasoned_calls:
+                form.setdefault(self._vendor.reasoning, "")
         dropped = tuple(word for part in message.parts for word in lost(part, self._label))
         return Form("assistant", "", dumps(form), dropped)
 

@@ -1,4 +1,4 @@
-"""What the codes mean with which OpenAI and the servers that speak its formats name an error.
+"""What the codes mean with which OpenAI and the servers that speak its formats name an error, and where they stand.
 
 From OpenAI's guide "Error codes", the SDK's `ResponseError.code`, and Azure's and OpenRouter's API references.
 """
@@ -21,12 +21,14 @@ from ...errors import (
 
 CODES: dict[str, type[ProviderError]] = {
     "invalid_api_key": AuthenticationError,
+    "API_KEY_INVALID": AuthenticationError,  # Google's reason, which comes with 400
     "authentication_error": AuthenticationError,
     "permission_error": PermissionDeniedError,
     "insufficient_quota": PermissionDeniedError,  # comes with 429, but waiting does not help
     "model_not_found": ModelNotFoundError,
     "DeploymentNotFound": ModelNotFoundError,
     "context_length_exceeded": ContextTooLongError,
+    "exceed_context_size_error": ContextTooLongError,  # llama.cpp
     "content_filter": ContentFilteredError,
     "content_policy_violation": ContentFilteredError,
     "image_content_policy_violation": ContentFilteredError,
@@ -44,12 +46,19 @@ CODES: dict[str, type[ProviderError]] = {
 
 
 def kind_of(error: dict[str, Any]) -> type[ProviderError] | None:
-    """The error that an error object's code, or else its type, names; None for words that say nothing here."""
-    for name in ("code", "type"):
-        found = CODES.get(str(error.get(name)))
+    """The error that an error object's code, or else its type or a reason among its details, names; None for words that
+    say nothing here."""
+    for name in (error.get("code"), error.get("type"), *(detail.get("reason") for detail in details_of(error))):
+        found = CODES.get(str(name))
         if found is not None:
             return found
     return None
+
+
+def details_of(error: dict[str, Any]) -> list[dict[str, Any]]:
+    """The `google.rpc` details of an error object."""
+    found = error.get("details")
+    return [detail for detail in found if isinstance(detail, dict)] if isinstance(found, list) else []
 
 
 def status_of(error: dict[str, Any]) -> int | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import openai
 
 from ...errors import (
@@ -19,9 +17,10 @@ from ...errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from ..failures import HTTP_FAILURES, http_failure, retry_after, timed_out
+from ..failures import HTTP_FAILURES, http_failure, retry_after, retry_info, timed_out
 from ..kinds import by_status, make
-from .codes import kind_of
+from .codes import details_of, kind_of
+from .error_bodies import error_of
 
 FAILURES: tuple[type[Exception], ...] = (openai.OpenAIError, *HTTP_FAILURES)
 
@@ -61,7 +60,7 @@ def translate(error: Exception, provider: str, *, begun: bool) -> ProviderError:
         return make(kind, f"{provider}: {error}", provider=provider)
     if kind is ProviderError or (kind is OverloadedError and error.status_code != 409):
         kind = by_status(error.status_code)
-    body: dict[str, Any] = error.body if isinstance(error.body, dict) else {}
+    body = error_of(error.body)
     # The code says more than the status where the two differ: an unknown model comes with 400 from Responses. But
     # "invalid request" is what an unusable key and much else is called as well.
     named = kind_of(body)
@@ -69,9 +68,9 @@ def translate(error: Exception, provider: str, *, begun: bool) -> ProviderError:
         kind = named
     return make(
         kind,
-        f"{provider}: {body.get('message') or error}",
+        f"{provider}: {body['message'] or error}",
         provider=provider,
         status=error.status_code,
-        retry_after=retry_after(error.response.headers),
+        retry_after=retry_info(details_of(body)) or retry_after(error.response.headers),
         part=str(body.get("param") or ""),
     )

@@ -20,7 +20,9 @@ from ..sse import Event
 from ..streaming import finished, payload
 from ..wire import dumps, is_object
 from . import client_calls
+from .chat_reply import NO_DATA
 from .codes import kind_of
+from .error_bodies import error_of
 
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "filter"}
 
@@ -44,7 +46,7 @@ class ResponseReader:
 
     def read(self, event: Event) -> Iterable[ModelEvent]:
         """See `Reader.read`. Unknown events are passed over."""
-        if event.data == "[DONE]":  # some servers end their streams as Chat Completions do
+        if event.data.strip() in NO_DATA:  # some servers end their streams as Chat Completions do
             return ()
         data = payload(event, self._provider)
         return self._take(data.get("type") or event.name, data)
@@ -52,7 +54,7 @@ class ResponseReader:
     def whole(self, answer: Any) -> Iterator[ModelEvent]:
         """See `Reader.whole`."""
         if answer.get("error") or "output" not in answer:
-            raise self._failure(answer.get("error") or answer)
+            raise self._failure(answer)
         yield from self._end_all(answer)
         self.ended = answer.get("status", "completed") in ("completed", "incomplete")
 
@@ -114,7 +116,7 @@ class ResponseReader:
             case "response.failed" | "response.cancelled":
                 raise self._failure(data["response"].get("error") or {"message": kind})
             case "error":
-                raise self._failure(data.get("error") or data)
+                raise self._failure(data)
         return ()
 
     def _note(self, data: dict[str, Any], kind: str, text: str) -> None:
@@ -175,9 +177,10 @@ class ResponseReader:
             return (replace(call, raw=dumps(item), provider=self._provider),)
         return () if item is None else _parts(item, self._provider)
 
-    def _failure(self, error: dict[str, Any]) -> ProviderError:
+    def _failure(self, answer: Any) -> ProviderError:
+        error = error_of(answer)
         kind = kind_of(error) or OverloadedError
-        return make(kind, f"{self._provider}: {error.get('message') or error}", provider=self._provider)
+        return make(kind, f"{self._provider}: {error['message'] or answer}", provider=self._provider)
 
 
 def _parts(item: dict[str, Any], provider: str) -> Iterator[Part]:

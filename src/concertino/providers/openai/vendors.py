@@ -3,6 +3,9 @@
 From their recorded traffic (OpenRouter, Groq, DeepSeek, Mistral, xAI, Perplexity, Databricks, Azure) and, for the
 others, from their documentation, which stands beside each; all as of November 2026. What differs in answers needs no
 data: all of it is read from everybody.
+
+Servers at home write the conversation with the model's own template, and those of Qwen 3.5 and later refuse a message
+of the system's that is not the first (vLLM's issue 41114, llama.cpp's 20733).
 """
 
 from __future__ import annotations
@@ -32,11 +35,15 @@ class Vendor:
     parallel_switch: bool = True
     """Whether it takes `parallel_tool_calls`."""
     choices: tuple[str, ...] = ("required", "none", "forced")
-    """The tool choices that it takes besides `auto`."""
+    """The tool choices that it takes besides `auto`. One without `none` is sent no tools instead."""
     required: str = "required"
     """Its word for that."""
     reasoning: Reasoning = ""
     """Where reasoning goes back: in which field, in parts of the content, or nowhere."""
+    reasoned_calls: bool = False
+    """Whether it refuses an answer with calls that has no such field. Where there is no reasoning, it is empty."""
+    system_inside: bool = False
+    """Whether it takes messages of the system's behind the first. For the others they are marked text of the user's."""
     effort: Literal["reasoning_effort", "reasoning", ""] = "reasoning_effort"
     """The field that says how much to reason: a word, or an object with it; "" for none."""
     schemas: bool = True
@@ -63,13 +70,19 @@ OPENAI = Vendor(
     media=_ALL,
     cache_key=True,
     plain_ids=True,
+    system_inside=True,
 )
 
 VENDORS: tuple[Vendor, ...] = (
     OPENAI,
     replace(OPENAI, name="azure", base_url="", hosts=(".openai.azure.com", ".cognitiveservices.azure.com")),
     # Foundry's other models; its reference knows `max_tokens` only.
-    Vendor(name="azure-foundry", hosts=(".services.ai.azure.com", ".models.ai.azure.com"), key="AZURE_API_KEY"),
+    Vendor(
+        name="azure-foundry",
+        hosts=(".services.ai.azure.com", ".models.ai.azure.com"),
+        key="AZURE_API_KEY",
+        system_inside=True,
+    ),
     # "Preserving reasoning": the list goes back unmodified. It passes Anthropic's marks on.
     Vendor(
         name="openrouter",
@@ -80,6 +93,7 @@ VENDORS: tuple[Vendor, ...] = (
         effort="reasoning",
         media=_ALL,
         breakpoints=True,
+        system_inside=True,
     ),
     # Usage comes in `x_groq` and, if asked for, in a chunk of its own.
     Vendor(
@@ -89,8 +103,10 @@ VENDORS: tuple[Vendor, ...] = (
         key="GROQ_API_KEY",
         limit="max_completion_tokens",
         reasoning="reasoning",
+        system_inside=True,
     ),
-    # "Thinking mode": within a turn of tools the reasoning goes back, and is refused if it is missing.
+    # "Thinking mode": within a turn of tools the reasoning goes back, and is refused if it is missing ("Missing
+    # `reasoning_content` field"), also where another vendor's model has made the call.
     Vendor(
         name="deepseek",
         base_url="https://api.deepseek.com",
@@ -98,8 +114,10 @@ VENDORS: tuple[Vendor, ...] = (
         key="DEEPSEEK_API_KEY",
         parallel_switch=False,
         reasoning="reasoning_content",
+        reasoned_calls=True,
         schemas=False,
         media=frozenset(),
+        system_inside=True,
     ),
     # Usage comes unasked with the last chunk; unknown settings are refused; "required" is called "any".
     Vendor(
@@ -113,6 +131,7 @@ VENDORS: tuple[Vendor, ...] = (
         media=frozenset({"image", "audio"}),
         cache_key=True,
         short_ids=True,
+        system_inside=True,
     ),
     Vendor(
         name="xai",
@@ -120,6 +139,7 @@ VENDORS: tuple[Vendor, ...] = (
         hosts=("api.x.ai",),
         key="XAI_API_KEY",
         limit="max_completion_tokens",
+        system_inside=True,
     ),
     Vendor(
         name="perplexity",
@@ -129,8 +149,11 @@ VENDORS: tuple[Vendor, ...] = (
         parallel_switch=False,
         choices=(),
     ),
-    Vendor(name="databricks", hosts=(".azuredatabricks.net", ".databricks.com"), key="DATABRICKS_TOKEN"),
-    # docs.ollama.com, "OpenAI compatibility": it names what it takes; a tool choice it passes over.
+    Vendor(
+        name="databricks", hosts=(".azuredatabricks.net", ".databricks.com"), key="DATABRICKS_TOKEN", system_inside=True
+    ),
+    # docs.ollama.com, "OpenAI compatibility": it names what it takes; a tool choice it passes over. Results of tools it
+    # writes into the prompt whether tools are declared or not.
     Vendor(
         name="ollama",
         base_url="http://localhost:11434/v1",
@@ -151,6 +174,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="GEMINI_API_KEY",
         parallel_switch=False,
         media=frozenset({"image", "audio"}),
+        system_inside=True,
     ),
     # docs.fireworks.ai, "Reasoning": `reasoning_content`, which goes back, and `reasoning_effort`.
     Vendor(
@@ -159,6 +183,7 @@ VENDORS: tuple[Vendor, ...] = (
         hosts=("api.fireworks.ai",),
         key="FIREWORKS_API_KEY",
         reasoning="reasoning_content",
+        system_inside=True,
     ),
 )
 
