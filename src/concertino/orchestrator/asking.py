@@ -80,14 +80,16 @@ class Asking:
 
     async def _admitted(self, gate: Gate) -> AsyncIterator[ModelEvent]:
         """The stream, behind the gate of the provider's key. A rate limit that one meets holds for all."""
-        run = self._run
+        run, longest = self._run, self._run.chat.retry.longest
         tokens = run.reserve.prompt(self._request) + (self._request.max_output_tokens or run.limits.output)
-        async with gate.admit(run.chat.session.user_id, tokens), aclosing(self._model.stream(self._request)) as chunks:  # type: ignore[type-var]  # all streams are generators
+        place = gate.admit(run.chat.session.user_id, tokens, model=self.model_id, longest=longest)
+        async with place, aclosing(self._model.stream(self._request)) as chunks:  # type: ignore[type-var]  # all streams are generators
             try:
                 async for chunk in chunks:
                     yield chunk
             except RateLimitError as error:
-                gate.pause(error.retry_after or 1.0)
+                delay = error.retry_after or min(1.0, longest)
+                gate.pause(delay, self.model_id if delay > longest else "")
                 raise
 
     @property
