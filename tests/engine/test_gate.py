@@ -125,11 +125,15 @@ async def test_who_waits_is_told_as_soon_as_a_model_is_closed() -> None:
 async def test_a_run_that_is_cancelled_while_it_waits_leaves_its_place() -> None:
     gate = Gate(at_once=1)
     with ScriptedModel() as model:
+        orchestrator = ToolOrchestrator(Chat(model=model, message="go", gates={"scripted": gate}), AgentConfig())
         async with gate.admit("someone", 1):
-            waiting = asyncio.create_task(run(model, gate))
+            waiting = asyncio.create_task(orchestrator.run())
             await when(lambda: gate.waiting == 1)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             assert gate.waiting == 0
     assert gate.under_way == 0
+    assert orchestrator.result is not None
+    (record,) = orchestrator.result.usage
+    assert (record.tokens.total, record.how) == (0, "not sent, so not billed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from concertino.errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from concertino.events import AttemptFailed, TextDelta
+from concertino.events import AttemptFailed, StepStarted, TextDelta
 from concertino.orchestrator.record import requests
 from concertino.orchestrator.retrying import Attempts, Retry
 from concertino.providers.gate import Gate
@@ -58,6 +59,30 @@ async def test_what_passes_is_asked_again_and_each_attempt_is_booked(store: Any)
 async def test_in_the_end_the_error_stands() -> None:
     with ScriptedModel(*[OverloadedError("busy")] * 3) as model, pytest.raises(RunError, match="busy"):
         await ToolOrchestrator(Chat(model=model, message="go", retry=AT_ONCE), AgentConfig()).run()
+
+
+async def test_a_connection_that_never_stood_costs_nothing() -> None:
+    unreached, silent = ProviderTimeoutError("no connection"), ProviderTimeoutError("nothing was said")
+    unreached.limit, silent.limit = "connect", "delta"
+    with ScriptedModel(unreached, silent, "hello") as model:
+        orchestrator, _ = await events(model)
+    assert orchestrator.result is not None
+    first, second, third = orchestrator.result.usage
+    assert (first.tokens.total, first.how) == (0, "not answered, so not billed: ProviderTimeoutError")
+    assert second.source == "estimated", "the provider has read it"
+    assert third.tokens.total == 15
+
+
+async def test_a_run_that_is_left_before_its_request_is_sent_costs_nothing() -> None:
+    orchestrator = ToolOrchestrator(Chat(model=ScriptedModel("never"), message="go"), AgentConfig())
+    async with aclosing(orchestrator.stream()) as seen:
+        async for event in seen:
+            if isinstance(event, StepStarted):
+                break
+    assert orchestrator.result is not None
+    assert [(record.tokens.total, record.how) for record in orchestrator.result.usage] == [
+        (0, "not sent, so not billed")
+    ]
 
 
 async def test_what_is_wrong_is_not_asked_again() -> None:

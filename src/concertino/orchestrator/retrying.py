@@ -24,7 +24,7 @@ _PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConne
 """Failures that may be over when the same request is sent again."""
 _THE_MODELS_OWN = (*_PASSING, AuthenticationError, PermissionDeniedError, ModelNotFoundError, ContextTooLongError)
 """Failures that another model need not have."""
-NOT_BILLED = (
+_NOT_BILLED = (
     AuthenticationError,
     PermissionDeniedError,
     ModelNotFoundError,
@@ -35,6 +35,13 @@ NOT_BILLED = (
 )
 """Failures before an answer began for which providers bill nothing. A refusal by a filter is none of them: Azure bills
 the prompt that it has read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
+
+
+def not_billed(error: BaseException | None) -> bool:
+    """Whether a provider bills nothing for a request that ended in *error* before an answer began; not even a prompt
+    that never got there."""
+    unreached = isinstance(error, ProviderTimeoutError) and error.limit == "connect"
+    return unreached or isinstance(error, _NOT_BILLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
