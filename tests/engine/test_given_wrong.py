@@ -43,6 +43,10 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("retention", None, "must be a Retention"),
         ("context", [], "must be the `context`"),
         ("price", None, "must be a function"),
+        ("fallback", "openai:gpt-6-luna", "must be a list of ids of models"),
+        ("fallback", ["gpt-6-luna"], "'provider:name'"),
+        ("fallback", [ScriptedModel()], "must hold ids of models"),
+        ("fallback", ["openai:gpt-6-luna"], r"Chat\(models="),
     ],
 )
 def test_a_field_of_the_chat(field: str, value: Any, problem: str) -> None:

@@ -9,6 +9,9 @@ import pytest
 
 from concertino import AgentConfig, Chat, Run, RunError, ToolOrchestrator, ToolRegistry
 from concertino.agents import delegate
+from concertino.errors import MissingKeyError, OverloadedError, UnknownModelError
+from concertino.events import AttemptFailed, Notice
+from concertino.orchestrator.retrying import Retry
 from concertino.testing import ScriptedModel, call
 
 
@@ -48,3 +51,43 @@ async def test_what_is_found_must_be_a_model(found: Any) -> None:
     chat = Chat(model=ScriptedModel(), message="go", models=lambda _: found)
     with pytest.raises(RunError, match=r"Chat\(models=\.\.\.\) returned .* for 'scripted:cheap'"):
         await ToolOrchestrator(chat, Cheap()).run()
+
+
+async def fallen_back(model: Any, fallback: list[str], models: Any) -> tuple[ToolOrchestrator, list[str], list[str]]:
+    """A run that needs its fallback: the run, what it was told of models that cannot be opened, and what came next."""
+    chat = Chat(model=model, message="go", retry=Retry(attempts=2, first=0.0), fallback=fallback, models=models)
+    orchestrator = ToolOrchestrator(chat, AgentConfig())
+    events = [event async for event in orchestrator.stream()]
+    told = [event.text for event in events if isinstance(event, Notice)]
+    return orchestrator, told, [event.next_model for event in events if isinstance(event, AttemptFailed)]
+
+
+async def test_a_fallback_that_cannot_be_opened_is_passed_over() -> None:
+    def models(wanted: str) -> ScriptedModel:
+        if wanted == "openai:gpt-6":
+            raise MissingKeyError("no API key: set OPENAI_API_KEY")
+        return last
+
+    busy = [OverloadedError("busy")] * 2
+    with ScriptedModel(*busy) as model, ScriptedModel("from the last one", name="last") as last:
+        orchestrator, told, went = await fallen_back(model, ["openai:gpt-6", "scripted:last"], models)
+    assert orchestrator.result is not None
+    assert orchestrator.result.text == "from the last one"
+    assert told == ["not sent to openai:gpt-6, which cannot be opened: no API key: set OPENAI_API_KEY"]
+    assert went == ["scripted:script", "scripted:last"]
+
+
+async def test_where_no_fallback_can_be_opened_the_first_failure_stands() -> None:
+    def models(wanted: str) -> ScriptedModel:
+        raise UnknownModelError(f"there is no {wanted}")
+
+    with ScriptedModel(*[OverloadedError("busy")] * 2) as model:
+        orchestrator, told, _ = await fallen_back(model, ["x:a", "x:b"], models)
+    assert orchestrator.result is not None
+    assert orchestrator.result.error == "OverloadedError: busy"
+    assert len(told) == 2
+
+
+async def test_a_chat_may_fall_back_on_its_own_model_without_others() -> None:
+    chat = Chat(model=ScriptedModel("hello"), message="go", fallback=["scripted:script"])
+    assert (await ToolOrchestrator(chat, AgentConfig()).run()).text == "hello"

@@ -72,7 +72,8 @@ class Chat:
     retry: Retry = field(default_factory=Retry)
     """How often a model is asked again that could not be asked."""
     fallback: Sequence[str] = ()
-    """The models, by id, that are asked instead of one that cannot be asked, in this order. `models` finds them."""
+    """The models, by id, that are asked instead of one that cannot be asked, in this order. `models` finds them; one
+    that it cannot open is passed over, and a `Notice` says why."""
     gates: Mapping[str, Gate] = field(default_factory=dict)
     """By provider: how many requests and tokens a minute its key may take. Share one gate between all chats."""
     budget: Budget | None = None

@@ -18,6 +18,7 @@ from ..messages import (
     ToolMessage,
     UserMessage,
 )
+from ..providers.port import model_id
 from ..token_engine.edits import edit_of
 from ..token_engine.retention import Retention
 from ..tools.context import Session
@@ -27,7 +28,10 @@ from .chat import Attachment, Chat
 from .config import AgentConfig
 
 _FIELDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
-    ("model",): (lambda value: _has(value, "stream"), "it is no model; wiring.open_model('provider:name') opens one"),
+    ("model",): (
+        lambda value: all(_has(value, part) for part in ("stream", "provider", "name")),
+        "it is no model; wiring.open_model('provider:name') opens one",
+    ),
     ("store",): (
         lambda value: value is None or _has(value, "append"),
         "it is no store; SqliteStore.open(path) gives one",
@@ -57,6 +61,7 @@ _LISTS: dict[str, tuple[type | tuple[type, ...], str]] = {
     ),
     "memories": (str, "texts"),
     "attachments": (Attachment, "Attachments"),
+    "fallback": (str, "ids of models, such as 'openai:gpt-6-luna'"),
 }
 
 
@@ -124,7 +129,20 @@ def check_chat(chat: object, *, resume: bool = False, run_id: str | None = None)
                 raise _wrong(field, value, problem)
     for field, (kind, wanted) in _LISTS.items():
         _check_list(field, getattr(chat, field), kind, wanted)
+    _check_fallback(chat)
     _check_contents(chat.history)
+
+
+def _check_fallback(chat: Chat) -> None:
+    for wanted in chat.fallback:
+        provider, _, name = wanted.partition(":")
+        if not provider or not name:
+            raise ConfigurationError(f"Chat(fallback=...) holds {wanted!r:.80}; the id of a model is 'provider:name'")
+        if chat.models is None and wanted != model_id(chat.model):
+            raise ConfigurationError(
+                f"Chat(fallback=...) holds {wanted!r:.80}, and nothing that finds it: "
+                "give it Chat(models=concertino.wiring.Models()), too"
+            )
 
 
 def _check_contents(history: Sequence[Message]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import (
@@ -69,13 +69,15 @@ class Retry:
 
 
 class Attempts:
-    """The attempts of one request, over a model and its *fallback*."""
+    """The attempts of one request, over a model and its *fallback*, without those that cannot be opened: *opens* says
+    of a model's id whether it can."""
 
-    __slots__ = ("_fallback", "_made", "_retry")
+    __slots__ = ("_fallback", "_made", "_opens", "_retry")
 
-    def __init__(self, retry: Retry, fallback: Sequence[str]) -> None:
+    def __init__(self, retry: Retry, fallback: Sequence[str], opens: Callable[[str], bool] = lambda _: True) -> None:
         self._retry = retry
         self._fallback = list(fallback)
+        self._opens = opens
         self._made = 0
 
     def after(self, error: ProviderError, model: str, *, seen: bool) -> tuple[str, float] | None:
@@ -91,7 +93,7 @@ class Attempts:
         if isinstance(error, _THE_MODELS_OWN):
             while self._fallback:
                 other = self._fallback.pop(0)
-                if other != model:
+                if other != model and self._opens(other):
                     self._made = 0
                     return other, 0.0
         return None
