@@ -128,7 +128,7 @@ def test_a_provider_says_how_long_to_wait() -> None:
     assert attempts.after(ProviderTimeoutError("silent"), "x:other", seen=True) is None
 
 
-@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"first": -1.0}, {"longest": float("nan")}])
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"first": -1.0}, {"first": "x"}, {"longest": float("nan")}])
 def test_figures_that_make_no_sense(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         Retry(**wrong)
@@ -175,9 +175,10 @@ async def test_a_run_goes_through_the_gate_of_its_provider() -> None:
     assert orchestrator.result.text == "hello"
 
 
-def test_a_gate_that_lets_nothing_through() -> None:
-    with pytest.raises(ConfigurationError, match="requests"):
-        Gate(requests=0)
+@pytest.mark.parametrize("wrong", [{"requests": 0}, {"tokens": "x"}, {"at_once": float("nan")}])
+def test_a_gate_that_lets_nothing_through(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        Gate(**wrong)
 
 
 async def test_what_an_agent_sets_in_a_request_is_on_record() -> None:

@@ -64,8 +64,9 @@ class Retry:
         if not isinstance(self.attempts, int) or self.attempts < 1:
             raise ConfigurationError(f"Retry(attempts={self.attempts!r}): use a whole number of at least 1")
         for name in ("first", "longest"):
-            if not getattr(self, name) >= 0:
-                raise ConfigurationError(f"Retry({name}={getattr(self, name)!r}): use seconds of at least 0")
+            seconds = getattr(self, name)
+            if not isinstance(seconds, int | float) or not seconds >= 0:
+                raise ConfigurationError(f"Retry({name}={seconds!r}): use seconds of at least 0")
 
 
 class Attempts:

@@ -36,7 +36,7 @@ class Gate:
         self, *, requests: float | None = None, tokens: float | None = None, at_once: int | None = None
     ) -> None:
         for name, limit in (("requests", requests), ("tokens", tokens), ("at_once", at_once)):
-            if limit is not None and not limit > 0:
+            if limit is not None and (not isinstance(limit, int | float) or not limit > 0):
                 raise ConfigurationError(f"Gate({name}={limit!r}) lets nothing through: use a number above 0, or None")
         self._rates = (requests, tokens)
         self._most = [None if rate is None else max(rate / 10, 1.0) for rate in self._rates]
