@@ -119,12 +119,9 @@ class Gate:
         own, left = self._models_closed_until.get(ticket.model, 0.0) - now, self._closed_until - now
         if own <= 0 and left <= ticket.longest:
             return None
-        left = max(own, left)
-        return RateLimitError(
-            f"not sent: the provider has asked for a pause, of which {left:.0f} s are left",
-            provider=ticket.model.partition(":")[0],
-            retry_after=left,
-        )
+        left, provider = max(own, left), ticket.model.partition(":")[0]
+        told = f"not sent: {provider or 'the provider'} has asked for a pause, of which {left:.0f} s are left"
+        return RateLimitError(told, provider=provider, retry_after=left)
 
     def _let_through(self) -> None:
         now = monotonic()
