@@ -5,7 +5,11 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
 
 from .errors import ConfigurationError, StorageError, UnknownModelError, UnknownProviderError
 from .orchestrator.tree import LEASE
@@ -57,6 +61,43 @@ def open_model(spec: str) -> Model:
             return _open_compatible("", name)
         raise UnknownProviderError(f"there is no provider {provider!r} (in {spec!r}); there are: {names}")
     return _opener(provider)(name or _PROVIDERS[provider][1])
+
+
+class Models:
+    """Opens each model once, and closes them all: for `Chat(models=...)` and `Runtime(models=...)`.
+
+        async with Models() as models:
+            chat = Chat(model=models("anthropic"), message="...", models=models, fallback=["openai:gpt-6-luna"])
+
+    One is enough for all chats of a program, in any number of threads and event loops. An SDK's client belongs to a
+    loop: what the end of the block, or `close`, closes is what the running loop has opened. *opens* opens a model.
+    """
+
+    def __init__(self, opens: Callable[[str], Model] = open_model) -> None:
+        self._opens = opens
+        self._opened: dict[str, Model] = {}
+        self._lock = Lock()
+
+    def __call__(self, spec: str) -> Model:
+        """The model named *spec*. Raises what opening it raises; see `open_model`."""
+        with self._lock:
+            if spec not in self._opened:
+                self._opened[spec] = self._opens(spec)
+            return self._opened[spec]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Release their connections, all of them, also where one fails at it. May be called twice."""
+        async with AsyncExitStack() as stack:
+            for model in list(self._opened.values()):
+                stack.push_async_callback(model.close)
 
 
 def model_from_environment(environ: Mapping[str, str] = os.environ) -> str:

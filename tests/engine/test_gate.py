@@ -11,6 +11,7 @@ import pytest
 from concertino import AgentConfig, Chat, RunError, RunResult, Session, ToolOrchestrator, ToolRegistry
 from concertino.agents import delegate
 from concertino.errors import RateLimitError
+from concertino.events import AttemptFailed
 from concertino.orchestrator.retrying import Retry
 from concertino.providers import gate as gate_module
 from concertino.providers.gate import Gate
@@ -79,14 +80,60 @@ async def test_a_rate_limit_that_one_run_meets_holds_for_all(monkeypatch: pytest
             assert (await other).text == "hello"
 
 
+TOO_LONG = RateLimitError("no more of this one today", retry_after=3600.0)
+
+
+async def asked(model: Any, gate: Gate, other: Any) -> tuple[RunResult | None, list[AttemptFailed]]:
+    """What becomes of a run behind *gate*, with *other* as fallback; and what failed in it."""
+    gates, fallback = {"scripted": gate}, [f"scripted:{other.name}"]
+    chat = Chat(model=model, message="go", gates=gates, fallback=fallback, models=lambda name: other)
+    orchestrator = ToolOrchestrator(chat, AgentConfig())
+    async with asyncio.timeout(5):
+        failed = [event async for event in orchestrator.stream() if isinstance(event, AttemptFailed)]
+    return orchestrator.result, failed
+
+
+async def test_a_delay_that_is_too_long_to_wait_for_is_no_reason_to_hang() -> None:
+    gate = Gate()
+    with ScriptedModel(TOO_LONG) as big, ScriptedModel("one", "two", name="small") as small:
+        result, _ = await asked(big, gate, small)
+        assert result is not None
+        assert result.text == "one", "another model of the same key is asked for real"
+        result, (failed,) = await asked(big, gate, small)
+    assert result is not None
+    assert result.text == "two"
+    assert failed.error.startswith("RateLimitError: not sent: ")
+    assert "3600 s are left" in failed.error
+    assert [(record.model, record.tokens.total) for record in result.usage] == [("script", 0), ("small", 15)]
+    with ScriptedModel() as model, pytest.raises(RunError, match="are left"):
+        await run(model, gate)
+
+
+async def test_who_waits_is_told_as_soon_as_a_model_is_closed() -> None:
+    gate = Gate(at_once=1)
+    with ScriptedModel() as big, ScriptedModel("fine", name="small") as small:
+        async with gate.admit("someone", 1):
+            waiting = asyncio.create_task(asked(big, gate, small))
+            await when(lambda: gate.waiting == 1)
+            gate.pause(3600.0, "scripted:script")
+            await when(lambda: gate.waiting == 0)
+        result, failed = await waiting
+    assert result is not None
+    assert (result.text, len(failed)) == ("fine", 1)
+
+
 async def test_a_run_that_is_cancelled_while_it_waits_leaves_its_place() -> None:
     gate = Gate(at_once=1)
     with ScriptedModel() as model:
+        orchestrator = ToolOrchestrator(Chat(model=model, message="go", gates={"scripted": gate}), AgentConfig())
         async with gate.admit("someone", 1):
-            waiting = asyncio.create_task(run(model, gate))
+            waiting = asyncio.create_task(orchestrator.run())
             await when(lambda: gate.waiting == 1)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             assert gate.waiting == 0
     assert gate.under_way == 0
+    assert orchestrator.result is not None
+    (record,) = orchestrator.result.usage
+    assert (record.tokens.total, record.how) == (0, "not sent, so not billed")

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Budget, Chat, Session, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError
-from concertino.messages import UserMessage
+from concertino.messages import Media, ToolMessage, UserMessage
+from concertino.providers.gate import Gate
 from concertino.storage.memory import MemoryStore
 from concertino.testing import ScriptedModel
 
@@ -43,12 +44,36 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("retention", None, "must be a Retention"),
         ("context", [], "must be the `context`"),
         ("price", None, "must be a function"),
+        ("retry", 3, "must be a Retry"),
+        ("models", "openai", r"wiring\.Models\(\)"),
+        ("gates", [Gate()], "must be Gates by provider"),
+        ("gates", {"openai": 1}, "must be Gates by provider"),
+        ("budget", 5, "must be a Budget"),
+        ("budget", Budget(tokens=5), r"needs Chat\(store="),
+        ("chatbot_id", 3, "chatbot_id"),
+        ("few_shot", {3: []}, "by model id"),
+        ("few_shot", {"x:y": "hello"}, "few_shot.*must be a list of messages"),
+        ("few_shot", {"x:y": ["hello"]}, "few_shot.*UserMessage"),
+        ("few_shot", {"x:y": [UserMessage(3)]}, "few_shot.*at place 0; its text"),  # type: ignore[arg-type]
+        ("history", [UserMessage("x", media="a.png")], "its media must be"),  # type: ignore[arg-type]
+        ("history", [UserMessage("x", media=("a.png",))], "its media must be"),  # type: ignore[arg-type]
+        ("history", [ToolMessage("1", "look", "x", media=(Media("image/png", b"x"),))], "its media must be"),  # type: ignore[arg-type]
+        ("fallback", "openai:gpt-6-luna", "must be a list of ids of models"),
+        ("fallback", ["gpt-6-luna"], "'provider:name'"),
+        ("fallback", [ScriptedModel()], "must hold ids of models"),
+        ("fallback", ["openai:gpt-6-luna"], r"Chat\(models="),
     ],
 )
 def test_a_field_of_the_chat(field: str, value: Any, problem: str) -> None:
     settings: dict[str, Any] = {"model": ScriptedModel(), "message": "go"} | {field: value}
     with pytest.raises(ConfigurationError, match=problem):
         ToolOrchestrator(Chat(**settings), AgentConfig())
+
+
+@pytest.mark.parametrize("field", ["user_id", "organization_id", "plan"])
+def test_a_session_that_names_nobody(field: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"Session\({field}=\.\.\.\) is 3; it must be text"):
+        Session(**{field: 3})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["", " ", None, 5, "a/b", "two\nlines"])

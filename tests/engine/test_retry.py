@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from concertino.errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from concertino.events import AttemptFailed, TextDelta
+from concertino.events import AttemptFailed, StepStarted, TextDelta
 from concertino.orchestrator.record import requests
 from concertino.orchestrator.retrying import Attempts, Retry
 from concertino.providers.gate import Gate
@@ -59,6 +60,30 @@ async def test_what_passes_is_asked_again_and_each_attempt_is_booked(store: Any)
 async def test_in_the_end_the_error_stands() -> None:
     with ScriptedModel(*[OverloadedError("busy")] * 3) as model, pytest.raises(RunError, match="busy"):
         await ToolOrchestrator(Chat(model=model, message="go", retry=AT_ONCE), AgentConfig()).run()
+
+
+async def test_a_connection_that_never_stood_costs_nothing() -> None:
+    unreached, silent = ProviderTimeoutError("no connection"), ProviderTimeoutError("nothing was said")
+    unreached.limit, silent.limit = "connect", "delta"
+    with ScriptedModel(unreached, silent, "hello") as model:
+        orchestrator, _ = await events(model)
+    assert orchestrator.result is not None
+    first, second, third = orchestrator.result.usage
+    assert (first.tokens.total, first.how) == (0, "not answered, so not billed: ProviderTimeoutError")
+    assert second.source == "estimated", "the provider has read it"
+    assert third.tokens.total == 15
+
+
+async def test_a_run_that_is_left_before_its_request_is_sent_costs_nothing() -> None:
+    orchestrator = ToolOrchestrator(Chat(model=ScriptedModel("never"), message="go"), AgentConfig())
+    async with aclosing(orchestrator.stream()) as seen:
+        async for event in seen:
+            if isinstance(event, StepStarted):
+                break
+    assert orchestrator.result is not None
+    assert [(record.tokens.total, record.how) for record in orchestrator.result.usage] == [
+        (0, "not sent, so not billed")
+    ]
 
 
 async def test_what_is_wrong_is_not_asked_again() -> None:
@@ -105,7 +130,7 @@ def test_a_provider_says_how_long_to_wait(kind: type[ProviderError]) -> None:
     assert attempts.after(ProviderTimeoutError("silent"), "x:other", seen=True) is None
 
 
-@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"first": -1.0}, {"longest": float("nan")}])
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"first": -1.0}, {"first": "x"}, {"longest": float("nan")}])
 def test_figures_that_make_no_sense(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         Retry(**wrong)
@@ -152,9 +177,10 @@ async def test_a_run_goes_through_the_gate_of_its_provider() -> None:
     assert orchestrator.result.text == "hello"
 
 
-def test_a_gate_that_lets_nothing_through() -> None:
-    with pytest.raises(ConfigurationError, match="requests"):
-        Gate(requests=0)
+@pytest.mark.parametrize("wrong", [{"requests": 0}, {"tokens": "x"}, {"at_once": float("nan")}])
+def test_a_gate_that_lets_nothing_through(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        Gate(**wrong)
 
 
 async def test_what_an_agent_sets_in_a_request_is_on_record() -> None:

@@ -26,7 +26,7 @@ from ..providers.port import (
 from ..token_engine.sizes import message_text
 from ..usage import Tokens, UsageRecord
 from .hooks import Hooks
-from .retrying import NOT_BILLED
+from .retrying import not_billed
 from .run import Run
 
 
@@ -45,6 +45,8 @@ class Asking:
 
     __slots__ = (
         "_arguments",
+        "_chunks",
+        "_gate",
         "_hooks",
         "_model",
         "_reasoning",
@@ -52,10 +54,10 @@ class Asking:
         "_reply",
         "_request",
         "_run",
+        "_sent",
         "_settled",
         "_text",
         "_usage",
-        "chunks",
         "message",
         "ready",
     )
@@ -75,19 +77,29 @@ class Asking:
         self.ready: list[ToolCall] = []
         """The calls whose arguments are complete, in order."""
         self.message = AssistantMessage((), "broken", model.name)
-        gate = run.chat.gates.get(model.provider) if run.chat.gates else None
-        self.chunks = model.stream(request) if gate is None else self._admitted(gate)
+        self._sent = False
+        self._gate = gate = run.chat.gates.get(model.provider) if run.chat.gates else None
+        self._chunks = model.stream(request) if gate is None else self._admitted(gate)
+
+    @property
+    def chunks(self) -> AsyncIterator[ModelEvent]:
+        """The pieces of the answer: whoever iterates them sends the request."""
+        self._sent = self._gate is None
+        return self._chunks
 
     async def _admitted(self, gate: Gate) -> AsyncIterator[ModelEvent]:
         """The stream, behind the gate of the provider's key. A rate limit that one meets holds for all."""
-        run = self._run
+        run, longest = self._run, self._run.chat.retry.longest
         tokens = run.reserve.prompt(self._request) + (self._request.max_output_tokens or run.limits.output)
-        async with gate.admit(run.chat.session.user_id, tokens), aclosing(self._model.stream(self._request)) as chunks:  # type: ignore[type-var]  # all streams are generators
+        place = gate.admit(run.chat.session.user_id, tokens, model=self.model_id, longest=longest)
+        async with place, aclosing(self._model.stream(self._request)) as chunks:  # type: ignore[type-var]  # all streams are generators
+            self._sent = True
             try:
                 async for chunk in chunks:
                     yield chunk
             except RateLimitError as error:
-                gate.pause(error.retry_after or 1.0)
+                delay = error.retry_after or min(1.0, longest)
+                gate.pause(delay, self.model_id if delay > longest else "")
                 raise
 
     @property
@@ -180,13 +192,14 @@ class Asking:
         """End the attempt, however far it came; *error* is what ended it.
 
         If it broke off, the text that came is kept as `message`, and an estimate is booked: a provider bills an
-        answer that nobody read to its end. If the whole answer was there already, it counts as it is.
+        answer that nobody read to its end, but nothing that it refused or never got. If the whole answer was there
+        already, it counts as it is.
         """
         if not self._settled:
             self.message = self._broken(error) if self._reply is None else self._reply.message
-            refused = isinstance(error, NOT_BILLED) and not self.seen and self._reply is None
-            self._book(self._refused(error) if refused else self._record(self._reply))
-        if (aclose := getattr(self.chunks, "aclose", None)) is not None:
+            free = (not self._sent or not_billed(error)) and not self.seen and self._reply is None
+            self._book(self._free(error) if free else self._record(self._reply))
+        if (aclose := getattr(self._chunks, "aclose", None)) is not None:
             await aclose()
 
     def _broken(self, error: BaseException | None) -> AssistantMessage:
@@ -211,8 +224,9 @@ class Asking:
         tools = tuple([call.name for call in self.message.tool_calls])
         return self._run.record(self._usage, model.provider, served, tokens, tools, source=source, how=how)
 
-    def _refused(self, error: BaseException | None) -> UsageRecord:
-        how = f"not answered, so not billed: {type(error).__name__}"
+    def _free(self, error: BaseException | None) -> UsageRecord:
+        how = f"not {'answered' if self._sent else 'sent'}, so not billed"
+        how = how if error is None else f"{how}: {type(error).__name__}"
         model = self._model
         return self._run.record(self._usage, model.provider, model.name, Tokens(), (), how=how)
 

@@ -65,13 +65,15 @@ class Chat:
     few_shot: Mapping[str, Sequence[Message]] = field(default_factory=dict)
     """Examples to begin with, by model id, for the models that want them."""
     models: Callable[[str], Model] | None = None
-    """Finds a model by its id, for agents that choose one; `concertino.wiring.open_model` is one."""
+    """Finds a model by its id, for agents that choose one, and for `fallback`. It is asked once for each id. Whoever
+    gives it closes what it opens: `concertino.wiring.Models` does both."""
     store: Store | None = None
     """Where runs are kept; None: nowhere."""
     retry: Retry = field(default_factory=Retry)
     """How often a model is asked again that could not be asked."""
     fallback: Sequence[str] = ()
-    """The models, by id, that are asked instead of one that cannot be asked, in this order. `models` finds them."""
+    """The models, by id, that are asked instead of one that cannot be asked, in this order. `models` finds them; one
+    that it cannot open is passed over, and a `Notice` says why."""
     gates: Mapping[str, Gate] = field(default_factory=dict)
     """By provider: how many requests and tokens a minute its key may take. Share one gate between all chats."""
     budget: Budget | None = None
@@ -85,17 +87,27 @@ class Chat:
     """How much of the conversation stays as it is while it grows."""
     price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
     """What an attempt costs, by provider, model and tokens: US dollars and the price list's version."""
+    _found: dict[str, tuple[object, Model]] = field(default_factory=dict, repr=False, compare=False)
+    """By id, who was asked for a model, and what was found; the same one in the chats that are made of this one."""
 
     def find_model(self, wanted: str) -> Model:
-        """The model with the id *wanted* (`provider:name`). Raises `UnknownModelError`."""
+        """The model with the id *wanted* (`provider:name`). Raises `UnknownModelError`, and what `models` raises."""
         if wanted == model_id(self.model):
             return self.model
         if self.models is None:
             raise UnknownModelError(
                 f"the agent asks for the model {wanted!r}, and this chat only has {model_id(self.model)!r}; "
-                "give it Chat(models=concertino.wiring.open_model)"
+                "give it Chat(models=concertino.wiring.Models())"
             )
-        return self.models(wanted)
+        asked, found = self._found.get(wanted, (None, self.model))
+        if asked is not self.models:
+            found = self.models(wanted)
+            if not hasattr(found, "stream"):
+                raise ConfigurationError(
+                    f"Chat(models=...) returned {found!r:.80} for {wanted!r}; it must return a model"
+                )
+            self._found[wanted] = self.models, found
+        return found
 
     def limits_of(self, model: Model, agent: HasLimits) -> Limits:
         """The limits of *agent* where it asks *model*. Raises `ConfigurationError` if they are none."""

@@ -9,6 +9,7 @@ from ..context import ContextState
 from ..errors import ConfigurationError
 from ..messages import (
     AssistantMessage,
+    Media,
     Message,
     Opaque,
     Reasoning,
@@ -18,6 +19,9 @@ from ..messages import (
     ToolMessage,
     UserMessage,
 )
+from ..providers.gate import Gate
+from ..providers.port import model_id
+from ..storage.values import Budget
 from ..token_engine.edits import edit_of
 from ..token_engine.retention import Retention
 from ..tools.context import Session
@@ -25,9 +29,13 @@ from ..tools.port import Tool
 from ..tools.registry import ToolRegistry
 from .chat import Attachment, Chat
 from .config import AgentConfig
+from .retrying import Retry
 
 _FIELDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
-    ("model",): (lambda value: _has(value, "stream"), "it is no model; wiring.open_model('provider:name') opens one"),
+    ("model",): (
+        lambda value: all(_has(value, part) for part in ("stream", "provider", "name")),
+        "it is no model; wiring.open_model('provider:name') opens one",
+    ),
     ("store",): (
         lambda value: value is None or _has(value, "append"),
         "it is no store; SqliteStore.open(path) gives one",
@@ -40,8 +48,15 @@ _FIELDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ),
     ("limits", "price"): (callable, "it must be a function"),
     ("session",): (lambda value: isinstance(value, Session), "it must be a Session"),
-    ("few_shot",): (lambda value: isinstance(value, Mapping), "it must be messages by model id"),
-    ("system_prompt",): (lambda value: value is None or isinstance(value, str), "it must be text"),
+    ("few_shot",): (lambda value: _is_by_name(value, object), "it must be lists of messages by model id"),
+    ("models",): (
+        lambda value: value is None or callable(value),
+        "it must be a function that finds a model by its id; concertino.wiring.Models() is one",
+    ),
+    ("retry",): (lambda value: isinstance(value, Retry), "it must be a Retry"),
+    ("gates",): (lambda value: _is_by_name(value, Gate), "it must be Gates by provider: {'anthropic': Gate(...)}"),
+    ("budget",): (lambda value: value is None or isinstance(value, Budget), "it must be a Budget, or None for none"),
+    ("system_prompt", "chatbot_id"): (lambda value: value is None or isinstance(value, str), "it must be text"),
     ("summary", "conversation_id", "personalization", "project_rules"): (
         lambda value: isinstance(value, str),
         "it must be text",
@@ -50,6 +65,7 @@ _FIELDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
 """What the fields of a chat must be, and what is said of one that is not."""
 _PARTS = (Text, Reasoning, ToolCall, Opaque)
 _TEXTS = {"text": ("text",), "reasoning": ("text",), "tool_call": ("id", "name", "arguments"), "opaque": ("raw",)}
+_MEDIA = ("media_type", "data", "url", "file_id")
 _LISTS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "history": (
         (UserMessage, AssistantMessage, ToolMessage, SystemMessage),
@@ -57,7 +73,12 @@ _LISTS: dict[str, tuple[type | tuple[type, ...], str]] = {
     ),
     "memories": (str, "texts"),
     "attachments": (Attachment, "Attachments"),
+    "fallback": (str, "ids of models, such as 'openai:gpt-6-luna'"),
 }
+
+
+def _is_by_name(value: object, kind: type) -> bool:
+    return isinstance(value, Mapping) and _all_text(value) and all(isinstance(item, kind) for item in value.values())
 
 
 def _is_context(value: object) -> bool:
@@ -114,23 +135,43 @@ def check_chat(chat: object, *, resume: bool = False, run_id: str | None = None)
         raise ConfigurationError("resume=True takes up a run: pass its run_id, and Chat(store=...) that has it")
     if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
         raise ConfigurationError(f"run_id is {run_id!r:.80}; it must be text without ':'")
-    if chat.budget is not None and chat.store is None:
-        raise ConfigurationError("Chat(budget=...) needs Chat(store=...), such as MemoryStore(): it keeps the accounts")
     if not isinstance(chat.message, str) or not (resume or chat.message.strip()):
         raise ConfigurationError("the message is empty or no text; Chat(message=...) needs what the user says")
+    _check_fields(chat)
+    if chat.budget is not None and chat.store is None:
+        raise ConfigurationError("Chat(budget=...) needs Chat(store=...), such as MemoryStore(): it keeps the accounts")
+    _check_fallback(chat)
+
+
+def _check_fields(chat: Chat) -> None:
     for fields, (fits, problem) in _FIELDS.items():
         for field in fields:
             if not fits(value := getattr(chat, field)):
                 raise _wrong(field, value, problem)
     for field, (kind, wanted) in _LISTS.items():
         _check_list(field, getattr(chat, field), kind, wanted)
-    _check_contents(chat.history)
+    _check_contents("history", chat.history)
+    for examples in chat.few_shot.values():
+        _check_list("few_shot", examples, *_LISTS["history"])
+        _check_contents("few_shot", examples)
 
 
-def _check_contents(history: Sequence[Message]) -> None:
-    for place, message in enumerate(history):
+def _check_fallback(chat: Chat) -> None:
+    for wanted in chat.fallback:
+        provider, _, name = wanted.partition(":")
+        if not provider or not name:
+            raise ConfigurationError(f"Chat(fallback=...) holds {wanted!r:.80}; the id of a model is 'provider:name'")
+        if chat.models is None and wanted != model_id(chat.model):
+            raise ConfigurationError(
+                f"Chat(fallback=...) holds {wanted!r:.80}, and nothing that finds it: "
+                "give it Chat(models=concertino.wiring.Models()), too"
+            )
+
+
+def _check_contents(field: str, messages: Sequence[Message]) -> None:
+    for place, message in enumerate(messages):
         if problem := _odd(message):
-            raise ConfigurationError(f"Chat(history=...) holds {message!r:.80} at place {place}; {problem}")
+            raise ConfigurationError(f"Chat({field}=...) holds {message!r:.80} at place {place}; {problem}")
 
 
 def _odd(message: Message) -> str:
@@ -141,8 +182,19 @@ def _odd(message: Message) -> str:
         return "" if fits and _all_text(texts) else "its parts must be a tuple of Text, Reasoning, ToolCall and Opaque"
     if isinstance(message, ToolMessage):
         fits = _all_text((message.call_id, message.name, message.content))
-        return "" if fits else "its call_id, name and content must be text"
-    return "" if isinstance(message.text, str) else "its text must be text"
+        return _odd_media(message.media) if fits else "its call_id, name and content must be text"
+    if not isinstance(message.text, str):
+        return "its text must be text"
+    return _odd_media(message.media) if isinstance(message, UserMessage) else ""
+
+
+def _odd_media(media: object) -> str:
+    fits = isinstance(media, tuple) and all(map(_is_media, media))
+    return "" if fits else "its media must be a tuple of Media: a type, and base64 text, a URL or a file's id"
+
+
+def _is_media(value: object) -> bool:
+    return isinstance(value, Media) and _all_text(getattr(value, name) or "" for name in _MEDIA)
 
 
 def _all_text(values: Iterable[object]) -> bool:

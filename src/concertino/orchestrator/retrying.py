@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import (
@@ -24,7 +24,7 @@ _PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConne
 """Failures that may be over when the same request is sent again."""
 _THE_MODELS_OWN = (*_PASSING, AuthenticationError, PermissionDeniedError, ModelNotFoundError, ContextTooLongError)
 """Failures that another model need not have."""
-NOT_BILLED = (
+_NOT_BILLED = (
     AuthenticationError,
     PermissionDeniedError,
     ModelNotFoundError,
@@ -35,6 +35,13 @@ NOT_BILLED = (
 )
 """Failures before an answer began for which providers bill nothing. A refusal by a filter is none of them: Azure bills
 the prompt that it has read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
+
+
+def not_billed(error: BaseException | None) -> bool:
+    """Whether a provider bills nothing for a request that ended in *error* before an answer began; not even a prompt
+    that never got there."""
+    unreached = isinstance(error, ProviderTimeoutError) and error.limit == "connect"
+    return unreached or isinstance(error, _NOT_BILLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +64,21 @@ class Retry:
         if not isinstance(self.attempts, int) or self.attempts < 1:
             raise ConfigurationError(f"Retry(attempts={self.attempts!r}): use a whole number of at least 1")
         for name in ("first", "longest"):
-            if not getattr(self, name) >= 0:
-                raise ConfigurationError(f"Retry({name}={getattr(self, name)!r}): use seconds of at least 0")
+            seconds = getattr(self, name)
+            if not isinstance(seconds, int | float) or not seconds >= 0:
+                raise ConfigurationError(f"Retry({name}={seconds!r}): use seconds of at least 0")
 
 
 class Attempts:
-    """The attempts of one request, over a model and its *fallback*."""
+    """The attempts of one request, over a model and its *fallback*, without those that cannot be opened: *opens* says
+    of a model's id whether it can."""
 
-    __slots__ = ("_fallback", "_made", "_retry")
+    __slots__ = ("_fallback", "_made", "_opens", "_retry")
 
-    def __init__(self, retry: Retry, fallback: Sequence[str]) -> None:
+    def __init__(self, retry: Retry, fallback: Sequence[str], opens: Callable[[str], bool] = lambda _: True) -> None:
         self._retry = retry
         self._fallback = list(fallback)
+        self._opens = opens
         self._made = 0
 
     def after(self, error: ProviderError, model: str, *, seen: bool) -> tuple[str, float] | None:
@@ -84,7 +94,7 @@ class Attempts:
         if isinstance(error, _THE_MODELS_OWN):
             while self._fallback:
                 other = self._fallback.pop(0)
-                if other != model:
+                if other != model and self._opens(other):
                     self._made = 0
                     return other, 0.0
         return None

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from ..errors import ContextFloorError, ProviderError
+from ..errors import ConfigurationError, ContextFloorError, ProviderError
 from ..events import (
     AttemptFailed,
     CacheMiss,
@@ -151,13 +151,22 @@ class Step:
         run = self._run
         await asking.close(error)
         if self._attempts is None:
-            self._attempts = Attempts(run.chat.retry, run.chat.fallback)
+            self._attempts = Attempts(run.chat.retry, run.chat.fallback, self._opens)
         self._next = self._attempts.after(error, asking.model_id, seen=asking.seen)
         if self._next is None:
             raise error
         model, seconds = self._next
         told = f"{type(error).__name__}: {error}"
         return AttemptFailed(run.id, run.path, run.index.value, asking.model_id, told, model, seconds)
+
+    def _opens(self, model: str) -> bool:
+        """Whether a fallback can be asked at all. Why one cannot is told, and the next one is tried."""
+        try:
+            self._run.chat.find_model(model)
+        except ConfigurationError as error:
+            self._run.notify("not_sent", f"not sent to {model}, which cannot be opened: {error}")
+            return False
+        return True
 
     async def _ask_again(self, asking: Asking, error: ProviderError) -> Asking:
         assert self._next is not None

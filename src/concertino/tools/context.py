@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ConfigurationError
 from ..events import RunResult
 from ..usage import Tokens
 from .progress import Progress
@@ -16,12 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Who asks. It comes from the product's own session, never from a request's body or a model."""
+    """Who asks. It comes from the product's own session, never from a request's body or a model.
+
+    Raises `ConfigurationError` for what is no text.
+    """
 
     user_id: str = ""
     organization_id: str = ""
     plan: str = ""
     """The name of the user's plan, for the limits."""
+
+    def __post_init__(self) -> None:
+        for name in ("user_id", "organization_id", "plan"):
+            if not isinstance(value := getattr(self, name), str):
+                raise ConfigurationError(f"Session({name}=...) is {value!r:.80}; it must be text")
 
 
 class ToolContext(ABC):

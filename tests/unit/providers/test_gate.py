@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from concertino.errors import RateLimitError
 from concertino.providers import gate as gate_module
 from concertino.providers.gate import Gate
 
@@ -225,6 +226,67 @@ def test_a_rate_limit_in_one_thread_slows_the_other(clock: Clock) -> None:
 
     in_threads(limited, other)
     assert order == ["the minute is over", "b"]
+
+
+async def test_nobody_waits_longer_for_a_pause_than_it_may(clock: Clock) -> None:
+    gate, through = Gate(at_once=1), list[str]()
+
+    async def ask(user: str, longest: float) -> None:
+        async with gate.admit(user, 1, model="p:m", longest=longest):
+            through.append(user)
+
+    async with gate.admit("a", 1):
+        patient, hasty = [asyncio.create_task(ask(f"b{longest:g}", longest)) for longest in (60.0, 5.0)]
+        await when(lambda: gate.waiting == 2)
+        gate.pause(30.0)
+        with pytest.raises(RateLimitError, match="30 s are left") as refused:
+            await hasty
+        assert (refused.value.provider, refused.value.retry_after) == ("p", 30.0)
+    clock.now += 10.0
+    with pytest.raises(RateLimitError, match="20 s"):
+        await ask("c", 5.0)
+    assert (gate.waiting, gate.under_way, through) == (1, 0, [])
+    clock.now += 15.0
+    hasty = asyncio.create_task(ask("d", 5.0))
+    await when(lambda: gate.waiting == 2)
+    clock.now += 5.0
+    await asyncio.gather(ask("e", 0.0), patient, hasty)
+    assert sorted(through) == ["b60", "d", "e"]
+
+
+async def test_a_model_that_is_closed_keeps_no_other_one_out(clock: Clock) -> None:
+    gate = Gate()
+    gate.pause(3600.0, "p:big")
+    async with gate.admit("a", 1, model="p:small", longest=30.0):
+        pass
+    clock.now += 3590.0
+    with pytest.raises(RateLimitError, match="10 s are left"):
+        async with gate.admit("a", 1, model="p:big", longest=30.0):
+            pass
+    clock.now += 10.0
+    async with gate.admit("a", 1, model="p:big", longest=30.0):
+        pass
+
+
+def test_a_pause_in_one_thread_is_told_in_another() -> None:
+    gate = Gate(at_once=1)
+    waits = threading.Event()
+
+    async def limited() -> None:
+        async with gate.admit("a", 1):
+            waits.set()
+            await when(lambda: gate.waiting == 1)
+            gate.pause(3600.0, "p:m")
+            await when(lambda: gate.waiting == 0)
+
+    async def other() -> None:
+        assert waits.wait(10)
+        with pytest.raises(RateLimitError):
+            async with gate.admit("b", 1, model="p:m"):
+                pass
+
+    in_threads(limited, other)
+    assert (gate.under_way, gate.waiting) == (0, 0)
 
 
 async def test_an_alarm_wakes_who_waits_for_the_minute_to_fill() -> None:

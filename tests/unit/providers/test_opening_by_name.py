@@ -6,7 +6,8 @@ import pytest
 
 from concertino.errors import ConfigurationError, MissingKeyError, UnknownModelError, UnknownProviderError
 from concertino.providers.port import model_id
-from concertino.wiring import open_model
+from concertino.testing import ScriptedModel
+from concertino.wiring import Models, open_model
 
 
 def test_vendors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,6 +19,40 @@ def test_vendors(monkeypatch: pytest.MonkeyPatch) -> None:
         open_model("groq:m")
     with pytest.raises(UnknownModelError, match="groq"):
         open_model("groq")
+
+
+class Closing(ScriptedModel):
+    """Says that it was closed; the one named `bad` fails at it."""
+
+    async def close(self) -> None:
+        """See `Model.close`."""
+        closed.append(self.name)
+        if self.name == "bad":
+            raise OSError("no")
+
+
+closed: list[str] = []
+
+
+async def test_each_model_is_opened_once_and_all_are_closed() -> None:
+    opened = list[str]()
+
+    def opens(spec: str) -> Closing:
+        if spec == "nobody:m":
+            raise UnknownProviderError(spec)
+        opened.append(spec)
+        return Closing(name=spec.partition(":")[2])
+
+    closed.clear()
+    with pytest.raises(OSError, match="no"):
+        async with Models(opens) as models:
+            assert models("x:a") is models("x:a")
+            assert models("x:bad") is not models("x:a")
+            models("x:c")
+            with pytest.raises(UnknownProviderError):
+                models("nobody:m")
+    assert opened == ["x:a", "x:bad", "x:c"]
+    assert sorted(closed) == ["a", "bad", "c"]
 
 
 def test_any_server(monkeypatch: pytest.MonkeyPatch) -> None:
