@@ -10,7 +10,7 @@ from .messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMe
 from .orchestrator.chat import Attachment, Chat
 from .orchestrator.config import AgentConfig
 from .orchestrator.engine import ToolOrchestrator
-from .orchestrator.limits import Limits
+from .orchestrator.limits import Limits, limits_within
 from .orchestrator.outcome import Allow, Ask, Deny, Fail, Finish, GoOn, Special, Turn
 from .orchestrator.policy import DataPolicy, KeepFor, ToolData
 from .orchestrator.run import Run
@@ -63,5 +63,6 @@ __all__ = [
     "UsageRecord",
     "UserMessage",
     "__version__",
+    "limits_within",
     "tool",
 ]

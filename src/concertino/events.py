@@ -148,7 +148,7 @@ class ToolDone(Event):
     call_id: str
     name: str
     content: str
-    """The result as the model will read it."""
+    """The whole result. What the model reads of it may be less: a long one is cut."""
     data: Any = None
     """The tool's own structured result, for the product; never sent to the model."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from concertino.cli.outcome import Outcome, outcome_of
@@ -74,6 +76,12 @@ def test_one_unknown_price_makes_the_total_unknown() -> None:
     found = made(result(usage=(*usage, record("c", None)))).as_object()
     assert [one["cost"] for one in found["usage"]] == [0.1, 0.2, None]
     assert found["totals"]["cost"] is None
+
+
+def test_the_page_about_the_object_has_all_of_it() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "research.md"
+    rows = re.findall(r"^\| (`.*?) \|", page.read_text(), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(made(result()).as_object())
 
 
 def test_the_reports_own_sources_are_taken_as_they_are() -> None:

@@ -3,73 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Cli
-
-SHOP = Path(__file__).with_name("shop.py")
-APP = ("--app", "shop:make_runtime")
-Shop = Callable[..., str]
-
-
-@pytest.fixture
-def shop(environment: dict[str, str], tmp_path: Path) -> Shop:
-    """Runs an agent of the shop to its end, or until it waits; the run's id."""
-    shutil.copy(SHOP, tmp_path)
-
-    def begin(agent: str, message: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "shop.py", "runs.db", agent, message],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=50,
-            check=True,
-        )
-        return done.stdout.strip()
-
-    return begin
-
-
-@pytest.fixture
-def runs(cli: Cli) -> Cli:
-    """`concertino runs ... --db runs.db`."""
-
-    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        done = cli("runs", *arguments, "--db", "runs.db", **options)
-        assert "\x1b" not in done.stderr
-        assert "\x1b" not in done.stdout or arguments[0] in ("approve", "deny", "resolve", "resume")  # answers, piped
-        assert "Traceback" not in done.stderr
-        return done
-
-    return run
-
-
-def shown(runs: Cli, run: str) -> dict[str, Any]:
-    done = runs("show", run, "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def refused(done: subprocess.CompletedProcess[str], *says: str, status: int = 2) -> None:
-    assert (done.returncode, done.stdout) == (status, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("concertino: ")
-    for part in says:
-        assert part in line
-
+from tests.cli.conftest import APP, Cli, Shop, refused, shown
 
 # -- list and show ---------------------------------------------------------------------------------------------------
 
@@ -127,8 +71,8 @@ def test_show_tells_all_of_a_run_that_waits(shop: Shop, runs: Cli) -> None:
         'waiting  supplier {"question": "when?"}',
         "suspended: only waits were left",
         "who       ann, Bö",
-        f"concertino runs approve {run}:2.1 --by ann",
-        f"concertino runs resolve {run}:2.2 RESULT",
+        f"concertino runs approve {run}:2.1 --by ann --db runs.db\n",
+        f"concertino runs resolve {run}:2.2 RESULT --db runs.db\n",
         "until     whenever",
     ):
         assert part in done.stdout
@@ -191,7 +135,7 @@ def test_an_approval_is_given_once(shop: Shop, runs: Cli) -> None:
     done = runs("approve", key, "--by", "Bö", "--arguments", '{"amount": 3, "to": "é"}')
     assert done.returncode == 0
     assert f"{key}: approved by Bö at " in done.stdout
-    assert done.stderr == f"to go on: concertino runs resume {run}\n"
+    assert done.stderr == f"to go on: concertino runs resume {run} --db runs.db\n"
     assert shown(runs, run)["state"] == "suspended"
     assert "its answers are there" in runs("show", run).stdout
     for late in (("approve", key, "--by", "ann"), ("deny", key, "--by", "ann")):
@@ -248,7 +192,7 @@ def test_a_run_that_waits_again_says_what_for(shop: Shop, runs: Cli) -> None:
         (("approve", "RUN:1.0", "--by", "ann", "--resume"), "agent 'clerk'"),
         (("resume", "run_x"), "there is no run 'run_x'"),
         (("resume", "\x1b[31m"), "there is no run"),
-        (("show", "run_x"), "concertino runs list --all"),
+        (("show", "run_x"), "concertino runs list --all --db runs.db"),
         (("export", "run_x"), "there is no run 'run_x'"),
         (("stop", "run_x"), "there is no run 'run_x'"),
         (("fork", "run_x", "--step", "1"), "there is no run 'run_x'"),

@@ -13,6 +13,7 @@ from concertino.errors import (
     AuthenticationError,
     BadRequestError,
     BrokenStreamError,
+    ContextTooLongError,
     ModelNotFoundError,
     OverloadedError,
     PermissionDeniedError,
@@ -45,9 +46,9 @@ QUICK: dict[str, Callable[[str, Timeouts], Model]] = {
 }
 STATUSES: list[tuple[int, type[ProviderError]]] = [
     (400, BadRequestError), (401, AuthenticationError), (402, PermissionDeniedError), (403, PermissionDeniedError),
-    (404, ModelNotFoundError), (408, ProviderTimeoutError), (413, BadRequestError), (422, BadRequestError),
-    (429, RateLimitError), (500, OverloadedError), (502, OverloadedError), (503, OverloadedError),
-    (504, ProviderTimeoutError), (529, OverloadedError),
+    (404, ModelNotFoundError), (408, ProviderTimeoutError), (409, OverloadedError), (413, ContextTooLongError),
+    (422, BadRequestError), (429, RateLimitError), (499, ProviderConnectionError), (500, OverloadedError),
+    (502, OverloadedError), (503, OverloadedError), (504, ProviderTimeoutError), (529, OverloadedError),
 ]  # fmt: skip
 
 

@@ -107,12 +107,13 @@ def usage(
     as_json: AsJson = False,
 ) -> None:
     """Sum up tokens and cost over the ledger."""
-    from .program import perform_at_desk  # noqa: PLC0415 - for a quick --help
+    from .commands import Given  # noqa: PLC0415 - for a quick --help
+    from .program import perform_at_desk  # noqa: PLC0415
     from .spending import Asked  # noqa: PLC0415
     from .spending import usage as command  # noqa: PLC0415
 
     asked = Asked(by=tuple(by or ("model",)), since=since, until=until)
-    raise typer.Exit(perform_at_desk(partial(command, asked), db, as_json=as_json))
+    raise typer.Exit(perform_at_desk(partial(command, asked), Given(database=db), as_json=as_json))
 
 
 def _options(

@@ -20,7 +20,7 @@ async def export_run(run_id: str, desk: Desk) -> int:
     """Print the tree that the run belongs to: `kind` in each line says what it is. Raises `UnknownRunError`."""
     store, screen = desk.store, desk.screen
     stands = await standing(store)
-    root = await find(store, (await find(store, run_id)).start.root_id)
+    root = await find(desk, (await find(desk, run_id)).start.root_id)
     usage = await store.usage(root.start.run_id)
     policies: dict[str, DataPolicy] = {}
     for run in await tree_of(store, root):

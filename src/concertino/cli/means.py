@@ -17,6 +17,7 @@ from ..storage.sqlite import SqliteStore
 from ..token_engine.port import TokenCounter
 from ..tools.context import Session
 from ..tools.library import Library
+from .commands import Given
 from .screen import Screen
 from .stop import Stop
 
@@ -74,6 +75,7 @@ class Desk:
 
     store: SqliteStore
     database: Path
+    given: Given
     screen: Screen
     stop: Stop
 
@@ -115,6 +117,7 @@ async def opened(options: Options, screen: Screen, stop: Stop) -> AsyncIterator[
             counter=wiring.token_counter(),
             store=store,
             database=database,
+            given=Given(database=options.database, corpus=options.corpus),
             library=library,
             session=Session(user_id=user_name()),
             limits=limits_within(options.context),
@@ -124,14 +127,14 @@ async def opened(options: Options, screen: Screen, stop: Stop) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def desk(database: Path | None, screen: Screen, stop: Stop) -> AsyncIterator[Desk]:
+async def desk(given: Given, screen: Screen, stop: Stop) -> AsyncIterator[Desk]:
     """For what was kept before. A database that is not there is not made, but a `ConfigurationError`."""
-    path = (database or wiring.default_database()).expanduser()
+    path = (given.database or wiring.default_database()).expanduser()
     if not path.exists():
         raise ConfigurationError(f"there is no database at {path}: no run was kept there; name another --db")
     store = await wiring.open_store(path)
     try:
-        yield Desk(store=store, database=path, screen=screen, stop=stop)
+        yield Desk(store=store, database=path, given=given, screen=screen, stop=stop)
     finally:
         await store.close()
 

@@ -9,6 +9,7 @@ from ..orchestrator.tree import accounts_of
 from ..storage.values import Account, StoredRun
 from ..usage import UsageRecord
 from ..waits import Wait
+from .commands import Given
 from .means import Desk
 from .standing import ALL, Standing, find, own, standing, tree_of, with_all_below
 from .timeline import Timeline, timeline
@@ -18,6 +19,8 @@ from .timeline import Timeline, timeline
 class Picture:
     """All that is known of a run."""
 
+    given: Given
+    """For the commands that are shown."""
     run: StoredRun
     stands: Standing
     tree: list[StoredRun]
@@ -34,7 +37,7 @@ async def picture_of(run_id: str, desk: Desk) -> Picture:
     """What the store knows of the run. Raises `UnknownRunError`."""
     store = desk.store
     stands = await standing(store)
-    run = await find(store, run_id)
+    run = await find(desk, run_id)
     start = run.start
     tree = await tree_of(store, run)
     usage = with_all_below(await store.usage(start.root_id), run)
@@ -45,6 +48,7 @@ async def picture_of(run_id: str, desk: Desk) -> Picture:
     seen = timeline(journal, own(usage, run), waits, interrupted=stands.of(run) == "interrupted")
     names = accounts_of(start.root_id, start.user_id, start.organization_id)
     return Picture(
+        given=desk.given,
         run=run,
         stands=stands,
         tree=tree,

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import ConcertinoError, ConfigurationError
 from .asking import mended, read_all
+from .commands import Given
 from .means import Desk, Means, Options, desk, opened
 from .screen import OutputError, Screen, abandon_output, log_in_lines
 from .stop import Stop
@@ -36,10 +37,10 @@ def perform(command: Command, words: Sequence[str], options: Options, *, needs_t
     return _guarded(do, screen)
 
 
-def perform_at_desk(work: Work, database: Path | None, *, as_json: bool) -> int:
+def perform_at_desk(work: Work, given: Given, *, as_json: bool) -> int:
     """Do *work* with what was kept before, and turn each way in which that may end into a status."""
     screen = Screen(as_json=as_json)
-    return _guarded(lambda: asyncio.run(_at_desk(work, database, screen)), screen)
+    return _guarded(lambda: asyncio.run(_at_desk(work, given, screen)), screen)
 
 
 def _guarded(do: Callable[[], int], screen: Screen) -> int:
@@ -59,11 +60,11 @@ def _guarded(do: Callable[[], int], screen: Screen) -> int:
         return 2
 
 
-async def _at_desk(work: Work, database: Path | None, screen: Screen) -> int:
+async def _at_desk(work: Work, given: Given, screen: Screen) -> int:
     stop = Stop()
     try:
         with stop.cancels():
-            async with desk(database, screen, stop) as opened_desk:
+            async with desk(given, screen, stop) as opened_desk:
                 return await work(opened_desk)
     except asyncio.CancelledError:
         if not stop.taken():

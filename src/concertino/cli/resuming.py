@@ -7,13 +7,13 @@ import inspect
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from .. import wiring
 from ..agents.deep_research import RESEARCHER
 from ..errors import ConcertinoError, ConfigurationError, RunEndedError
 from ..messages import ToolMessage
+from ..orchestrator.record import fold
 from ..runtime import Runtime
 from ..storage.values import StoredRun
 from .means import Desk, Models, opened_library
@@ -26,32 +26,26 @@ OWN_AGENTS = ("supervisor", "researcher", "main_thread")
 """The agents of `wiring.open_runtime`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakingUp:
-    """What a run goes on with."""
-
-    corpus: tuple[str, ...] = ()
-    app: str | None = None
-    """`module:name` of the function that makes a product's `Runtime`; None: this program's own."""
-
-
-async def resume_run(run_id: str, given: TakingUp, desk: Desk) -> int:
+async def resume_run(run_id: str, desk: Desk) -> int:
     """Take the run up, and show it. Raises `RunStateError`, `StorageError`, `ConfigurationError`."""
-    run = await find(desk.store, run_id)
-    root = await find(desk.store, run.start.root_id)
+    run = await find(desk, run_id)
+    root = await find(desk, run.start.root_id)
     if root.end is not None:
         raise RunEndedError(f"run {root.start.run_id} has ended: it is {root.end.status}")
-    async with _runtime(root, given, desk) as runtime:
+    async with _runtime(root, desk) as runtime:
         return await _go_on(root, runtime, desk)
 
 
-async def fork_run(run_id: str, step: int, given: TakingUp, desk: Desk) -> int:
+async def fork_run(run_id: str, step: int, desk: Desk) -> int:
     """A new run from where *run_id* stood before *step*; it goes on, and is shown. Raises as `resume_run`."""
-    run = await find(desk.store, run_id)
-    async with _runtime(run, given, desk) as runtime:
+    run = await find(desk, run_id)
+    journal = await desk.store.load(run_id)
+    assert journal is not None
+    fold(journal, before_step=step)  # what cannot be forked is refused before documents are indexed for it
+    async with _runtime(run, desk) as runtime:
         new_id = await runtime.fork_only(run_id, step)
         desk.screen.notice(f"forked as {new_id}")
-        return await _go_on(await find(desk.store, new_id), runtime, desk)
+        return await _go_on(await find(desk, new_id), runtime, desk)
 
 
 async def _go_on(root: StoredRun, runtime: Runtime, desk: Desk) -> int:
@@ -69,9 +63,9 @@ async def _go_on(root: StoredRun, runtime: Runtime, desk: Desk) -> int:
     return hand_out(outcome, desk)
 
 
-def check_agent(run: StoredRun, given: TakingUp) -> None:
+def check_agent(run: StoredRun, desk: Desk) -> None:
     """Raise `ConfigurationError` if nobody here has the agent of *run*."""
-    if given.app is None and run.start.agent not in OWN_AGENTS:
+    if desk.given.app is None and run.start.agent not in OWN_AGENTS:
         raise ConfigurationError(
             f"run {run.start.run_id} is one of agent {run.start.agent!r}, which this program does not have: "
             "give --app MODULE:NAME, a function that makes your Runtime"
@@ -79,16 +73,16 @@ def check_agent(run: StoredRun, given: TakingUp) -> None:
 
 
 @asynccontextmanager
-async def _runtime(run: StoredRun, given: TakingUp, desk: Desk) -> AsyncIterator[Runtime]:
+async def _runtime(run: StoredRun, desk: Desk) -> AsyncIterator[Runtime]:
     """The runtime that knows the agent of *run*. No watchdog: it takes up nothing else."""
     async with AsyncExitStack() as stack:
-        if given.app is not None:
-            runtime = await _of_app(given.app, desk)
+        if desk.given.app is not None:
+            runtime = await _of_app(desk.given.app, desk)
         else:
-            check_agent(run, given)
+            check_agent(run, desk)
             models = Models(chosen=False)
             stack.push_async_callback(models.close)
-            library = await opened_library(given.corpus, desk.screen)
+            library = await opened_library(desk.given.corpus, desk.screen)
             stack.push_async_callback(library.close)
             runtime = wiring.open_runtime(desk.store, library, models=models.find, lease=LEASE)
         stack.push_async_callback(runtime.close)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 
 from ..errors import RunStateError
 from ..events import RunEnded, RunResult
@@ -12,7 +11,7 @@ from ..runtime import LiveRun
 from ..waits import Wait
 from .means import Desk
 from .outcome import Outcome
-from .screen import Screen, View
+from .screen import View
 from .sources import Sources
 from .stop import Stop
 from .wording import one_line, readable, waits_for
@@ -68,24 +67,17 @@ def hand_out(outcome: Outcome, desk: Desk) -> int:
             screen.answer(outcome.report)
     finally:
         for wait in outcome.result.waiting:
-            say_wait(wait, screen)
+            say_wait(wait, desk)
         screen.notice(line)
     return status
 
 
-def say_wait(wait: Wait, screen: Screen) -> None:
-    """What a call waits for, and the command that answers it."""
+def say_wait(wait: Wait, desk: Desk) -> None:
+    """What a call waits for, and the commands that answer it."""
     about = f"{wait.tool} {readable(wait.arguments)}" + (f" ({wait.note})" if wait.note else "")
-    screen.notice(f"{wait.agent_path}: {waits_for(wait.kind)}: {one_line(about, 300)}")
-    screen.notice(f"  {answering_command(wait)}")
-
-
-def answering_command(wait: Wait) -> str:
-    """How a wait is answered from the shell."""
-    if wait.kind == "result":
-        return f"concertino runs resolve {wait.key} RESULT"
-    by = f" --by {shlex.quote(wait.who[0])}" if wait.who else ""
-    return f"concertino runs approve {wait.key}{by}, or: concertino runs deny {wait.key}{by}"
+    desk.screen.notice(f"{wait.agent_path}: {waits_for(wait.kind)}: {one_line(about, 300)}")
+    for command in desk.given.answering(wait):
+        desk.screen.notice(f"  {command}")
 
 
 def _ending(result: RunResult, desk: Desk) -> tuple[str, int]:
@@ -100,4 +92,4 @@ def _ending(result: RunResult, desk: Desk) -> tuple[str, int]:
                 return f"stopped by somebody else; what was gathered is in {place}", 1
             return f"stopped; what was gathered is in {place}", desk.stop.status
         case "suspended":
-            return f"suspended in {place}; when it has its answers: concertino runs resume {result.run_id}", SUSPENDED
+            return f"suspended in {place}; when it has its answers: {desk.given.resuming(result.run_id)}", SUSPENDED

@@ -12,7 +12,6 @@ from .options import App, AsJson, By, Corpus, Database, Key, Resume, RunId
 
 if TYPE_CHECKING:
     from .program import Work
-    from .resuming import TakingUp
 
 runs = typer.Typer(
     no_args_is_help=True,
@@ -58,7 +57,7 @@ def resume(run: RunId, corpus: Corpus = None, app: App = None, db: Database = No
     """Take a run up where it was left, and show it. It goes on with the model that it had."""
     from .resuming import resume_run  # noqa: PLC0415
 
-    _perform(partial(resume_run, run, _taking_up(corpus, app)), db, as_json)
+    _perform(partial(resume_run, run), db, as_json, corpus, app)
 
 
 @runs.command()
@@ -73,7 +72,7 @@ def fork(
     """Begin a new run that stands where RUN stood before a step, and show it."""
     from .resuming import fork_run  # noqa: PLC0415
 
-    _perform(partial(fork_run, run, step, _taking_up(corpus, app)), db, as_json)
+    _perform(partial(fork_run, run, step), db, as_json, corpus, app)
 
 
 @runs.command()
@@ -93,8 +92,8 @@ def approve(
     from .answering import Answer  # noqa: PLC0415
     from .answering import approve as command  # noqa: PLC0415
 
-    answer = Answer(key=key, by=by, resume=_taking_up(corpus, app) if resume else None)
-    _perform(partial(command, answer, arguments), db, as_json)
+    answer = Answer(key=key, by=by, resume=resume)
+    _perform(partial(command, answer, arguments), db, as_json, corpus, app)
 
 
 @runs.command()
@@ -112,8 +111,8 @@ def deny(
     from .answering import Answer  # noqa: PLC0415
     from .answering import deny as command  # noqa: PLC0415
 
-    answer = Answer(key=key, by=by, resume=_taking_up(corpus, app) if resume else None)
-    _perform(partial(command, answer, reason), db, as_json)
+    answer = Answer(key=key, by=by, resume=resume)
+    _perform(partial(command, answer, reason), db, as_json, corpus, app)
 
 
 @runs.command()
@@ -134,8 +133,8 @@ def resolve(  # noqa: PLR0913, PLR0917 - an option each
     from .answering import Answer  # noqa: PLC0415
     from .answering import resolve as command  # noqa: PLC0415
 
-    answer = Answer(key=key, by=by, resume=_taking_up(corpus, app) if resume else None)
-    _perform(partial(command, answer, result, failed), db, as_json)
+    answer = Answer(key=key, by=by, resume=resume)
+    _perform(partial(command, answer, result, failed), db, as_json, corpus, app)
 
 
 @runs.command()
@@ -181,13 +180,11 @@ def erase(
     _perform(partial(erase_user, user, organization, yes), db, as_json)
 
 
-def _taking_up(corpus: list[str] | None, app: str | None) -> TakingUp:
-    from .resuming import TakingUp  # noqa: PLC0415
-
-    return TakingUp(corpus=tuple(corpus or ()), app=app)
-
-
-def _perform(work: Work, db: Path | None, as_json: bool) -> None:
+def _perform(
+    work: Work, db: Path | None, as_json: bool, corpus: list[str] | None = None, app: str | None = None
+) -> None:
+    from .commands import Given  # noqa: PLC0415
     from .program import perform_at_desk  # noqa: PLC0415
 
-    raise typer.Exit(perform_at_desk(work, db, as_json=as_json))
+    given = Given(database=db, corpus=tuple(corpus or ()), app=app)
+    raise typer.Exit(perform_at_desk(work, given, as_json=as_json))

@@ -8,8 +8,8 @@ from ..events import StopReceipt
 from ..storage.values import Account
 from ..usage import total
 from ..waits import Wait
+from .commands import Given
 from .picture import Picture
-from .running import answering_command
 from .screen import Line
 from .standing import own, steps_of
 from .table import table
@@ -32,7 +32,7 @@ def lines_of(picture: Picture) -> Iterator[Line]:
         yield ("", "")
         yield ("WAITS", "bold")
         for wait in picture.waits:
-            yield from _wait(wait)
+            yield from _wait(wait, picture.given)
     if picture.receipt is not None:
         yield ("", "")
         yield ("STOPPED", "bold")
@@ -62,15 +62,19 @@ def _head(picture: Picture) -> Iterator[Line]:
     for account in picture.accounts:
         yield _field("budget", _account(account))
     if state == "interrupted":
-        yield _field("", f"its process is gone; take it up: concertino runs resume {start.root_id}")
+        yield _next(f"its process is gone; take it up: {picture.given.resuming(start.root_id)}")
     elif start.root_id in picture.stands.ready:
-        yield _field("", f"its answers are there; take it up: concertino runs resume {start.root_id}")
+        yield _next(f"its answers are there; take it up: {picture.given.resuming(start.root_id)}")
     if run.stop and end is None:
-        yield _field("", "it was told to stop")
+        yield _next("it was told to stop")
 
 
 def _field(name: str, value: str) -> Line:
     return (f"  {name:<9}{one_line(value, _WIDTH)}", "")
+
+
+def _next(told: str) -> Line:
+    return (f"  {'':<9}{one_line(told)}", "")  # whole, for it may have a command in it
 
 
 def _account(account: Account) -> str:
@@ -142,7 +146,7 @@ def _call(call: Call) -> Line:
     return ("      " + " ".join(parts), _STYLES.get(call.state, ""))
 
 
-def _wait(wait: Wait) -> Iterator[Line]:
+def _wait(wait: Wait, given: Given) -> Iterator[Line]:
     arguments = one_line(readable(wait.arguments), _WIDTH) if wait.arguments else "(arguments erased)"
     yield (f"  {wait.agent_path}: {wait.tool} {waits_for(wait.kind)}: {arguments}", "magenta")
     if wait.note:
@@ -150,7 +154,8 @@ def _wait(wait: Wait) -> Iterator[Line]:
     yield (f"    key       {wait.key}", "")
     yield (f"    who       {', '.join(map(one_line, wait.who)) or 'anybody'}", "")
     yield (f"    until     {'whenever' if wait.expires is None else moment(wait.expires) + ' UTC'}", "")
-    yield (f"    {one_line(answering_command(wait))}", "")
+    for command in given.answering(wait):
+        yield (f"    {one_line(command)}", "")
 
 
 def receipt_lines(receipt: StopReceipt) -> list[str]:

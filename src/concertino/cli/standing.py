@@ -11,6 +11,7 @@ from ..errors import UnknownRunError
 from ..storage.port import Store
 from ..storage.values import RunState, StoredRun
 from ..usage import Totals, UsageRecord, total
+from .means import Desk
 from .wording import exact, iso
 
 State = Literal["interrupted"] | RunState
@@ -39,11 +40,11 @@ async def standing(store: Store) -> Standing:
     return Standing(frozenset(due.orphaned), frozenset(due.ready))
 
 
-async def find(store: Store, run_id: str) -> StoredRun:
+async def find(desk: Desk, run_id: str) -> StoredRun:
     """The run *run_id*. Raises `UnknownRunError`."""
-    run = await store.run(run_id)
+    run = await desk.store.run(run_id)
     if run is None:
-        raise UnknownRunError(f"there is no run {run_id!r} in this database: concertino runs list --all")
+        raise UnknownRunError(f"there is no run {run_id!r} in this database: {desk.given.listing()}")
     return run
 
 

@@ -16,7 +16,7 @@ from .wording import counted
 
 async def stop_run(run_id: str, deadline: float, desk: Desk) -> int:
     """Stop it, wherever it goes on, and print the receipt. Raises `RunStateError`."""
-    await find(desk.store, run_id)
+    await find(desk, run_id)
     receipt = await Runtime(desk.store, models=wiring.open_model).stop(run_id, deadline)
     if desk.screen.as_json:
         desk.screen.object({"run_id": run_id, "receipt": dataclasses.asdict(receipt)})

@@ -31,7 +31,8 @@ class Limits:
                 raise ConfigurationError(f"limit {name} is {value!r}; it must be a whole number of at least 1")
         if self.output >= self.context:
             raise ConfigurationError(
-                f"limit output ({self.output:,} tokens) leaves no room in a context of {self.context:,}"
+                f"limit output ({self.output:,} tokens) leaves no room in a context of {self.context:,}: give a "
+                f"smaller output as well, or Chat(limits=limits_within({self.context}))"
             )
 
 

@@ -187,10 +187,13 @@ def accounts_of(root_id: str, user_id: str, organization_id: str) -> tuple[str, 
 
 
 def user_account(user_id: str, organization_id: str = "") -> str:
-    """The name of a user's account."""
+    """The name of a user's account: in an organization, or of the sessions that name none.
+
+    The same user has another account in each organization, and a budget holds for that one account alone.
+    """
     return f"user:{organization_id}/{user_id}"
 
 
 def organization_account(organization_id: str) -> str:
-    """The name of an organization's account."""
+    """The name of an organization's account, which all its users draw on."""
     return f"organization:{organization_id}"

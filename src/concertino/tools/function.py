@@ -89,10 +89,13 @@ def tool(
     runs in a thread), async, or an async generator.
 
     Raises `ConfigurationError` if a parameter has no type, or one that has no JSON Schema, and for settings that no
-    tool has.
+    tool has, or that are not what they are declared to be.
     """
     if unknown := settings.keys() - set(_SETTINGS):
-        raise ConfigurationError(f"a tool has no setting {min(unknown)!r}; there are: {', '.join(_SETTINGS)}")
+        known = ", ".join(("name", "description", "probe", *_SETTINGS))
+        raise ConfigurationError(f"a tool has no setting {min(unknown)!r}; there are: {known}")
+    if probe is not None and not callable(probe):
+        raise ConfigurationError(f"probe is {probe!r:.80}; it must be an async function of a call's key")
 
     def make(target: Callable[..., Any]) -> FunctionTool:
         if not inspect.isroutine(target):
