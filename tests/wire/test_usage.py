@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, ToolOrchestrator
-from concertino.errors import ProviderError
+from concertino import AgentConfig, Chat, RunError, ToolOrchestrator
+from concertino.errors import BrokenStreamError, ContentFilteredError, OverloadedError, ProviderError
+from concertino.orchestrator.retrying import Retry
 from concertino.providers.decoding import WHOLE, BodyDecoder
 from concertino.providers.port import Reply
 from concertino.providers.streaming import StreamingModel
-from concertino.usage import Tokens
+from concertino.usage import Tokens, UsageRecord
 
 from . import test_wire_chat as chat
 from .exchanges import Exchange, exchanges
@@ -192,3 +193,101 @@ def test_reasoning_beside_the_output_is_told_by_the_sum() -> None:
         tokens = read("chat", sse({**chat.chunk("stop", content="a"), "usage": usage}).encode()).tokens
         assert tokens is not None
         assert tokens.completion == completion
+
+
+# Answers that are none: what the provider has counted of them is what is booked
+
+
+def claude(*events: dict[str, Any], written: int = 1) -> str:
+    usage = {"input_tokens": 5_000, "cache_read_input_tokens": 90_000, "output_tokens": written}
+    start = {"type": "message", "model": "claude-haiku-4-5", "content": [], "usage": usage}
+    return sse({"type": "message_start", "message": start}, *events)
+
+
+def gemini(**chunk: Any) -> dict[str, Any]:
+    usage = {"promptTokenCount": 95_000, "cachedContentTokenCount": 90_000, "thoughtsTokenCount": 700}
+    return {"usageMetadata": usage, "modelVersion": "gemini-3-flash", **chunk}
+
+
+def filtered_response() -> dict[str, Any]:
+    usage = {"input_tokens": 95_000, "input_tokens_details": {"cached_tokens": 90_000}, "output_tokens": 12}
+    details = {"incomplete_details": {"reason": "content_filter"}, "status": "incomplete", "output": []}
+    return {"type": "response.incomplete", "response": {"model": "gpt-5", "usage": usage, **details}}
+
+
+CHAT_USAGE = {"prompt_tokens": 95_000, "completion_tokens": 12, "prompt_tokens_details": {"cached_tokens": 90_000}}
+REFUSAL = {"type": "message_delta", "delta": {"stop_reason": "refusal"}, "usage": {"output_tokens": 12}}
+THOUGHT = Tokens(95_000, 700, cached=90_000, reasoning=700)
+UNUSABLE: list[tuple[str, str, type[ProviderError], Tokens]] = [
+    ("anthropic", claude(REFUSAL, {"type": "message_stop"}), ContentFilteredError, Tokens(95_000, 12, cached=90_000)),
+    ("google", sse(gemini(candidates=[{"finishReason": "SAFETY"}])), ContentFilteredError, THOUGHT),
+    ("google", sse(gemini(promptFeedback={"blockReason": "OTHER"})), ContentFilteredError, THOUGHT),
+    ("google", sse(gemini(candidates=[{"finishReason": "MALFORMED_FUNCTION_CALL"}])), BrokenStreamError, THOUGHT),
+    ("responses", sse(filtered_response()), ContentFilteredError, Tokens(95_000, 12, cached=90_000)),
+    ("chat", sse(chat.chunk("content_filter"), {**chat.chunk(), "choices": [], "usage": CHAT_USAGE}),
+     ContentFilteredError, Tokens(95_000, 12, cached=90_000)),
+]  # fmt: skip
+
+
+async def failing(kind: str, body: str, **how: Any) -> tuple[BaseException | None, UsageRecord]:
+    """How a run ends whose only answer is *body*, and what is booked."""
+    async with serving() as server, model_of(kind, server) as model:
+        server.play(body, **how)
+        chat_ = Chat(model=model, message="Hi", retry=Retry(attempts=1))
+        with pytest.raises(RunError) as caught:
+            await ToolOrchestrator(chat_, AgentConfig()).run()
+    (record,) = caught.value.result.usage
+    return caught.value.__cause__, record
+
+
+@pytest.mark.parametrize(("kind", "body", "error", "tokens"), UNUSABLE)
+async def test_a_whole_answer_of_no_use_costs_what_the_provider_says(
+    kind: str, body: str, error: type[ProviderError], tokens: Tokens
+) -> None:
+    raised, record = await failing(kind, body)
+    assert isinstance(raised, error)
+    assert (raised.tokens, raised.final) == (tokens, True)
+    assert (record.tokens, record.source, record.how) == (tokens, "measured", "")
+
+
+HELLO: list[dict[str, Any]] = [
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello, all of you! " * 9}},
+]
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "how", "error", "least"),
+    [
+        (claude(*HELLO), {"broken": True}, BrokenStreamError, 9),
+        (claude(*HELLO), {}, BrokenStreamError, 9),
+        (claude(*HELLO, OVERLOADED), {}, OverloadedError, 9),
+        (claude(*HELLO, written=5_000), {"broken": True}, BrokenStreamError, 5_000),
+    ],
+)
+async def test_the_input_of_a_broken_answer_is_known(
+    body: str, how: dict[str, Any], error: type[ProviderError], least: int
+) -> None:
+    raised, record = await failing("anthropic", body, **how)
+    assert isinstance(raised, error)
+    assert (raised.tokens is not None, raised.final) == (True, False)
+    assert (record.tokens.prompt, record.tokens.cached) == (95_000, 90_000)
+    assert least <= record.tokens.completion <= max(least, 100), "what came, and no less than was reported"
+    assert record.source == "estimated"
+    assert record.how.startswith("output counted with ")
+
+
+async def test_thoughts_that_nobody_saw_are_in_a_broken_answer_of_gemini() -> None:
+    body = sse(gemini(candidates=[{"content": {"parts": [{"text": "Hello"}]}}]))
+    _, record = await failing("google", body, broken=True)
+    assert (record.tokens, record.source) == (THOUGHT, "estimated")
+
+
+async def test_counts_of_an_odd_form_are_none() -> None:
+    usage = {"input_tokens": 7, "cache_read_input_tokens": "many"}
+    start = {"type": "message_start", "message": {"model": "m", "usage": usage}}
+    raised, record = await failing("anthropic", sse(start, *HELLO), broken=True)
+    assert isinstance(raised, ProviderError)
+    assert raised.tokens is None
+    assert record.how.startswith("counted with ")

@@ -105,6 +105,10 @@ class MessageReader:
         parts = [part for block in blocks if (part := block.part()) is not None]
         return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)], self._model
 
+    def counted(self) -> Tokens | None:
+        """See `Counting.counted`."""
+        return tokens(self._usage)
+
     def reply(self) -> Reply:
         """See `Reader.reply`."""
         if not self.ended:

@@ -85,6 +85,10 @@ class ContentReader:
         """See `Reader.partial`."""
         return self._parts + ([] if self._open is None else [_run(*self._open)]), self._model
 
+    def counted(self) -> Tokens | None:
+        """See `Counting.counted`."""
+        return tokens(self._usage)
+
     def reply(self) -> Reply:
         """See `Reader.reply`."""
         if not self.ended:
@@ -104,6 +108,7 @@ class ContentReader:
         self._model = chunk.get("modelVersion") or self._model
         self._usage.update(chunk.get("usageMetadata") or {})
         if reason := (chunk.get("promptFeedback") or {}).get("blockReason"):
+            self.ended = True
             raise ContentFilteredError(f"google refused the request: {reason}", provider=PROVIDER)
         candidates = chunk.get("candidates")
         if not candidates:
