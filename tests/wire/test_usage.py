@@ -59,12 +59,17 @@ def anthropic_identities(usage: dict[str, Any], tokens: Tokens) -> bool:
     written: int = usage.get("cache_creation_input_tokens", 0)
     shares = usage.get("cache_creation") or {"ephemeral_5m_input_tokens": written}
     fresh: int = usage["input_tokens"]
+    turns = usage.get("iterations") or []
+    if own := [turn for turn in turns if turn["type"] == "message"]:  # the top level is the sum of the model's turns
+        assert sum(turn["input_tokens"] for turn in own) == fresh
+        assert sum(turn["output_tokens"] for turn in own) == usage["output_tokens"]
+    beside = [turn for turn in turns if turn["type"] != "message"]
     return (
-        tokens.prompt == fresh + read_ + written
+        tokens.prompt == fresh + read_ + written + sum(turn["input_tokens"] for turn in beside)
         and (tokens.cached, tokens.cache_write) == (read_, written)
         and sum(shares.values()) == written
         and tokens.cache_write_1h == shares.get("ephemeral_1h_input_tokens", 0)
-        and tokens.completion == usage["output_tokens"]
+        and tokens.completion == usage["output_tokens"] + sum(turn["output_tokens"] for turn in beside)
     )
 
 
@@ -151,6 +156,28 @@ async def test_what_is_written_for_an_hour_is_billed_as_that() -> None:
     assert record.cost == Decimal("0.0007825"), "100 * 1 + 700 * 0.1 + 50 * 1.25 + 150 * 2 + 50 * 5, of a million"
 
 
+ITERATIONS = [
+    {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
+    {"type": "message", "input_tokens": 20_000, "output_tokens": 600},
+    {"type": "advisor_message", "input_tokens": 2_000, "cache_read_input_tokens": 900, "output_tokens": 99},
+    {"type": "fallback_message", "input_tokens": 3_000, "output_tokens": 400},
+    {"type": "compaction", "input_tokens": 100, "cache_creation_input_tokens": 50,
+     "cache_creation": {"ephemeral_1h_input_tokens": 50}, "output_tokens": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_claude_does_beside_its_answer_is_counted_once(streamed: bool) -> None:
+    usage = {"input_tokens": 23_000, "output_tokens": 1_000, "iterations": ITERATIONS}
+    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+    body = claude(end, {"type": "message_stop"}, cached=0)
+    if not streamed:
+        content = [{"type": "compaction", "content": "so far"}, {"type": "text", "text": "Hi"}]
+        body = json.dumps({"type": "message", "content": content, "stop_reason": "end_turn", "usage": usage})
+    expected = Tokens(23_000 + 180_000 + 2_900 + 150, 1_000 + 3_500 + 99 + 1, 900, 50, cache_write_1h=50)
+    assert read("anthropic", body.encode()).tokens == expected
+
+
 def test_a_share_that_is_not_reported_is_none() -> None:
     for cache in (None, {}, {"ephemeral_5m_input_tokens": 200}):
         tokens = read("anthropic", anthropic_answer(**{**WRITTEN, "cache_creation": cache}).encode()).tokens
@@ -198,8 +225,8 @@ def test_reasoning_beside_the_output_is_told_by_the_sum() -> None:
 # Answers that are none: what the provider has counted of them is what is booked
 
 
-def claude(*events: dict[str, Any], written: int = 1) -> str:
-    usage = {"input_tokens": 5_000, "cache_read_input_tokens": 90_000, "output_tokens": written}
+def claude(*events: dict[str, Any], written: int = 1, cached: int = 90_000) -> str:
+    usage = {"input_tokens": 5_000, "cache_read_input_tokens": cached, "output_tokens": written}
     start = {"type": "message", "model": "claude-haiku-4-5", "content": [], "usage": usage}
     return sse({"type": "message_start", "message": start}, *events)
 
