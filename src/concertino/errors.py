@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .messages import AssistantMessage
+    from .usage import Tokens
 
 
 class ConcertinoError(Exception):
@@ -114,6 +115,10 @@ class ProviderError(ConcertinoError):
         """The delay in seconds that the provider asks for; None: it asks for none."""
         self.partial: AssistantMessage | None = None
         """What had come of the answer before it broke off; None if it had not begun."""
+        self.tokens: Tokens | None = None
+        """What the provider had counted of the answer by then; None: nothing."""
+        self.final = False
+        """Whether the answer had come to its end, so that `tokens` are all of it."""
 
 
 class AuthenticationError(ProviderError):

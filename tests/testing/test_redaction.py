@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,6 +23,8 @@ from ..wire.wire_kit import MODELS, events_of, request, serving, sse
 from .kit import ANSWER, names_in, play, post, written
 
 SECRET = "sesame-4711-open"
+LONG = "a1B2c3D4e5" * 4
+BEGIN = "-----BEGIN RSA PRIVATE KEY-----"
 
 
 def body_of(value: Any) -> bytes:
@@ -94,10 +97,45 @@ def test_only_known_headers_stay() -> None:
         ({"m": "projects/mine-1/locations/eu/models/x"}, {"m": f"projects/{LEFT_OUT}/locations/eu/models/x"}),
         ({"m": "arn:aws:bedrock:eu-1:123456789012:x/y"}, {"m": f"arn:aws:bedrock:eu-1:{LEFT_OUT}:x/y"}),
         ({"text": f"say {SECRET} twice, {SECRET}"}, {"text": f"say {LEFT_OUT} twice, {LEFT_OUT}"}),
+        ({"openaiApiKey": "x", "dbPassword": "p", "maxIdTokens": "7"},
+         {"openaiApiKey": LEFT_OUT, "dbPassword": LEFT_OUT, "maxIdTokens": "7"}),
+        ({"text": f"it is\nghp_{LONG} or github_pat_{LONG}_{LONG}"}, {"text": f"it is\n{LEFT_OUT} or {LEFT_OUT}"}),
+        ({"a": [f"hf_{LONG}", "xoxb-12345-abcdef", "xoxp-123456-abc", "AKIAIOSFODNN7EXAMPLE"]}, {"a": [LEFT_OUT] * 4}),
+        ({"pem": f"My key:\n{BEGIN}\nMIIEvQ+/{LONG}\n{LONG}==\n-----END RSA PRIVATE KEY-----\nKeep it."},
+         {"pem": f"My key:\n{LEFT_OUT}\nKeep it."}),
+        ({"pem": f"{BEGIN}\nMIIEvQ+/{LONG}\n"}, {"pem": LEFT_OUT}),
+        ({"args": json.dumps({"pem": f"{BEGIN}\n{LONG}", "b": 1})}, {"args": json.dumps({"pem": LEFT_OUT, "b": 1})}),
+        ({"url": "https://ann:p%40ss@a.example:8/x?a=1&token=t&key=k#top"},
+         {"url": f"https://ann:{LEFT_OUT}@a.example:8/x?a=1&token={LEFT_OUT}&key={LEFT_OUT}#top"}),
+        ({"text": "psql postgres://ann:p@ss@db/x, then"}, {"text": f"psql postgres://ann:{LEFT_OUT}@db/x, then"}),
+        ({"tools": [{"type": "mcp", "headers": {"X-Auth": SECRET[:-1], "X-Trace": "{1}", "X-Session": "s"}}]},
+         {"tools": [{"type": "mcp", "headers": {"X-Auth": LEFT_OUT, "X-Trace": "{1}", "X-Session": LEFT_OUT}}]}),
+        ({"args": json.dumps({"extra_headers": {"X-Auth": "a"}, "X-Auth": "b"})},
+         {"args": json.dumps({"extra_headers": {"X-Auth": LEFT_OUT}, "X-Auth": "b"})}),
     ],
 )  # fmt: skip
 def test_bodies(before: Any, after: Any) -> None:
     assert json.loads(Redaction([SECRET]).body(body_of(before))) == after
+
+
+def test_a_parameter_after_a_quoted_ampersand() -> None:
+    body = rb'{"url": "https://a.example/x?a=1\u0026sig=abc\u0026b=2"}'
+    assert json.loads(Redaction().body(body)) == {"url": f"https://a.example/x?a=1&sig={LEFT_OUT}&b=2"}
+
+
+def test_a_header_in_a_body_is_searched_for() -> None:
+    redaction = Redaction()
+    redaction.body(body_of({"headers": {"X-Auth": SECRET}}))
+    with pytest.raises(CassetteError, match="a field X-Auth"):
+        redaction.check({"why": SECRET})
+
+
+def test_large_bodies_are_searched_in_no_time() -> None:
+    letters = "aB3_-x" * 300_000
+    body = body_of({"data": letters, "text": "://" * 9_000, "more": '"headers": {"a": ' * 9_000, "pem": BEGIN * 9_000})
+    start = time.monotonic()
+    Redaction().body(body)
+    assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize(
@@ -108,6 +146,11 @@ def test_bodies(before: Any, after: Any) -> None:
         {"text": "bearer certificates, the task-force, a sk-ateboarding org-anization and its projects/plans"},
         {"encrypted": "gAAAAsk-abc123def456ghi789_sk-abc123def456ghi789", "signature": "Eqsk-1234567890abcdef=="},
         {"password": "", "id": "call_12345678", "tool_call_id": "toolu_01A09q90qw90lq917835lq9"},
+        {"token_count": 7, "tokens": "7", "maxTokens": "7", "cache_key": "a", "promptCacheKey": "a", "validToken": "a"},
+        {"headers": {"type": "object", "description": "The keys and tokens of a table."}, "X-Auth": "a"},
+        {"headers": {"content-type": "a/b", "x-ratelimit-remaining-tokens": "149999", "retry-after": "3"}},
+        {"text": "http://a.example:80/b?q=c&tokens=d, mail ann@a.example, see a://b and a:b@c. hf_model_of_somebody"},
+        {"text": "a PEM file begins with BEGIN PRIVATE KEY, ghp_ and hf_ are prefixes, as is xoxb-"},
     ],
 )
 def test_what_is_no_secret_stays(body: Any) -> None:
@@ -228,6 +271,26 @@ async def test_a_recording_without_its_secrets_is_replayed(kind: str, tmp_path: 
         async with replaying(path):
             await events_of(model, request(UserMessage("You are somebody else.")))
     await model.close()
+
+
+async def test_what_is_secret_in_a_body_matches_anything_in_a_replay(tmp_path: Path) -> None:
+    def tool(secret: str) -> Any:
+        url = f"https://ann:{secret}@tools.example/mcp?token={secret}&v=2"
+        return {"tools": [{"type": "mcp", "server_url": url, "headers": {"X-Auth": secret}}], "openaiApiKey": secret}
+
+    path = tmp_path / "case.json"
+    async with serving() as server:
+        play(server, ANSWER)
+        async with recording(path):
+            await post(server.url, tool(SECRET))
+    assert SECRET not in path.read_text()
+    async with replaying(path):
+        await post("https://api.example", tool("another one"))
+    changed = tool(SECRET)
+    changed["tools"][0]["server_url"] += "1"
+    with pytest.raises(CassetteError, match="server_url"):
+        async with replaying(path):
+            await post("https://api.example", changed)
 
 
 SECRET_ARGUMENTS = {

@@ -76,10 +76,15 @@ def anthropic_says(exchange: Exchange) -> Said:
                 said.calls.append((block.name, block.input))
             case kind:
                 said.opaque.append(kind)
-    usage = message.usage
-    said.prompt = usage.input_tokens + (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
-    said.completion = usage.output_tokens
+    beside = [turn for turn in message.usage.iterations or [] if turn.type in ("compaction", "advisor_message")]
+    said.prompt = sum(map(anthropic_input, (message.usage, *beside)))
+    said.completion = sum(usage.output_tokens for usage in (message.usage, *beside))
     return said
+
+
+def anthropic_input(usage: Any) -> int:
+    cached: int = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
+    return cached + int(usage.input_tokens)
 
 
 def responses_say(exchange: Exchange) -> Said:  # noqa: C901, PLR0912 - a case each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import socket
 import sys
@@ -148,6 +149,31 @@ def huge(kind: str) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_huge_event(kind: str) -> None:
     assert reply_of(await played(kind, huge(kind))).message.text == HUGE
+
+
+MANY = 120
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_many_answers_at_once(kind: str) -> None:
+    """None begins before all have been asked for, so each must have a connection of its own."""
+    asked = asyncio.Barrier(MANY)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        await reader.readexactly(int(head.partition(b"content-length:")[2].partition(b"\r\n")[0]))
+        await asked.wait()
+        writer.write(b"HTTP/1.1 200 Played\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n")
+        writer.write(FULL[kind].encode())
+        await writer.drain()
+        writer.close()
+
+    listener = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=MANY)
+    model = QUICK[kind](f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}", Timeouts(connect=3.0, delta=30.0))
+    async with listener:
+        found = await asyncio.gather(*(events_of(model) for _ in range(MANY)), return_exceptions=True)
+    await model.close()
+    assert [events for events in found if not isinstance(events, list)] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

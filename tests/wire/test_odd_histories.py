@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concertino.messages import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolMessage, UserMessage
-from concertino.providers.port import ModelRequest
+from concertino.providers.port import ModelRequest, ToolCallReady
 from concertino.providers.wire import plain_id, plain_name
 
 from ..validity import judge
+from ..wire_bodies import wire_bodies
 from .test_typed_requests import TOOL, sent
+from .wire_kit import played, reply_of, sse
 
 
 def problems(*messages: Message, **settings: Any) -> dict[str, list[str]]:
@@ -50,6 +52,46 @@ def test_plain_ids_and_names(one: str, other: str, longest: int) -> None:
     assert plain_id(plain_id(one, longest), longest) == plain_id(one, longest)
     assert 0 < len(plain_name(one)) <= 64
     assert plain_name(plain_name(one)) == plain_name(one)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("provider", ["", "anthropic", "openai", "google"])
+def test_numbers_that_no_provider_reads(number: str, provider: str) -> None:
+    """What a model writes for numbers, and Python reads, but JSON does not have."""
+    written = f'{{"a": 1.5, "b": [{{"c": {number}}}]}}'
+    raw = None
+    if provider == "anthropic":  # as conversations have it that were stored before
+        raw = f'{{"type": "tool_use", "id": "c1", "name": "weather", "input": {written}, "caller": {{}}}}'
+    call = AssistantMessage((ToolCall("c1", "weather", written, raw=raw, provider=provider),), "tool_calls")
+    messages = (UserMessage("Q"), call, ToolMessage("c1", "weather", "What?", is_error=True))
+    assert problems(*messages) == {}
+    for kind, body in wire_bodies(ModelRequest(model="m", system="", messages=messages)).items():
+        assert not {"NaN", "Infinity", "-Infinity"} & set(constants(body)), kind
+    assert sent("anthropic", *messages)["messages"][1]["content"][0]["input"] == {"arguments": written}
+
+
+def constants(body: bytes) -> list[str]:
+    found: list[str] = []
+    json.loads(body, parse_constant=found.append)
+    return found
+
+
+async def test_a_call_with_such_a_number_is_a_call_like_any_other() -> None:
+    written = '{"a": NaN}'
+    events = await played(
+        "anthropic",
+        sse(
+            {"type": "message_start", "message": {"model": "m"}},
+            {"type": "content_block_start", "index": 0,
+             "content_block": {"type": "tool_use", "id": "c", "name": "f", "input": {}, "caller": {"type": "direct"}}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": written}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+            {"type": "message_stop"},
+        ),
+    )  # fmt: skip
+    assert reply_of(events).message.tool_calls == (ToolCall("c", "f", written),)
+    assert events[-2] == ToolCallReady(ToolCall("c", "f", written))
 
 
 def test_an_own_call_goes_back_as_it_came_but_for_a_name_that_no_tool_may_have() -> None:

@@ -34,6 +34,9 @@ def simple_anthropic(chunks: list[dict[str, Any]]) -> tuple[str, int, int]:
     for chunk in chunks:
         found = chunk.get("usage") or chunk.get("message", {}).get("usage") or {}
         usage |= {name: count for name, count in found.items() if isinstance(count, int)}
+        for turn in found.get("iterations") or []:
+            if turn["type"] != "message":  # beside the answer
+                usage = {name: count + turn.get(name, 0) for name, count in usage.items()}
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     text = "".join(starts) + "".join(d["text"] for d in deltas if d["type"] == "text_delta")
     return text, sum(usage.get(name, 0) for name in names), usage.get("output_tokens", 0)

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, ToolOrchestrator
-from concertino.errors import ProviderError
+from concertino import AgentConfig, Chat, RunError, ToolOrchestrator
+from concertino.errors import BrokenStreamError, ContentFilteredError, OverloadedError, ProviderError
+from concertino.orchestrator.retrying import Retry
 from concertino.providers.decoding import WHOLE, BodyDecoder
 from concertino.providers.port import Reply
 from concertino.providers.streaming import StreamingModel
-from concertino.usage import Tokens
+from concertino.usage import Tokens, UsageRecord
 
 from . import test_wire_chat as chat
 from .exchanges import Exchange, exchanges
@@ -58,12 +59,17 @@ def anthropic_identities(usage: dict[str, Any], tokens: Tokens) -> bool:
     written: int = usage.get("cache_creation_input_tokens", 0)
     shares = usage.get("cache_creation") or {"ephemeral_5m_input_tokens": written}
     fresh: int = usage["input_tokens"]
+    turns = usage.get("iterations") or []
+    if own := [turn for turn in turns if turn["type"] == "message"]:  # the top level is the sum of the model's turns
+        assert sum(turn["input_tokens"] for turn in own) == fresh
+        assert sum(turn["output_tokens"] for turn in own) == usage["output_tokens"]
+    beside = [turn for turn in turns if turn["type"] != "message"]
     return (
-        tokens.prompt == fresh + read_ + written
+        tokens.prompt == fresh + read_ + written + sum(turn["input_tokens"] for turn in beside)
         and (tokens.cached, tokens.cache_write) == (read_, written)
         and sum(shares.values()) == written
         and tokens.cache_write_1h == shares.get("ephemeral_1h_input_tokens", 0)
-        and tokens.completion == usage["output_tokens"]
+        and tokens.completion == usage["output_tokens"] + sum(turn["output_tokens"] for turn in beside)
     )
 
 
@@ -150,6 +156,28 @@ async def test_what_is_written_for_an_hour_is_billed_as_that() -> None:
     assert record.cost == Decimal("0.0007825"), "100 * 1 + 700 * 0.1 + 50 * 1.25 + 150 * 2 + 50 * 5, of a million"
 
 
+ITERATIONS = [
+    {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
+    {"type": "message", "input_tokens": 20_000, "output_tokens": 600},
+    {"type": "advisor_message", "input_tokens": 2_000, "cache_read_input_tokens": 900, "output_tokens": 99},
+    {"type": "fallback_message", "input_tokens": 3_000, "output_tokens": 400},
+    {"type": "compaction", "input_tokens": 100, "cache_creation_input_tokens": 50,
+     "cache_creation": {"ephemeral_1h_input_tokens": 50}, "output_tokens": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_claude_does_beside_its_answer_is_counted_once(streamed: bool) -> None:
+    usage = {"input_tokens": 23_000, "output_tokens": 1_000, "iterations": ITERATIONS}
+    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+    body = claude(end, {"type": "message_stop"}, cached=0)
+    if not streamed:
+        content = [{"type": "compaction", "content": "so far"}, {"type": "text", "text": "Hi"}]
+        body = json.dumps({"type": "message", "content": content, "stop_reason": "end_turn", "usage": usage})
+    expected = Tokens(23_000 + 180_000 + 2_900 + 150, 1_000 + 3_500 + 99 + 1, 900, 50, cache_write_1h=50)
+    assert read("anthropic", body.encode()).tokens == expected
+
+
 def test_a_share_that_is_not_reported_is_none() -> None:
     for cache in (None, {}, {"ephemeral_5m_input_tokens": 200}):
         tokens = read("anthropic", anthropic_answer(**{**WRITTEN, "cache_creation": cache}).encode()).tokens
@@ -197,3 +225,108 @@ def test_usage_may_stand_in_the_last_choice() -> None:
     last = chat.chunk("stop", content="a")
     last["choices"][0]["usage"] = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     assert read("chat", sse(last).encode()).tokens == Tokens(10, 5)
+
+
+# Answers that are none: what the provider has counted of them is what is booked
+
+
+def claude(*events: dict[str, Any], written: int = 1, cached: int = 90_000) -> str:
+    usage = {"input_tokens": 5_000, "cache_read_input_tokens": cached, "output_tokens": written}
+    start = {"type": "message", "model": "claude-haiku-4-5", "content": [], "usage": usage}
+    return sse({"type": "message_start", "message": start}, *events)
+
+
+def gemini(**chunk: Any) -> dict[str, Any]:
+    usage = {"promptTokenCount": 95_000, "cachedContentTokenCount": 90_000, "thoughtsTokenCount": 700}
+    return {"usageMetadata": usage, "modelVersion": "gemini-3-flash", **chunk}
+
+
+def filtered_response() -> dict[str, Any]:
+    usage = {"input_tokens": 95_000, "input_tokens_details": {"cached_tokens": 90_000}, "output_tokens": 12}
+    details = {"incomplete_details": {"reason": "content_filter"}, "status": "incomplete", "output": []}
+    return {"type": "response.incomplete", "response": {"model": "gpt-5", "usage": usage, **details}}
+
+
+CHAT_USAGE = {"prompt_tokens": 95_000, "completion_tokens": 12, "prompt_tokens_details": {"cached_tokens": 90_000}}
+REFUSAL = {"type": "message_delta", "delta": {"stop_reason": "refusal"}, "usage": {"output_tokens": 12}}
+THOUGHT = Tokens(95_000, 700, cached=90_000, reasoning=700)
+UNUSABLE: list[tuple[str, str, type[ProviderError], Tokens]] = [
+    ("anthropic", claude(REFUSAL, {"type": "message_stop"}), ContentFilteredError, Tokens(95_000, 12, cached=90_000)),
+    ("google", sse(gemini(candidates=[{"finishReason": "SAFETY"}])), ContentFilteredError, THOUGHT),
+    ("google", sse(gemini(promptFeedback={"blockReason": "OTHER"})), ContentFilteredError, THOUGHT),
+    ("google", sse(gemini(candidates=[{"finishReason": "MALFORMED_FUNCTION_CALL"}])), BrokenStreamError, THOUGHT),
+    ("responses", sse(filtered_response()), ContentFilteredError, Tokens(95_000, 12, cached=90_000)),
+    ("chat", sse(chat.chunk("content_filter"), {**chat.chunk(), "choices": [], "usage": CHAT_USAGE}),
+     ContentFilteredError, Tokens(95_000, 12, cached=90_000)),
+]  # fmt: skip
+
+
+async def failing(kind: str, body: str, **how: Any) -> tuple[BaseException | None, UsageRecord]:
+    """How a run ends whose only answer is *body*, and what is booked."""
+    async with serving() as server, model_of(kind, server) as model:
+        server.play(body, **how)
+        chat_ = Chat(model=model, message="Hi", retry=Retry(attempts=1))
+        with pytest.raises(RunError) as caught:
+            await ToolOrchestrator(chat_, AgentConfig()).run()
+    (record,) = caught.value.result.usage
+    return caught.value.__cause__, record
+
+
+@pytest.mark.parametrize(("kind", "body", "error", "tokens"), UNUSABLE)
+async def test_a_whole_answer_of_no_use_costs_what_the_provider_says(
+    kind: str, body: str, error: type[ProviderError], tokens: Tokens
+) -> None:
+    raised, record = await failing(kind, body)
+    assert isinstance(raised, error)
+    assert (raised.tokens, raised.final) == (tokens, True)
+    assert (record.tokens, record.source, record.how) == (tokens, "measured", "")
+
+
+HELLO: list[dict[str, Any]] = [
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello, all of you! " * 9}},
+]
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "how", "error", "least"),
+    [
+        (claude(*HELLO), {"broken": True}, BrokenStreamError, 9),
+        (claude(*HELLO), {}, BrokenStreamError, 9),
+        (claude(*HELLO, OVERLOADED), {}, OverloadedError, 9),
+        (claude(*HELLO, written=5_000), {"broken": True}, BrokenStreamError, 5_000),
+    ],
+)
+async def test_the_input_of_a_broken_answer_is_known(
+    body: str, how: dict[str, Any], error: type[ProviderError], least: int
+) -> None:
+    raised, record = await failing("anthropic", body, **how)
+    assert isinstance(raised, error)
+    assert (raised.tokens is not None, raised.final) == (True, False)
+    assert (record.tokens.prompt, record.tokens.cached) == (95_000, 90_000)
+    assert least <= record.tokens.completion <= max(least, 100), "what came, and no less than was reported"
+    assert record.source == "estimated"
+    assert record.how.startswith("output counted with ")
+
+
+async def test_thoughts_that_nobody_saw_are_in_a_broken_answer_of_gemini() -> None:
+    body = sse(gemini(candidates=[{"content": {"parts": [{"text": "Hello"}]}}]))
+    _, record = await failing("google", body, broken=True)
+    assert (record.tokens, record.source) == (THOUGHT, "estimated")
+
+
+async def test_a_response_that_failed_says_what_it_cost() -> None:
+    usage = {"input_tokens": 95_000, "input_tokens_details": {"cached_tokens": 90_000}, "output_tokens": 12}
+    failed = {"model": "gpt-5", "usage": usage, "error": {"code": "server_error", "message": "sorry"}}
+    _, record = await failing("responses", sse({"type": "response.failed", "response": failed}))
+    assert record.tokens == Tokens(95_000, 12, cached=90_000)
+
+
+async def test_counts_of_an_odd_form_are_none() -> None:
+    usage = {"input_tokens": 7, "cache_read_input_tokens": "many"}
+    start = {"type": "message_start", "message": {"model": "m", "usage": usage}}
+    raised, record = await failing("anthropic", sse(start, *HELLO), broken=True)
+    assert isinstance(raised, ProviderError)
+    assert raised.tokens is None
+    assert record.how.startswith("counted with ")

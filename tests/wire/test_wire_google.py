@@ -144,7 +144,8 @@ async def test_no_usage_is_not_zero() -> None:
         ("MAX_TOKENS", "length"),
         ("SAFETY", "filter"),
         ("MALFORMED_FUNCTION_CALL", "broken"),
-        ("A_NEW_REASON", "end"),
+        ("OTHER", "broken"),
+        ("A_NEW_REASON", "broken"),
     ],
 )
 async def test_stop_reasons(reason: str, expected: str) -> None:
@@ -157,8 +158,17 @@ async def test_filters_and_failures_that_leave_nothing() -> None:
         await played("google", sse(chunk(reason="SAFETY")))
     with pytest.raises(ContentFilteredError, match="PROHIBITED_CONTENT"):
         await played("google", sse({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}))
-    with pytest.raises(BrokenStreamError, match="MALFORMED_FUNCTION_CALL"):
-        await played("google", sse(chunk(reason="MALFORMED_FUNCTION_CALL")))
+    nothing: list[dict[str, Any]] = [{"text": "hm", "thought": True}, {"text": "", "thoughtSignature": "czE="}]
+    for reason in ("MALFORMED_FUNCTION_CALL", "OTHER", "NO_IMAGE", "IMAGE_OTHER", "A_NEW_REASON"):
+        for parts in ([], nothing):
+            with pytest.raises(BrokenStreamError, match=reason):
+                await played("google", sse(chunk(*parts, reason=reason)))
+
+
+async def test_an_image_of_an_answer_that_went_wrong_is_kept() -> None:
+    image = {"inlineData": {"mimeType": "image/png", "data": "aQ=="}}
+    message = reply_of(await played("google", sse(chunk(image, reason="IMAGE_OTHER")))).message
+    assert ([part.kind for part in message.parts], message.stop_reason) == (["opaque"], "broken")
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -60,6 +60,9 @@ def asker(run: Run[Any], hooks: Hooks) -> Ask:
                 if (event := asking.take(chunk)) is not None:
                     run.mailbox.put(event)
             run.mailbox.put(await asking.settle())
+        except Exception as error:
+            await asking.close(error)
+            raise
         finally:
             await asking.close()
         return asking.message.text

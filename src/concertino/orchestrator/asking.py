@@ -24,7 +24,7 @@ from ..providers.port import (
     ToolCallReady,
 )
 from ..token_engine.sizes import message_text
-from ..usage import Tokens, UsageRecord
+from ..usage import Tokens, UsageRecord, UsageSource
 from .hooks import Hooks
 from .retrying import not_billed
 from .run import Run
@@ -197,8 +197,9 @@ class Asking:
         """
         if not self._settled:
             self.message = self._broken(error) if self._reply is None else self._reply.message
-            free = (not self._sent or not_billed(error)) and not self.seen and self._reply is None
-            self._book(self._free(error) if free else self._record(self._reply))
+            counted = isinstance(error, ProviderError) and error.tokens is not None
+            free = (not self._sent or (not_billed(error) and not counted)) and not self.seen and self._reply is None
+            self._book(self._free(error) if free else self._record(self._reply, error))
         if (aclose := getattr(self._chunks, "aclose", None)) is not None:
             await aclose()
 
@@ -213,16 +214,36 @@ class Asking:
         self._settled = True
         self._run.book(record)
 
-    def _record(self, reply: Reply | None) -> UsageRecord:
+    def _record(self, reply: Reply | None, error: BaseException | None = None) -> UsageRecord:
+        """What the provider has counted, also of an answer that ended in *error*; what it has not is estimated."""
         model = self._model
         served = self.message.model or model.name if reply is None else reply.message.model or model.name
+        tools = tuple([call.name for call in self.message.tool_calls])
+        source: UsageSource
         if reply is not None and reply.tokens is not None:
             tokens, source, how = reply.tokens, reply.source, reply.how
+        elif reply is None and isinstance(error, ProviderError) and error.tokens is not None:
+            tokens, source, how = error.tokens, "measured", ""
+            if not error.final:
+                how = f"output {self._how}, input as reported" if tokens.prompt else self._how
+                tokens, source = self._to_here(tokens), "estimated"
         else:
-            tokens, source = self._estimate(reply), "estimated"
-            how = f"counted with {self._run.chat.counter.name}"
-        tools = tuple([call.name for call in self.message.tool_calls])
+            tokens, source, how = self._estimate(reply), "estimated", self._how
         return self._run.record(self._usage, model.provider, served, tokens, tools, source=source, how=how)
+
+    @property
+    def _how(self) -> str:
+        return f"counted with {self._run.chat.counter.name}"
+
+    def _to_here(self, told: Tokens) -> Tokens:
+        """What the provider had *told* before an answer broke off, and what had come of it since."""
+        seen = self._estimate(None)
+        return dataclasses.replace(
+            told,
+            prompt=told.prompt or seen.prompt,
+            completion=max(told.completion, seen.completion),
+            reasoning=max(told.reasoning, seen.reasoning),
+        )
 
     def _free(self, error: BaseException | None) -> UsageRecord:
         how = f"not {'answered' if self._sent else 'sent'}, so not billed"

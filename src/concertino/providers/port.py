@@ -127,8 +127,8 @@ class Model(Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Ask. `Dropped` if something was; pieces as they come; then one `Reply`.
 
-        Raises a `ProviderError`, whose `partial` is what had come; a stream that ends without a reply raises
-        `BrokenStreamError`. Closing the iterator early ends the request.
+        Raises a `ProviderError`, whose `partial` is what had come and whose `tokens` are what the provider had counted;
+        a stream that ends without a reply raises `BrokenStreamError`. Closing the iterator early ends the request.
         """
         ...
 

@@ -7,6 +7,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import BrokenStreamError, ContentFilteredError, MissingKeyError, ProviderError, ProviderTimeoutError
@@ -57,6 +58,10 @@ class Reader(Protocol):
 
     def partial(self) -> tuple[list[Part], str]:
         """What has come so far, and the model's name: text and reasoning as far as they go, calls that are complete."""
+        ...
+
+    def counted(self) -> Tokens | None:
+        """What the provider has counted so far; None: nothing."""
         ...
 
     def reply(self) -> Reply:
@@ -118,11 +123,11 @@ class StreamingModel(ABC, Generic[C]):
             reply = reader.reply()
             left = self._left(reply, ready)
         except ProviderError as error:
-            error.partial = self._partial(reader)
+            self._note(error, reader)
             raise
         except _UNKNOWN_FORM as error:
             broken = BrokenStreamError(f"{self.provider} sent an answer of an unknown form", provider=self.provider)
-            broken.partial = self._partial(reader)
+            self._note(broken, reader)
             raise broken from error
         for call in left:
             yield ToolCallReady(call)
@@ -139,7 +144,8 @@ class StreamingModel(ABC, Generic[C]):
             failure = signing_failure(error, self.provider)
         else:
             failure = self._translate(error, begun=begun)
-        failure.partial = self._partial(reader) if begun else None
+        if begun:
+            self._note(failure, reader)
         return failure
 
     def _read(self, reader: Reader, event: Event, ready: list[ToolCall]) -> Iterator[ModelEvent]:
@@ -155,13 +161,16 @@ class StreamingModel(ABC, Generic[C]):
                 f"{self.provider} sent an event of an unknown form: {event.data[:200]}", provider=self.provider
             ) from error
 
-    def _partial(self, reader: Reader) -> AssistantMessage:
-        """What had come before it broke off."""
+    def _note(self, error: ProviderError, reader: Reader) -> None:
+        """Put into *error* what had come of the answer, and what the provider had counted of it."""
         try:
             parts, model = reader.partial()
         except _UNKNOWN_FORM:
             parts, model = [], ""
-        return AssistantMessage(tuple(parts), "broken", model or self.name)
+        error.partial = AssistantMessage(tuple(parts), "broken", model or self.name)
+        if error.tokens is None:
+            with suppress(*_UNKNOWN_FORM):
+                error.tokens, error.final = reader.counted(), reader.ended
 
     def _left(self, reply: Reply, ready: list[ToolCall]) -> list[ToolCall]:
         """The complete calls of *reply* that are not yet in *ready*. Raises `BrokenStreamError` if it lacks one of
@@ -288,12 +297,15 @@ def finished(
     """The reply of a complete answer.
 
     Calls make it a turn with calls whatever the provider's word for its end is: forced calls end in "stop" with some.
-    Raises `ContentFilteredError` where a filter left nothing to use; *why* is the provider's explanation.
+    Raises `ContentFilteredError` where a filter left nothing to use, with the tokens that it cost all the same; *why*
+    is the provider's explanation.
     """
     calls = any(part.kind == "tool_call" for part in parts)
     if stop == "filter" and not calls and not any(part.kind == "text" and part.text for part in parts):
         message = f"a filter of {provider} held back the answer" + (f": {why}" if why else "")
-        raise ContentFilteredError(message, provider=provider)
+        filtered = ContentFilteredError(message, provider=provider)
+        filtered.tokens, filtered.final = tokens, True
+        raise filtered
     if calls and stop == "end":
         stop = "tool_calls"
     source: UsageSource = "unknown" if tokens is None else "measured"

@@ -7,6 +7,7 @@ is that of joining strings.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -164,16 +165,33 @@ class ToolForms:
         return self._forms
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number of JSON")
+    return value
+
+
+_decode = json.JSONDecoder(parse_float=_finite, parse_constant=_finite).decode
+"""As providers read JSON: `NaN` and `Infinity`, which models write and Python takes, are none of it."""
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """The JSON object that *text* is; None if it is none."""
+    try:
+        value = _decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def arguments_object(text: str) -> dict[str, Any]:
     """A call's arguments as the object that providers want back.
 
     What the model wrote may be broken; then it comes back as the text that it was, under the name `arguments`.
     """
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        value = None
-    return value if isinstance(value, dict) else {"arguments": text}
+    value = _object(text or "{}")
+    return {"arguments": text} if value is None else value
 
 
 def spliced(raw: str, **fields: Any) -> str:
@@ -184,18 +202,12 @@ def spliced(raw: str, **fields: Any) -> str:
 
 def is_object(text: str) -> bool:
     """Whether *text* is a whole JSON object, so that nothing which may follow belongs to it."""
-    if not text.rstrip().endswith("}"):
-        return False
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
+    return text.rstrip().endswith("}") and _object(text) is not None
 
 
 def arguments_text(text: str) -> str:
     """The same as text: unchanged if it is an object."""
-    value = arguments_object(text)
-    return text if text and value != {"arguments": text} else dumps(value)
+    return text if _object(text) is not None else dumps(arguments_object(text))
 
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")

@@ -1,8 +1,9 @@
 """What a recording leaves out, and the search for what must not be in it.
 
-Headers are kept by an allow-list. In bodies and paths, what is left out is known by the name of its field, by its form,
-or because the user named it. What the left-out credentials were is remembered, and the finished recording is searched
-for them: a leak on a way that nobody thought of is found, not written.
+Headers are kept by an allow-list. In bodies and paths, what is left out is known by the name of its field or parameter,
+by its place in a URL or among headers, by its form, or because the user named it. What the left-out credentials were
+is remembered, and the finished recording is searched for them: a leak on a way that nobody thought of is found, not
+written.
 """
 
 from __future__ import annotations
@@ -37,23 +38,48 @@ _ACCOUNT = re.compile(r"organi[sz]ation|org-id|project|account|workspace|tenant|
 """Names of headers whose values are searched for."""
 
 _FIELDS = (
-    r"(?:[\w-]*[_-])?(?:authorization|(?:authorization|auth|access|refresh|id|session|security|bearer)[_-]?token"
+    r"(?:[\w-]*[_-]|(?-i:[\w-]*[a-z0-9](?=[A-Z])))?"
+    r"(?:authorization|(?:authorization|auth|access|refresh|id|session|security|bearer)[_-]?token"
     r"|(?:api|subscription|private|secret|(?:secret[_-]?)?access)[_-]?key(?:[_-]?id)?|(?:(?:client|shared)[_-]?)?secret"
     r"|passw(?:or)?d|passphrase|credentials?|cookie|connection[_-]?string)"
 )
 _SECRET_NAME = re.compile(_FIELDS, re.IGNORECASE)
 _SECRET_QUERY = re.compile(r"key|sig|signature|code|token|x-(?:amz|goog)-(?:signature|credential|security-token)", re.I)
-_FIELD = re.compile(rf'("{_FIELDS}"\s*:\s*)"((?:[^"\\]|\\.)*)"', re.IGNORECASE)
-_QUOTED_FIELD = re.compile(rf'(\\"{_FIELDS}\\"\s*:\s*)\\"([^"\\]*)\\"', re.IGNORECASE)
-"""A field of JSON, and one of JSON in a text of JSON, such as the arguments of a call."""
+
+
+def _fields(names: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """What finds fields of these *names* whose value is a text, with the mark that stands around both: in JSON, and in
+    JSON in a text of JSON, such as the arguments of a call."""
+    return (
+        ('"', re.compile(rf'("{names}"\s*:\s*)"((?:[^"\\]|\\.)*)"', re.IGNORECASE)),
+        ('\\"', re.compile(rf'(\\"{names}\\"\s*:\s*)\\"([^"\\]*)\\"', re.IGNORECASE)),
+    )
+
+
+_SECRET_FIELDS = _fields(_FIELDS)
+_HEADER_FIELDS = _fields(r"[\w-]+")
+_HEADERS = (
+    re.compile(r'"(?:[\w-]*[_-])?headers"\s*:\s*\{(?:[^{}"]|"(?:[^"\\]|\\.)*")*\}', re.IGNORECASE),
+    re.compile(r'\\"(?:[\w-]*[_-])?headers\\"\s*:\s*\{[^{}]*\}', re.IGNORECASE),
+)
+"""In a body, those with which a provider is to ask somebody else, such as a server of tools."""
+
+_URL = re.compile(r'://[^\s"\\<>]+(?:\\u0026[^\s"\\<>]+)*')
+_PASSWORD = re.compile(r"(://[^/?#:@]*:)[^/?#]+(?=@)")
+_PARAMETER = re.compile(r"(?:(?<=[?&#])|(?<=\\u0026))([^=&#?\\]+)=([^&#\\]*)")
 
 _FORMS = re.compile(
-    # Not within a longer word: encrypted reasoning is base64, in which any letters may come.
-    r"(?<![\w-])(?:AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|A[KS]IA[A-Z0-9]{16}|ya29\.[\w.-]{20,}"
+    # Not within a longer word: encrypted reasoning is base64, in which any letters may come. The letter of a quoted end
+    # of a line is none.
+    r"(?:(?<![\w-])|(?<=\\[nrt]))(?:AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|A[KS]IA[A-Z0-9]{16}|ya29\.[\w.-]{20,}"
+    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|hf_[A-Za-z0-9]{20,}|xox[a-z]-[\w-]{10,}"
     r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
     # With a digit in it, or it is a word of somebody's text.
     r"|(?=[\w-]*[\d*])(?:sk-[\w*-]{8,}|org-\w{8,}|proj_\w{8,}))"
     r"|(?<=[Bb]earer )(?=[\w.~+/-]*\d)[\w.~+/-]{8,}=*"
+    # A private key: to its end, or as far as it goes.
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"(?:(?:[^\"-]|-(?!----))*-----END [A-Z ]*PRIVATE KEY-----|(?:[\w+/=\r\n]|\\+[nr])*)"
 )
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _PLACES = (
@@ -97,15 +123,7 @@ class Redaction:
 
     def path(self, path: str) -> str:
         """A path, with its query."""
-        bare, mark, query = path.partition("?")
-        pairs = []
-        for pair in query.split("&"):
-            name, equals, value = pair.partition("=")
-            if is_secret_name(unquote(name), query=True):
-                self._remember(unquote(value), f"the parameter {name}")
-                value = LEFT_OUT
-            pairs.append(name + equals + value)
-        return self.text(bare + mark + "&".join(pairs))
+        return self.text(_PARAMETER.sub(self._parameter, path))
 
     def host(self, host: str) -> str:
         """A host; without what is a customer's own name in it."""
@@ -117,15 +135,18 @@ class Redaction:
             text = body.decode()
         except UnicodeDecodeError:
             return body
-        text = _FIELD.sub(partial(self._field, '"'), text)
-        text = _QUOTED_FIELD.sub(partial(self._field, '\\"'), text)
+        for mark, fields in _SECRET_FIELDS:
+            text = fields.sub(partial(self._field, mark), text)
+        for headers, (mark, fields) in zip(_HEADERS, _HEADER_FIELDS, strict=True):
+            text = headers.sub(partial(self._headers_within, mark, fields), text)
         return self.text(text).encode()
 
     def text(self, text: str) -> str:
-        """Any text, without what the user named and what has the form of a key or an account's id."""
+        """Any text, without what the user named, what has the form of a key or an account's id, and what is secret in
+        a URL."""
         for secret in self._named:
             text = text.replace(secret, LEFT_OUT)
-        text = _FORMS.sub(LEFT_OUT, text)
+        text = _URL.sub(_bare, _FORMS.sub(LEFT_OUT, text))
         for place in _PLACES:
             text = place.sub(rf"\g<1>{LEFT_OUT}\g<2>", text)
         return text
@@ -150,12 +171,40 @@ class Redaction:
         if mark == '"':
             with suppress(ValueError):
                 value = json.loads(f'"{value}"', strict=False)
-        self._remember(value, "a field " + found[1].strip(': \n\t"\\'))
+        self._remember(value, f"a field {_name(found)}")
         return f"{found[1]}{mark}{LEFT_OUT}{mark}" if value else found[0]
+
+    def _headers_within(self, mark: str, fields: re.Pattern[str], found: re.Match[str]) -> str:
+        return fields.sub(partial(self._header, mark), found[0])
+
+    def _header(self, mark: str, found: re.Match[str]) -> str:
+        name = _name(found).lower()
+        return self._field(mark, found) if _CREDENTIAL.search(name) and not _KEPT.fullmatch(name) else found[0]
+
+    def _parameter(self, found: re.Match[str]) -> str:
+        kept = _kept(found)
+        if kept != found[0]:
+            self._remember(unquote(found[2]), f"the parameter {found[1]}")
+        return kept
 
     def _remember(self, secret: str, source: str) -> None:
         if len(secret) >= _SHORTEST and not secret.isdigit() and LEFT_OUT not in secret:
             self._seen.setdefault(secret, source)
+
+
+def _name(found: re.Match[str]) -> str:
+    """The name of a field."""
+    return found[1].strip(': \r\n\t"\\')
+
+
+def _kept(parameter: re.Match[str]) -> str:
+    name = parameter[1]
+    return f"{name}={LEFT_OUT}" if is_secret_name(unquote(name), query=True) else parameter[0]
+
+
+def _bare(url: re.Match[str]) -> str:
+    """A URL in a text. What is left out is not remembered: in somebody's example it is any word."""
+    return _PARAMETER.sub(_kept, _PASSWORD.sub(rf"\g<1>{LEFT_OUT}", url[0]))
 
 
 def _checked(secrets: Iterable[str]) -> list[str]:

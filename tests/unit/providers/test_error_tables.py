@@ -138,6 +138,13 @@ def test_every_failure_of_the_http_library_is_translated(begun: bool) -> None:
         assert isinstance(found, ProviderTimeoutError) is issubclass(kind, httpx2.TimeoutException)
 
 
+def test_a_client_without_a_free_connection_does_not_blame_the_provider() -> None:
+    found = of_google.translate(httpx2.PoolTimeout(""), begun=False)
+    assert isinstance(found, ProviderTimeoutError)
+    assert (found.limit, "silent" in str(found)) == ("connect", False)
+    assert "all connections of this client are in use" in str(found)
+
+
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [

@@ -4,7 +4,9 @@ Usage: `input_tokens` leaves out what was read from the cache (`cache_read_input
 (`cache_creation_input_tokens`, of which `cache_creation` names the share of each lifetime); "total input tokens in a
 request is the summation" of the three. `output_tokens` includes thinking, of which
 `output_tokens_details.thinking_tokens` is the share. The counts of `message_delta` are cumulative and take the place of
-those of `message_start`, field by field.
+those of `message_start`, field by field. What is done beside the answer stands in `iterations` only: the tokens of a
+`compaction` are "not included in the top-level usage fields" (the SDK's `BetaUsage`), nor are those of an
+`advisor_message`, as recorded answers show. All other entries are the answer's own turns, whose sum the top level is.
 """
 
 from __future__ import annotations
@@ -67,6 +69,8 @@ ERROR_TYPES: dict[str, type[ProviderError]] = {
 
 _CUTTABLE = ("text", "thinking")
 """The blocks of which a beginning is worth something."""
+_BESIDE = ("compaction", "advisor_message")
+"""The entries of `usage.iterations` that the top level leaves out."""
 
 
 class MessageReader:
@@ -104,6 +108,10 @@ class MessageReader:
         blocks = [block for _, block in sorted(self._blocks.items()) if block.ended or block.kind in _CUTTABLE]
         parts = [part for block in blocks if (part := block.part()) is not None]
         return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)], self._model
+
+    def counted(self) -> Tokens | None:
+        """See `Reader.counted`."""
+        return tokens(self._usage)
 
     def reply(self) -> Reply:
         """See `Reader.reply`."""
@@ -206,11 +214,19 @@ def tokens(usage: dict[str, Any]) -> Tokens | None:
     """The API's counts in the meaning of `Tokens`."""
     if "input_tokens" not in usage and "output_tokens" not in usage:
         return None
-    cached = usage.get("cache_read_input_tokens", 0)
-    written = usage.get("cache_creation_input_tokens", 0)
+    whole = _counts(usage)
+    for entry in usage.get("iterations") or ():
+        if entry.get("type") in _BESIDE:
+            whole += _counts(entry)
+    return whole
+
+
+def _counts(usage: dict[str, Any]) -> Tokens:
+    cached = usage.get("cache_read_input_tokens") or 0
+    written = usage.get("cache_creation_input_tokens") or 0
     return Tokens(
-        prompt=usage.get("input_tokens", 0) + cached + written,
-        completion=usage.get("output_tokens", 0),
+        prompt=(usage.get("input_tokens") or 0) + cached + written,
+        completion=usage.get("output_tokens") or 0,
         cached=cached,
         cache_write=written,
         reasoning=(usage.get("output_tokens_details") or {}).get("thinking_tokens") or 0,

@@ -44,6 +44,7 @@ from ..wire import (
     arguments_object,
     body,
     dumps,
+    is_object,
     losses,
     lost,
     plain_id,
@@ -246,7 +247,7 @@ def _block(part: Part) -> str:
 
 def _call(part: ToolCall) -> str:
     named = {"id": plain_id(part.id), "name": plain_name(part.name)}
-    if part.raw is not None and part.provider == PROVIDER:
+    if part.raw is not None and part.provider == PROVIDER and is_object(part.arguments):
         return spliced(part.raw, **named)
     return dumps({"type": "tool_use", **named, "input": arguments_object(part.arguments)})
 

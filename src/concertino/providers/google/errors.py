@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import httpx2
 from google.genai import errors
 
 from ...errors import (
@@ -15,7 +16,7 @@ from ...errors import (
     ProviderError,
     ProviderTimeoutError,
 )
-from ..failures import HTTP_FAILURES, http_failure, retry_after
+from ..failures import HTTP_FAILURES, http_failure, retry_after, timed_out
 from ..kinds import by_status, make
 from .request import PROVIDER
 
@@ -39,6 +40,8 @@ _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 def translate(error: Exception, *, begun: bool) -> ProviderError:
     """One of `FAILURES` in our words; *begun* says whether the answer had begun."""
+    if isinstance(error, httpx2.PoolTimeout):
+        return timed_out(error, "google was not asked: all connections of this client are in use", PROVIDER)
     if isinstance(error, HTTP_FAILURES):
         return http_failure(error, PROVIDER, begun=begun)
     if isinstance(error, TimeoutError):

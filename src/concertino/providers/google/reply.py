@@ -45,6 +45,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "IMAGE_PROHIBITED_CONTENT": "filter",
     "IMAGE_RECITATION": "filter",
 }
+"""All others are "broken": `OTHER`, `NO_IMAGE`, `IMAGE_OTHER`, and what nobody knows yet."""
 
 
 BESIDE = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
@@ -85,6 +86,10 @@ class ContentReader:
         """See `Reader.partial`."""
         return self._parts + ([] if self._open is None else [_run(*self._open)]), self._model
 
+    def counted(self) -> Tokens | None:
+        """See `Reader.counted`."""
+        return tokens(self._usage)
+
     def reply(self) -> Reply:
         """See `Reader.reply`."""
         if not self.ended:
@@ -92,8 +97,8 @@ class ContentReader:
         for _ in self._finish_call():
             pass
         self._finish_run()
-        stop = STOP_REASONS.get(self._stop, "end")
-        if stop == "broken" and not any(part.kind != "reasoning" for part in self._parts):
+        stop = STOP_REASONS.get(self._stop or "STOP", "broken")
+        if stop == "broken" and not any(_is_of_use(part) for part in self._parts):
             raise BrokenStreamError(f"the answer of google went wrong: {self._why}", provider=PROVIDER)
         parts = self._parts + [Opaque(PROVIDER, name, dumps(value)) for name, value in self._beside.items()]
         return finished(PROVIDER, parts, stop, self._model, tokens(self._usage), self._why)
@@ -104,6 +109,7 @@ class ContentReader:
         self._model = chunk.get("modelVersion") or self._model
         self._usage.update(chunk.get("usageMetadata") or {})
         if reason := (chunk.get("promptFeedback") or {}).get("blockReason"):
+            self.ended = True
             raise ContentFilteredError(f"google refused the request: {reason}", provider=PROVIDER)
         candidates = chunk.get("candidates")
         if not candidates:
@@ -175,6 +181,10 @@ class ContentReader:
         if self._open is not None:
             self._parts.append(_run(*self._open))
             self._open = None
+
+
+def _is_of_use(part: Part) -> bool:
+    return bool(part.text) if part.kind == "text" else part.kind != "reasoning"
 
 
 def _run(kind: str, pieces: list[str]) -> Part:

@@ -23,6 +23,9 @@ from ..streaming import RawResponse
 _PLACEHOLDER = types.Content()
 """The contents that the SDK is given; they are replaced before anything is sent."""
 
+_POOL = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
+"""As the SDKs of Anthropic and OpenAI have it: each answer that is being streamed holds a connection."""
+
 
 @dataclass(slots=True)
 class _Call:
@@ -73,7 +76,7 @@ class Connection:
 def connect(key: str, base_url: str | None, limit: float) -> Connection:
     """A client that sends nothing twice and may take *limit* seconds until a connection stands; all other limits are
     kept by whoever waits for it."""
-    tap = _Tap(follow_redirects=True, timeout=httpx2.Timeout(None, connect=limit, pool=limit))
+    tap = _Tap(follow_redirects=True, timeout=httpx2.Timeout(None, connect=limit, pool=limit), limits=_POOL)
     options = types.HttpOptions(base_url=base_url, httpx_async_client=tap)
     return Connection(genai.Client(api_key=key, vertexai=False, http_options=options), tap)
 

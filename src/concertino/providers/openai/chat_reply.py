@@ -108,6 +108,10 @@ class ChatReader:
         pieces = [piece for piece in self._pieces if piece.kind != "call" or piece.ready]
         return [piece.part(self._label) for piece in pieces], self._model
 
+    def counted(self) -> Tokens | None:
+        """See `Reader.counted`."""
+        return tokens(self._usage)
+
     def reply(self) -> Reply:
         """See `Reader.reply`."""
         if not self.ended:

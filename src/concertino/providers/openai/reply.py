@@ -70,6 +70,10 @@ class ResponseReader:
             parts.append(Text(text) if kind == "text" else Reasoning(text, provider=self._provider))
         return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)], self._model
 
+    def counted(self) -> Tokens | None:
+        """See `Reader.counted`."""
+        return tokens(self._response.get("usage"))
+
     def reply(self) -> Reply:
         """See `Reader.reply`."""
         response = self._response
@@ -114,6 +118,7 @@ class ResponseReader:
                 self.ended = True
                 return self._end_all(data["response"])
             case "response.failed" | "response.cancelled":
+                self._response = data["response"]
                 raise self._failure(data["response"].get("error") or {"message": kind})
             case "error":
                 raise self._failure(data)
