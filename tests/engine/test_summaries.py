@@ -25,14 +25,17 @@ from concertino import (
     tool,
 )
 from concertino.events import ContextEdited
-from concertino.messages import Message, ToolMessage, UserMessage
+from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
 from concertino.orchestrator.summarising import ASKS
 from concertino.orchestrator.tree import user_account
 from concertino.providers.port import ModelRequest
 from concertino.storage.memory import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
+from concertino.token_engine.exact import TiktokenCounter
 from concertino.token_engine.retention import Retention
+from concertino.token_engine.sizes import message_text
 
+COUNTER = TiktokenCounter()
 OFTEN = Retention(results=100, messages=5, patience=0.01)
 
 
@@ -165,3 +168,43 @@ async def test_a_soft_limit_below_the_system_prompt_leaves_room_for_the_conversa
     await ToolOrchestrator(chat, Wordy(), ToolRegistry([look]), tool_call_limit=100, observers=observers).run()
     assert len(edits) < 50, "edits wait until they pay"
     assert min(len(request.messages) for request in sent(model)[10:]) > 4
+
+
+def tokens(request: ModelRequest) -> int:
+    told = sum(map(COUNTER.count, [request.system, *(spec.text for spec in request.tools)]))
+    return told + sum(COUNTER.count(message_text(message)) for message in request.messages)
+
+
+async def test_a_history_that_is_larger_than_the_window_is_summarised_part_by_part() -> None:
+    """The request for a summary has no more room than any other."""
+    history: list[Message] = []
+    for number in range(60):
+        history.append(UserMessage(f"question {number} " + "some words here " * 100))
+        history.append(AssistantMessage((Text("answer " * 400),)))
+    model, edits = ScriptedModel("done", summaries=["They spoke."] * 50), list[ContextEdited]()
+    chat = Chat(model=model, message="go", history=history, limits=within(16_000, 2_000), counter=COUNTER)
+    observers = [lambda event: edits.append(event) if isinstance(event, ContextEdited) else None]
+    await ToolOrchestrator(chat, AgentConfig(), observers=observers).run()
+    assert len(model.requests) > 3
+    for request in model.requests:
+        assert tokens(request) + (request.max_output_tokens or 0) <= 16_000
+    assert [edit.left_out for edit in edits] == [0]
+    assert edits[0].before > 40_000
+    assert edits[0].after < 16_000
+    (last,) = sent(model)
+    assert history[-1] in list(last.messages)
+
+
+async def test_results_of_one_turn_that_fill_the_window() -> None:
+    @tool(name="look", effect="read")
+    async def large(n: int) -> str:
+        """Look something up."""
+        return f"A line of what was found, number {n}. " * 600
+
+    turns = [[call("look", n=n) for n in range(k)] for k in (1, 1, 1, 1, 1, 3, 3, 3, 3)]
+    model = ScriptedModel(*turns, "done", summaries=["They looked."] * 50)
+    kept = Retention(patience=1e9, messages=4)
+    chat = Chat(model=model, message="go", limits=within(32_000, 2_000), counter=COUNTER, retention=kept)
+    await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([large]), tool_call_limit=50).run()
+    for request in model.requests:
+        assert tokens(request) + (request.max_output_tokens or 0) <= 32_000

@@ -135,8 +135,11 @@ class Requesting:
         window.limit, self.model = limits.context, model_id(model)
         recallable = RECALL in run.registry
         plan = window.plan(run.fixed(), limits.output, self.model, recallable=recallable, summaries=summaries)
-        if plan.urgent:
+        while plan.urgent:
             await self._summarise(plan, model)
+            if plan.job is None or not plan.job.alone or not window.ready:
+                break
+            plan = window.plan(run.fixed(), limits.output, self.model, recallable=recallable, summaries=summaries)
         self._planned = True
         if plan.job is not None:  # a request that is made anew plans without it: it is under way
             self.job = None if plan.urgent else plan.job
@@ -150,10 +153,11 @@ class Requesting:
         if plan.job is None:
             await run.summaries.settle()
             return
+        messages = run.window.shown()
         request = ModelRequest(
             model=model.name,
             system=run.system,
-            messages=run.window.shown(),
+            messages=messages[: run.window.shown_before(plan.job.end)] if plan.job.alone else messages,
             tools=run.registry.specs(),
             max_output_tokens=self._limits(model).output,
             marks=run.window.marks and (),

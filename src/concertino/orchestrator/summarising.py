@@ -28,11 +28,14 @@ PATIENCE = 10.0
 _LIMIT = 120.0
 """Seconds that a summary may take."""
 _SUMMARISE = ASKS + (
-    " The engine asks, not the user. Summarise the conversation above for yourself, up to its last {kept} messages, "
-    "which stay as they are: your summary will stand in the place of what came before them.{earlier} Keep the task and "
+    " The engine asks, not the user. Summarise the conversation above for yourself{upto}.{earlier} Keep the task and "
     "what the user asked for or ruled out; decisions and their reasons; facts, names, numbers, ids and places exactly "
     "as they were; what was done and what it led to; what failed; what is still open. Leave out what no longer matters."
     " Write plain notes of at most {words} words. Call no tools, and write nothing but the summary."
+)
+_UPTO = (
+    ", up to its last {kept} messages, which stay as they are: your summary will stand in the place of what came "
+    "before them"
 )
 _EARLIER = (
     " So do the earlier summaries in it: summarise what came after the last of them, and do not repeat what they say."
@@ -101,8 +104,9 @@ class Summaries:
 
     def _asking_for(self, job: SummaryJob, request: ModelRequest) -> ModelRequest:
         kept = max(len(request.messages) - self._run.window.shown_before(job.end), 1)
+        upto = ": your summary will stand in its place" if job.alone else _UPTO.format(kept=kept)
         earlier = _EARLIER if job.earlier else ""
-        asked = UserMessage(_SUMMARISE.format(kept=kept, words=_words(job.tokens), earlier=earlier))
+        asked = UserMessage(_SUMMARISE.format(upto=upto, words=_words(job.tokens), earlier=earlier))
         return _beside(request, (*request.messages, asked), job.tokens)
 
     def _merging(self, job: SummaryJob, request: ModelRequest) -> ModelRequest:

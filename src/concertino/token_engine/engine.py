@@ -246,7 +246,8 @@ class TokenEngine:
         self._settle()
         self._use(model)
         self._fixed.take(fixed)
-        self.before = self._view.tokens
+        if not self._fresh:
+            self.before = self._view.tokens
         self._candidates.recallable = recallable
         view, planner = self._view, self._planner
         terms = self._terms(reserve, summaries=summaries and self.retention.summaries and self._failed < _MOST_FAILURES)
@@ -254,6 +255,8 @@ class TokenEngine:
         due = planner.decide(terms, self._ready_for, busy=self._job is not None)
         if due.splice:
             self._splice(terms)
+            if view.tokens > terms.room:  # what was summarised was all that its request had room for
+                due.job = planner.decide(terms, None).job
         if due.reduce:
             self._note(planner.reduce(terms))
         self._skipped = 0

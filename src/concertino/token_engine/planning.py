@@ -8,7 +8,7 @@ rule (Karlin, Manasse, Rudolph, Sleator: Competitive snoopy caching, 1988), with
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from ..errors import ContextFloorError
@@ -25,6 +25,8 @@ _EARLY = 0.85
 """The share from which on a summary is made, so that it is there when it is needed."""
 _AFTER = 0.5
 """The share of the room down to which messages are left out where they cannot be summarised."""
+_ASKING = 500
+"""Tokens of a request for a summary besides the conversation."""
 _LEAST_SUMMARISED = 500
 """Tokens."""
 _RATIO = 0.08
@@ -52,6 +54,8 @@ class SummaryJob:
     """Whether other summaries stand in front of it."""
     due: bool = False
     """Whether it is to be put in place as soon as it is there; else it is made in good time."""
+    alone: bool = False
+    """Whether the request that makes it has no room for what stands behind it."""
 
 
 @dataclass(slots=True)
@@ -217,6 +221,9 @@ class Planner:
     def _span(self, terms: Terms, keep: int | None = None) -> SummaryJob | None:
         """The messages that are old enough to be summarised; *keep*: how many of the newest are not."""
         end, first = self._end(terms, keep), self.gone
+        alone = keep is None and self._view.tokens > terms.room
+        if alone:
+            end = min(end, self._fitting(terms.room - _ASKING))
         if end <= first:
             return None
         pinned = self.pinned(first, end)
@@ -227,8 +234,14 @@ class Planner:
         merges = tuple(self.segments[:MOST_SEGMENTS]) if len(self.segments) >= MOST_SEGMENTS else ()
         earlier = any(not segment.left_out for segment in self.segments)
         span = SummaryJob(first, end, tuple(sorted(place for place in pinned if place >= first)), 0, merges, earlier)
-        span.tokens = self._size(span)
+        span.tokens, span.alone = self._size(span), alone
         return span
+
+    def _fitting(self, room: int) -> int:
+        """The place up to which what is shown has *room*, whole groups only."""
+        view = self._view
+        index = bisect_right(range(len(view.places)), room, key=view.before) - 1
+        return view.groups[view.places[index]] if index > 0 else 0
 
     def _end(self, terms: Terms, keep: int | None = None) -> int:
         """The place behind the last message that is old enough to be summarised."""
