@@ -31,7 +31,7 @@ from concertino.messages import (
 )
 from concertino.providers.port import ModelRequest
 from concertino.token_engine import planning
-from concertino.token_engine.edits import edit_of, form
+from concertino.token_engine.edits import Summarise, edit_of, form
 from concertino.token_engine.engine import TokenEngine
 from concertino.token_engine.marks import markable
 from concertino.token_engine.planning import SummaryJob
@@ -268,7 +268,9 @@ class Session:
         assert all(re.search(r"[Tt]hey spoke", text) for text in told), "an empty or oversized one changes nothing (7)"
         users = [message for message in self.record if isinstance(message, UserMessage)]
         pinned = [m for m in self.record if isinstance(m, ToolMessage) and m.retain == "pin"]
-        for message in (users[0], users[-1], *pinned):
+        first = self.record.index(users[0])
+        gone = [e for e in self.engine.edits if isinstance(e, Summarise) and (e.first, e.end) == (first, first + 1)]
+        for message in (*users[bool(gone) : 1], users[-1], *pinned):  # the first one goes where nothing else can
             assert id(message) in here, f"{message} is pinned (8)"
         calls = [call.id for message in view if isinstance(message, AssistantMessage) for call in message.tool_calls]
         results = [message.call_id for message in view if isinstance(message, ToolMessage)]

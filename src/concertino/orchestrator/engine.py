@@ -22,7 +22,7 @@ from .config import AgentConfig
 from .ending import gathered, open_waits
 from .entries import note_end
 from .hooks import Hooks
-from .opening import Parent, build_messages, open_run, run_start, what_is_given
+from .opening import Parent, build_messages, open_run, run_start, that_fits, what_is_given
 from .outcome import Fail, Finish, GoOn, StepOutcome, Suspend
 from .plain import load_state
 from .policy import NOTHING, shown
@@ -238,7 +238,7 @@ class ToolOrchestrator:
             self._answer(run, run.state.text if last.text is None else last.text)
             last = GoOn()
         for text in steers:
-            run.add(UserMessage(text))
+            run.add(UserMessage(that_fits(run, text)))
             run.state.has_tool_calls = True
             run.mailbox.put(Steered(run.id, run.path, run.index.value, text))
         decision: bool | GoOn = await hooks.ask("should_continue_loop", run)

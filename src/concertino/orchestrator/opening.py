@@ -212,10 +212,17 @@ def build_messages(run: Run[Any], config: AgentConfig[Any], record: Record | Non
             run.notify("context_not_taken", told)
         if run.journal.on:
             run.journal.edit(run.window.edits)
-    text = chat.message
+    run.add(UserMessage(that_fits(run, chat.message)))
+
+
+def that_fits(run: Run[Any], text: str) -> str:
+    """As much of a user's message as the model can take; that it was cut, the user and the model are told.
+
+    Raises `ContextFloorError` if there is room for nothing.
+    """
     sent = run.window.cut(text, run.fixed(), run.limits.output, run.model_id)
-    if sent is not text:
-        size = chat.counter.count(sent)
-        run.notify("user_message_cut", f"the message is too long: the model is sent its first {size:,} tokens")
-        sent += "\n\n[The message was cut here: it is too long for the model.]"
-    run.add(UserMessage(sent))
+    if sent is text:
+        return text
+    size = run.chat.counter.count(sent)
+    run.notify("user_message_cut", f"the message is too long: the model is sent its first {size:,} tokens")
+    return f"{sent}\n\n[The message was cut here: it is too long for the model.]"

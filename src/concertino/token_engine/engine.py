@@ -32,6 +32,8 @@ from .watching import CacheWatch, Miss
 
 _NOTE = 32
 """Tokens of room for the words that a message was cut."""
+_MOST_SAID = 0.75
+"""The share of the room that one message of the user's may fill."""
 _MOST_FAILURES = 2
 """Summaries that may fail one after another; then messages are left out instead."""
 
@@ -335,6 +337,9 @@ class TokenEngine:
                 self._leave_out(terms)
                 self._measure_room()
         if view.tokens > self._hard:
+            self._note(planner.let_go())
+            self._measure_room()
+        if view.tokens > self._hard:
             parts = {**self._fixed.sizes(), "room for the answer": self._reserve}
             raise floor_error(self.limit, parts, view)
         fresh, self._fresh = self._fresh, []
@@ -414,22 +419,25 @@ class TokenEngine:
     # -- results and messages that are too long ------------------------------------------------------------------
 
     def allowance(self, results: int, most: int | None = None) -> int:
-        """How many tokens each of *results* results of one turn may have: half of the room is left to them at most,
-        and *most* to a tool that says so."""
+        """How many tokens each of *results* results of one turn may have: half of the room is left to them at most
+        that the user's first and newest messages leave, and *most* to a tool that says so."""
         largest = self.retention.largest_result if most is None else most
-        return max(1, min(largest, max(self._room, 2) // 2 // max(results, 1)))
+        users = self._candidates.users
+        said = sum(self._view.between(place, place + 1) for place in {*users[:1], *users[-1:]})
+        return max(1, min(largest, max(self._room - said, 2) // 2 // max(results, 1)))
 
     def cut(self, text: str, fixed: Mapping[str, str], reserve: int, model: str) -> str:
-        """The beginning of *text* that a message to *model* may have; all of it, the same object, if it fits.
+        """The beginning of *text* that a message to *model* may have, so that there is room to work on it; all of it,
+        the same object, if it fits.
 
         Raises `ContextFloorError` if *fixed* and *reserve* leave no room at all.
         """
         room = self.limit - reserve - _NOTE
-        if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= room:
+        if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= _MOST_SAID * room:
             return text  # a token is at least a byte, and a character at most four
         self._fixed.take(fixed)
         gauge = Gauge(calibration_of(model, self.counter.name), exact=self.counter.exact)
-        room = gauge.room([0] * KINDS, self._fixed.tokens, room) - _NOTE
+        room = int(_MOST_SAID * gauge.room([0] * KINDS, self._fixed.tokens, room)) - _NOTE
         if room <= 0:
             parts = {**self._fixed.sizes(), "room for the answer": reserve}
             raise floor_error(self.limit, parts, View(self._measure))

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from ..errors import ContextFloorError
-from ..messages import ToolMessage
+from ..messages import ToolMessage, UserMessage
 from .digest import handle_for, hint
 from .edits import Edit, Reduce, Strip, Summarise, fingerprint
 from .profiles import Binding, CacheRule
@@ -27,6 +27,8 @@ _AFTER = 0.5
 """The share of the room down to which messages are left out where they cannot be summarised."""
 _ASKING = 500
 """Tokens of a request for a summary besides the conversation."""
+_BEGINNING = 600
+"""Characters of a user's message that is no longer shown whole."""
 _LEAST_SUMMARISED = 500
 """Tokens."""
 _RATIO = 0.08
@@ -318,11 +320,21 @@ class Planner:
             self._strip(terms, found.places[0], edits)
         return edits
 
+    def let_go(self) -> list[Edit]:
+        """Show no more than the beginning of the user's first message, if there is another: the last that can go."""
+        edits: list[Edit] = []
+        users, view = self._candidates.users, self._view
+        message = view.at(users[0]) if len(users) > 1 else None
+        if isinstance(message, UserMessage) and message is view.record[users[0]]:
+            text = f"(The user's first message is too long to be shown. It begins: {message.text[:_BEGINNING]}...)"
+            self._place(self._edit(SummaryJob(users[0], users[0] + 1, (), 0), text, left_out=True), edits)
+        return edits
+
     def made(self, job: SummaryJob, text: str, merged: str | None) -> list[Summarise]:
         """The edits that put summaries in the place of what *job* is about."""
         edits = [self._edit(job, f"Summary of the conversation before this:\n{text}")]
         if job.merges and merged:
-            first, end = job.merges[0].first, job.merges[-1].end
+            first, end = job.merges[0].first, max(old.end for old in job.merges)
             told = {old.first for old in job.merges}
             between = self._view.places[self._view.index(first) : self._view.index(end)]
             whole = SummaryJob(first, end, tuple(place for place in between if place not in told), 0)

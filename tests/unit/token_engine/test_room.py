@@ -92,4 +92,4 @@ async def test_a_message_that_is_too_long_is_cut_so_that_it_fits(factor: float, 
     assert result.status == "completed"
     sent = model.requests[0].messages[-1]
     assert isinstance(sent, UserMessage)
-    assert 13_000 < max(factor, 1.0 if counter.exact else 0.0) * counter.count(sent.text) < 18_000
+    assert 10_500 < max(factor, 1.0 if counter.exact else 0.0) * counter.count(sent.text) < 13_500

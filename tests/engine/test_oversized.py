@@ -1,0 +1,82 @@
+"""User messages that are too long: what is left of them leaves room for the work on them, wherever they come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Chat, Limits, Run, ToolOrchestrator, ToolRegistry, tool
+from concertino.events import ContextEdited, Notice, RunEvent
+from concertino.messages import AssistantMessage, SystemMessage, Text, UserMessage
+from concertino.testing import ScriptedModel, call
+from concertino.token_engine.estimate import EstimatingCounter
+from concertino.token_engine.exact import TiktokenCounter
+from concertino.token_engine.port import TokenCounter
+
+COUNTERS = [EstimatingCounter(), TiktokenCounter()]
+SENTENCE = "The quick brown fox jumps over the lazy dog, as it has done before. "
+
+
+@tool(effect="read")
+async def look(n: int) -> str:
+    """Look something up."""
+    return f"A line of what was found, number {n}. " * 400
+
+
+def within(session: object, model: object, agent: object) -> Limits:
+    return Limits(context=16_000, output=1_000, tool_calls=100)
+
+
+def chat(model: ScriptedModel, message: str, **settings: Any) -> Chat:
+    return Chat(model=model, message=message, limits=within, **settings)
+
+
+@pytest.mark.parametrize("counter", COUNTERS)
+async def test_there_is_room_to_work_on_a_message_that_was_cut(counter: TokenCounter) -> None:
+    model = ScriptedModel(*[call("look", n=n) for n in range(6)], [call("look", n=n) for n in range(4)], "done")
+    codes: list[str] = []
+    observers = [lambda event: codes.append(event.code) if isinstance(event, Notice) else None]
+    asked = chat(model, SENTENCE * 20_000, counter=counter)
+    result = await ToolOrchestrator(asked, AgentConfig(), ToolRegistry([look]), observers=observers).run()
+    assert result.text == "done"
+    assert codes[0] == "user_message_cut"
+    said = model.requests[0].messages[0]
+    assert isinstance(said, UserMessage)
+    assert said.text.endswith("it is too long for the model.]")
+    assert counter.count(said.text) > 6_000
+
+
+@pytest.mark.parametrize("counter", COUNTERS)
+async def test_two_messages_that_each_fill_most_of_the_window(counter: TokenCounter) -> None:
+    first = await ToolOrchestrator(chat(ScriptedModel("noted"), SENTENCE * 600, counter=counter), AgentConfig()).run()
+    model, seen = ScriptedModel("both noted", summaries=["s"] * 9), list[RunEvent]()
+    second = chat(model, f"SECOND {SENTENCE * 600}", counter=counter, history=first.messages, context=first.context)
+    result = await ToolOrchestrator(second, AgentConfig(), observers=[seen.append]).run()
+    assert result.text == "both noted"
+    shown = list(model.requests[-1].messages)
+    told = [message.text for message in shown if isinstance(message, SystemMessage)]
+    assert any("first message is too long to be shown. It begins: The quick brown fox" in text for text in told)
+    assert isinstance(shown[-1], UserMessage)
+    assert shown[-1].text.startswith("SECOND")
+    assert any(isinstance(event, ContextEdited) for event in seen)
+    third = chat(ScriptedModel("yes"), "Well?", counter=counter, history=[*first.messages, *result.messages])
+    assert (await ToolOrchestrator(third, AgentConfig()).run()).text == "yes"
+
+
+async def test_a_message_that_steers_is_cut_like_any_other() -> None:
+    class Steers(AgentConfig[None]):
+        def on_tools_selected(self, run: Run[None], calls: Any) -> None:
+            if run.state.step == 1:
+                orchestrator.steer(SENTENCE * 20_000)
+
+    model, codes = ScriptedModel(call("look", n=1), call("look", n=2), "done"), list[str]()
+    observers = [lambda event: codes.append(event.code) if isinstance(event, Notice) else None]
+    orchestrator = ToolOrchestrator(chat(model, "go"), Steers(), ToolRegistry([look]), observers=observers)
+    assert (await orchestrator.run()).text == "done"
+    assert "user_message_cut" in codes
+
+
+async def test_all_of_an_answer_is_kept_beside_what_was_cut() -> None:
+    result = await ToolOrchestrator(chat(ScriptedModel("noted"), SENTENCE * 20_000), AgentConfig()).run()
+    assert result.messages[-1] == AssistantMessage((Text("noted"),), "end", "script")
