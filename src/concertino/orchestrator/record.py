@@ -36,6 +36,10 @@ class Attempt:
     tokens: int | None = None
     """What was reserved for it; None: nothing."""
     money: Decimal | None = None
+    prompt: int | None = None
+    """What of the reserved tokens was for the prompt; None: that is not on record."""
+    request: ModelRequest | None = None
+    """None: one beside the conversation, which is not on record."""
 
 
 @dataclass(slots=True)
@@ -205,6 +209,7 @@ class Record:
         attempt = Attempt(asked["attempt"], asked["usage"], asked["model"])
         if reserved is not None:
             attempt.tokens, attempt.money = reserved[0], None if reserved[1] is None else Decimal(reserved[1])
+            attempt.prompt = None if asked["max"] is None else reserved[0] - asked["max"]
         if not asked.get("forked"):  # where the request was copied from, it was sent
             self.in_flight[attempt.usage_id] = attempt
         if asked.get("side"):
@@ -212,7 +217,7 @@ class Record:
             return
         self.stage, self.turn = "asking", None
         self.model, self.own_messages = asked["model"], "messages" in content
-        self.request = self._request(asked, content)
+        self.request = attempt.request = self._request(asked, content)
 
     def _request(self, asked: dict[str, Any], content: dict[str, Any]) -> ModelRequest:
         """The request, as it was sent: a pure function of what is recorded up to here."""
