@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
 from ..errors import BudgetError, HookError
-from ..events import RunEvent
+from ..events import RunEvent, StoppedWork
 from ..ids import usage_id
 from ..messages import UserMessage
 from ..providers.port import ModelRequest
@@ -36,7 +37,9 @@ async def meanwhile(run: Run[Any], work: Coroutine[Any, Any, Any]) -> AsyncGener
         while (event := await run.mailbox.next()) is not None:
             yield event
     finally:
-        await run.mailbox.stop()
+        if not await run.mailbox.stop(run.tree.patience):
+            hook = inspect.getcoroutinelocals(work)["hook"]  # what `Hooks.ask` was called with
+            run.tree.note_stopped("not_stopped", StoppedWork(agent_path=run.path, what="hook", name=hook))
 
 
 def asker(run: Run[Any], hooks: Hooks) -> Ask:
