@@ -87,9 +87,12 @@ _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ),
 )
 
-_PRESERVED = r"claude-((fable|mythos)-5[-.][1-9]|(opus|sonnet|haiku)-5[-.][5-9])"
+_PRESERVED = (
+    r"claude-((fable|mythos)-5[-.][1-9]\d?|(opus|sonnet|haiku)-5[-.]([5-9]|[1-9]\d)|[a-z]+-([6-9]|[1-9]\d))(?!\d)"
+)
 """Claude's preserved thinking: the prefix of a thinking block that is sent must be unchanged ("Extended thinking",
-preserved thinking; enforced since 2026-08-31)."""
+preserved thinking; enforced since 2026-08-31). It has come with Fable and Mythos 5.1, and with 5.5 of the others; more
+than two digits are a date."""
 
 
 @lru_cache(maxsize=256)
