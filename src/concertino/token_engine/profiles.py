@@ -6,10 +6,11 @@ decides a bill: a wrong figure only makes an edit come too early or too late.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+from ..families import SINCE_GPT_5_6, is_of
 
 Binding = Literal["free", "turn", "prefix"]
 """What an edit of earlier messages must leave alone. `free`: nothing. `turn`: the model's messages of the live tool
@@ -68,7 +69,7 @@ _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ("anthropic", r"", _claude(1_024)),
     (
         "openai",
-        r"gpt-(5\.[6-9]|[6-9]|\d\d)",
+        SINCE_GPT_5_6,
         CacheRule(
             read=0.1, write=1.25, seconds=1_800.0, marks=True, most_marks=4, minimum=1_024, output=8.0, source=_OPENAI
         ),
@@ -99,7 +100,7 @@ than two digits are a date."""
 def cache_rule(provider: str, model: str) -> CacheRule:
     """How *provider* caches prompts of *model*; cautious figures for one that nothing is known of."""
     for name, pattern, rule in _RULES:
-        if name == provider and re.search(rf"(^|[/.:])({pattern})", model):
+        if name == provider and is_of(pattern, model):
             return rule
     return _UNKNOWN
 
@@ -109,4 +110,4 @@ def binding(provider: str, model: str) -> Binding:
     """What an edit must leave alone while the conversation has reasoning of *model* in it."""
     if provider != "anthropic":
         return "free"
-    return "prefix" if re.search(rf"(^|[/.:])({_PRESERVED})", model) else "turn"
+    return "prefix" if is_of(_PRESERVED, model) else "turn"
