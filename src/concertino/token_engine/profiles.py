@@ -41,6 +41,11 @@ class CacheRule:
     """Entries end at a multiple of so many tokens."""
     source: str = ""
 
+    def held(self, tokens: int) -> int:
+        """How many of the first *tokens* of a prompt an entry holds."""
+        tokens -= tokens % self.step
+        return tokens if tokens >= self.minimum else 0
+
 
 _ANTHROPIC = "platform.claude.com/docs, Prompt caching, 2026-11"
 _OPENAI = "developers.openai.com/api/docs/guides/prompt-caching, 2026-11"
