@@ -57,7 +57,9 @@ class Suspend:
     keys: tuple[str, ...]
 
 
-StepOutcome = GoOn | Finish | Suspend | Fail
+StepEnd = GoOn | Finish | Fail
+"""How an agent may have a step end."""
+StepOutcome = StepEnd | Suspend
 """How a step ends. The engine matches on it."""
 
 
