@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-from ..errors import ErasedError, RunStateError, StorageError
+from ..errors import ConfigurationError, ErasedError, RunStateError, StorageError
 from ..messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoice, ToolSpec
 from ..providers.port import ModelRequest, OutputSchema
 from ..storage.codec import decode_message
@@ -126,7 +126,7 @@ class Record:
             )
         try:
             self._take(entry, entry.held or {})
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, ConfigurationError) as error:
             where = f"run {self.run.start.run_id}, entry {entry.seq} ({entry.kind})"
             raise StorageError(f"the journal of {where} cannot be read: {error!r}") from error
         self.entries = entry.seq + 1
