@@ -236,7 +236,7 @@ class StoppedWork:
     """Something that was going on when a run was stopped."""
 
     agent_path: str
-    what: Literal["model", "tool"]
+    what: Literal["model", "tool", "hook"]
     name: str
     call_id: str = ""
     effect: str = ""

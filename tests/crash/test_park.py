@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from concertino.messages import Message, SystemMessage
-from concertino.orchestrator.outcome import StepOutcome
+from concertino.orchestrator.outcome import StepEnd
 from concertino.orchestrator.record import fold
 from concertino.orchestrator.run import Run
 from concertino.runtime import Runtime
@@ -114,7 +114,7 @@ class Slow(Desk):
             await self._hang("should_continue_loop")
         return run.state.has_tool_calls
 
-    async def after_step(self, run: Run[None], outcome: StepOutcome) -> StepOutcome:
+    async def after_step(self, run: Run[None], outcome: StepEnd) -> StepEnd:
         """As ever."""
         await self._hang("after_step")
         return outcome

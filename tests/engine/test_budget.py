@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,7 @@ from concertino import (
     Session,
     Tokens,
     ToolOrchestrator,
+    UserMessage,
     tool,
 )
 from concertino.agents import delegate
@@ -271,6 +273,22 @@ async def test_what_was_reserved_is_given_back(how: str) -> None:
         result = await live.result()
     assert [record.source for record in result.usage] == ["measured" if how == "fails" else "estimated"]
     await settled(store, result, Budget(tokens=9_000))
+
+
+class Enlarges(Desk):
+    """Puts as many messages of its own into the second request as the conversation has."""
+
+    def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        if run.state.step == 1:
+            return request
+        return dataclasses.replace(request, messages=(UserMessage("word and more " * 3_000), *request.messages[1:]))
+
+
+async def test_an_agents_own_messages_are_counted_though_they_are_as_many() -> None:
+    model = ScriptedModel(call("add", a=1, b=2), *[works] * 3)
+    result, events = await run(model, MemoryStore(), Enlarges(), budget=Budget(tokens=3_000))
+    assert (result.status, result.text) == ("completed", "The budget is used up, and nothing was found out before.")
+    assert len(model.requests) == len(notices(events)) == 1
 
 
 async def test_a_lost_attempt_costs_what_was_reserved_for_it() -> None:

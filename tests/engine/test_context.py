@@ -318,6 +318,20 @@ async def test_a_cache_that_forgets_is_noticed(play: Play) -> None:
     assert seen.result.report.misses == 1
 
 
+async def test_the_content_index_never_goes_back(play: Play) -> None:
+    class Forgets(AgentConfig[None]):
+        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+            model.holds = run.state.step % 3 != 0
+            return request
+
+    model = Caching(*looks(12), "done")
+    seen: Seen = await play(model, Forgets(), tools=[look], **within(6_000))
+    assert seen.of(CacheMiss)
+    assert seen.of(ContextEdited)
+    numbers = [event.index for event in seen.events]
+    assert numbers == sorted(numbers)
+
+
 @pytest.mark.parametrize(
     "change",
     [

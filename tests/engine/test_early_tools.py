@@ -230,3 +230,34 @@ async def test_a_failing_hook_beside_an_early_tool(play: Play) -> None:
     assert seen.result.status == "failed"
     assert "preprocess_tool_arguments" in (seen.result.error or "")
     assert [m.role for m in seen.result.messages] == ["user", "assistant", "tool"]
+
+
+@tool(effect="read")
+async def read(n: int) -> str:
+    """Read something long."""
+    return f"page {n}: " + "word and móre " * 4_000
+
+
+@tool(effect="read", shown=True)
+async def show(n: int) -> str:
+    """Show something long."""
+    return f"page {n}: " + "word and more " * 4_000
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_results_share_the_room_as_if_they_had_begun_later(play: Play, stored: bool) -> None:
+    results = []
+    for agent in (Early(), Late()):
+        agent.tools = (read, show)
+        turn = answer(*[call("read", n=n) for n in range(9)], call("show", n=9))
+        settings: dict[str, Any] = {"store": MemoryStore() if stored else None}
+        settings["limits"] = lambda *_: Limits(context=16_000, output=1_000)
+        with ScriptedModel(answer(call("read", n=0)), turn, "end") as model:
+            seen = await play(model, agent, **settings)
+        assert sorted(len(event.content) for event in seen.of(ToolDone)) == [56_008] * 11, "the consumer has all of it"
+        results.append(seen.result)
+    first, second = results
+    assert first.status == second.status == "completed"
+    assert first.messages == second.messages
+    sizes = [len(m.content) for m in first.messages if isinstance(m, ToolMessage)]
+    assert sizes[0] > 2 * max(sizes[1:])

@@ -303,9 +303,9 @@ async def test_usage_can_be_changed_but_not_its_identity(play: Play) -> None:
 @pytest.mark.parametrize(
     ("outcome", "status", "text"), [(Finish("early"), "completed", "early"), (Fail("no good"), "failed", "")]
 )
-async def test_after_step_ends_the_run(play: Play, add: Tool, outcome: Any, status: str, text: str) -> None:
+async def test_after_step_ends_the_run(play: Play, add: Tool, outcome: Finish | Fail, status: str, text: str) -> None:
     class Ending(AgentConfig[None]):
-        def after_step(self, run: Run[None], ended: Any) -> Any:
+        def after_step(self, run: Run[None], ended: GoOn | Finish | Fail) -> GoOn | Finish | Fail:
             return outcome
 
     with ScriptedModel(call("add", a=1, b=1)) as model:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, RunError, Tool, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, Run, RunError, Tool, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import ConfigurationError, ContextFloorError, OverloadedError
 from concertino.events import Notice, StepStarted, TextDelta, ToolDone, ToolFailed, UsageRecorded
 from concertino.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
@@ -273,3 +274,21 @@ async def test_steps_are_numbered_and_name_their_model(play: Play, add: Tool) ->
         seen = await play(model, tools=[add])
     assert [(e.step, e.model) for e in seen.of(StepStarted)] == [(1, "scripted:script"), (2, "scripted:script")]
     assert seen.of(ToolDone)[0].content == "2"
+
+
+async def test_the_report_is_priced_with_the_provider_that_has_answered() -> None:
+    class Elsewhere(ScriptedModel):
+        provider = "otherco"
+
+    class Chooses(AgentConfig[None]):
+        def get_model_id(self, run: Run[None]) -> str:
+            return "otherco:small"
+
+    def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+        return (Decimal(tokens.prompt), "test") if (provider, model) == ("otherco", "small") else (None, "")
+
+    small = Elsewhere("said", name="small")
+    chat = Chat(model=ScriptedModel(), message="go", models=lambda name: small, price=price)
+    report = (await ToolOrchestrator(chat, Chooses()).run()).report
+    assert report.cost == report.prompt > 0
+    assert report.whole_cost == report.whole_prompt

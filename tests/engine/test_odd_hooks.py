@@ -14,12 +14,12 @@ from concertino.testing import ScriptedModel, call
 from .conftest import Play
 
 CASES: list[tuple[str, Any, str]] = [
-    ("on_no_tool_calls", lambda: Finish({"a": 1}), "Finish takes text"),  # type: ignore[arg-type]
-    ("after_step", lambda: Fail(None), "Fail takes text"),  # type: ignore[arg-type]
+    ("on_no_tool_calls", lambda: Finish({"a": 1}), r"Finish(text={'a': 1}): use text"),  # type: ignore[arg-type]
+    ("after_step", lambda: Fail(None), "Fail(error=None): use text"),  # type: ignore[arg-type]
     ("should_continue_loop", lambda: GoOn("go on"), "tuple of messages"),  # type: ignore[arg-type]
     ("should_continue_loop", lambda: GoOn((SystemMessage("x"), "y")), "tuple of messages"),  # type: ignore[arg-type]
     ("on_no_tool_calls", lambda: GoOn(messages=SystemMessage("x")), "tuple of messages"),  # type: ignore[arg-type]
-    ("handle_special_tools", lambda: Special(result=5), "takes text"),  # type: ignore[arg-type]
+    ("handle_special_tools", lambda: Special(result=5), "Special(result=5): use text"),  # type: ignore[arg-type]
     ("handle_special_tools", lambda: Special(messages=("x",)), "tuple of messages"),  # type: ignore[arg-type]
     ("interpret_response", lambda: Turn("x", ()), "AssistantMessage"),  # type: ignore[arg-type]
     ("interpret_response", lambda: Turn(AssistantMessage(()), None), "calls"),  # type: ignore[arg-type]

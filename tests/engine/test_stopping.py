@@ -13,7 +13,7 @@ import pytest
 from concertino import AgentConfig, Chat, Run, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import delegate
 from concertino.errors import StorageError
-from concertino.events import RunStarted, ToolStarted
+from concertino.events import RunStarted, StoppedWork, ToolStarted
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage
 from concertino.providers.port import ModelEvent, ModelRequest, Reply, TextChunk
 from concertino.storage.memory import MemoryStore
@@ -277,3 +277,48 @@ async def test_an_answer_that_was_whole_counts_as_the_provider_reported_it() -> 
     (record,) = orchestrator.result.usage
     assert (record.source, record.tokens.prompt) == ("measured", 70)
     assert orchestrator.result.text == "all of it"
+
+
+class Stubborn(AgentConfig[None]):
+    """Takes no notice of being cancelled in one of the hooks that take their time."""
+
+    def __init__(self, hook: str) -> None:
+        self.hook = hook
+        self.begun, self.released = asyncio.Event(), asyncio.Event()
+
+    async def prepare(self, run: Run[None]) -> list[Message]:
+        await self.at("prepare")
+        return []
+
+    async def conclude(self, run: Run[None], text: str) -> str:
+        await self.at("conclude")
+        return text
+
+    async def at(self, hook: str) -> None:
+        if hook == self.hook:
+            self.begun.set()
+            while not self.released.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self.released.wait()
+
+
+@pytest.mark.parametrize("hook", ["prepare", "conclude"])
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_hook_has_as_long_to_end_as_who_stops_the_run_says(hook: str, ends: bool) -> None:
+    agent = Stubborn(hook)
+    stopped = ToolOrchestrator(Chat(model=ScriptedModel("hi"), message="go"), agent)
+    task = asyncio.create_task(stopped.run())
+    await agent.begun.wait()
+    loop = asyncio.get_running_loop()
+    since = loop.time()
+    stopped.stop(deadline=0.05)
+    if ends:
+        loop.call_later(0.01, agent.released.set)
+    await asyncio.wait([task])
+    took = loop.time() - since
+    agent.released.set()
+    assert took < 2.0
+    assert stopped.result is not None
+    assert stopped.result.receipt is not None
+    left = () if ends else (StoppedWork(agent_path="agent", what="hook", name=hook),)
+    assert stopped.result.receipt.not_stopped == left

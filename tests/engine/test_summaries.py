@@ -208,3 +208,22 @@ async def test_results_of_one_turn_that_fill_the_window() -> None:
     await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([large]), tool_call_limit=50).run()
     for request in model.requests:
         assert tokens(request) + (request.max_output_tokens or 0) <= 32_000
+
+
+async def test_a_budget_reserves_for_what_is_sent_and_not_for_what_was_reduced() -> None:
+    reserved: list[tuple[int, int]] = []
+
+    class Watches(AgentConfig[None]):
+        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+            reserved.append((tokens(request), run.reserve.prompt(request)))
+            return request
+
+    model = ScriptedModel(*looks(60), "done")
+    kept = Retention(results=2, patience=0.5, summaries=False)
+    paid = {"store": MemoryStore(), "budget": Budget(tokens=10_000_000)}
+    settings: dict[str, Any] = {"retention": kept, "limits": within(30_000), "counter": COUNTER, **paid}
+    chat = Chat(model=model, message="go", **settings)
+    await ToolOrchestrator(chat, Watches(), ToolRegistry([look])).run()
+    assert len(reserved) == 61
+    for size, reservation in reserved:
+        assert size <= reservation <= size + 8 * 130

@@ -10,7 +10,7 @@ from typing import Any
 from concertino import Done, Fail, Finish, GoOn, NotDone, Run, ToolContext, Turn, tool
 from concertino.errors import OverloadedError
 from concertino.messages import AssistantMessage
-from concertino.orchestrator.outcome import StepOutcome
+from concertino.orchestrator.outcome import StepEnd
 from concertino.testing import call
 from concertino.testing.scripted import Answer
 
@@ -39,7 +39,7 @@ class Ending(Agent):
             raise ValueError(self.c["error of a hook"])
         return Turn(message, message.tool_calls)
 
-    def after_step(self, run: Run[Notes], outcome: StepOutcome) -> StepOutcome:
+    def after_step(self, run: Run[Notes], outcome: StepEnd) -> StepEnd:
         return Fail(self.c["Fail"]) if self._now(run, "Fail") else outcome
 
     def on_no_tool_calls(self, run: Run[Notes], reason: Any, calls: Any) -> bool | GoOn | Finish:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from concertino import AgentConfig, Chat, DataPolicy, ToolData, tool
-from concertino.errors import ErasedError
+from concertino.errors import ConfigurationError, ErasedError
 from concertino.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from concertino.orchestrator.policy import Treatment
 from concertino.providers.port import ModelRequest
@@ -130,7 +130,7 @@ async def test_dropping_one_side_alone_is_refused_or_keeps_the_pairs(tmp_path: P
     canaries = Canaries()
     try:
         policy = DataPolicy(tools={"secret": ToolData(**one_side)})
-    except ValueError:
+    except ConfigurationError:
         return
     store, _, run_id = await history_of(tmp_path / "runs.db", canaries, policy)
     async with store:

@@ -11,7 +11,7 @@ import json_repair
 from ..errors import ToolArgumentsError
 from ..messages import ForcedTool, SystemMessage, ToolCall, ToolMessage
 from ..orchestrator.config import AgentConfig, read_arguments
-from ..orchestrator.outcome import Finish, GoOn, NoCallsReason, StepOutcome
+from ..orchestrator.outcome import Finish, GoOn, NoCallsReason, StepEnd
 from ..orchestrator.policy import DataPolicy, ToolData
 from ..orchestrator.run import Run
 
@@ -109,7 +109,7 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
         title = arguments.get("title")
         return {"title": title if isinstance(title, str) else run.chat.message[:120], "markdown": markdown}
 
-    def after_step(self, run: Run[ResearchState], outcome: StepOutcome) -> StepOutcome:
+    def after_step(self, run: Run[ResearchState], outcome: StepEnd) -> StepEnd:
         """A report, or questions back to the user, are the end."""
         if REPORT in run.data:
             return Finish(run.data[REPORT]["report"])

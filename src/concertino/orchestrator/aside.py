@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
 from ..errors import BudgetError, HookError
-from ..events import RunEvent
+from ..events import RunEvent, StoppedWork
 from ..messages import UserMessage
 from ..providers.port import ModelRequest
 from .asking import Asking
@@ -15,8 +15,8 @@ from .hooks import Hooks
 from .run import Ask, Run
 
 
-async def meanwhile(run: Run[Any], work: Coroutine[Any, Any, Any]) -> AsyncGenerator[RunEvent, None]:
-    """The events of a hook that may take its time; its value is left in `run.hook_value`.
+async def meanwhile(run: Run[Any], hook: str, work: Coroutine[Any, Any, Any]) -> AsyncGenerator[RunEvent, None]:
+    """The events of a *hook* that may take its time; its value is left in `run.hook_value`.
 
     A hook that asked a model and found no room for that in a budget leaves None: the run goes on without it.
     """
@@ -35,7 +35,8 @@ async def meanwhile(run: Run[Any], work: Coroutine[Any, Any, Any]) -> AsyncGener
         while (event := await run.mailbox.next()) is not None:
             yield event
     finally:
-        await run.mailbox.stop()
+        if not await run.mailbox.stop(run.tree.patience):
+            run.tree.note_stopped("not_stopped", StoppedWork(agent_path=run.path, what="hook", name=hook))
 
 
 def asker(run: Run[Any], hooks: Hooks) -> Ask:

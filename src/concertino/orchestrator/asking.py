@@ -25,6 +25,7 @@ from ..providers.port import (
 )
 from ..token_engine.sizes import message_text
 from ..usage import Tokens, UsageRecord, UsageSource
+from .budget import tokens_of
 from .hooks import Hooks
 from .retrying import not_billed
 from .run import Run
@@ -252,10 +253,7 @@ class Asking:
         return self._run.record(self._usage, model.provider, model.name, Tokens(), (), how=how)
 
     def _estimate(self, reply: Reply | None) -> Tokens:
-        count = self._run.chat.counter.count
-        request = self._request
-        prompt = count(request.system) + sum(count(message_text(message)) for message in request.messages)
-        prompt += sum(count(tool.text) for tool in request.tools)
+        count, prompt = self._run.chat.counter.count, tokens_of(self._request, self._run.chat.counter)
         written = "".join(self._text + self._arguments) if reply is None else message_text(reply.message)
         reasoning = count("".join(self._reasoning))
         completion = count(written) + (reasoning if reply is None else 0)

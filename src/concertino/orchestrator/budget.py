@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from ..messages import Message
+from ..messages import Message, Messages
 from ..providers.port import Model, ModelRequest
 from ..storage.values import Reservation, Settlement
-from ..token_engine.sizes import message_text
+from ..token_engine.port import TokenCounter
+from ..token_engine.sizes import FRAME, message_text
 from ..usage import Tokens, UsageRecord
 
 if TYPE_CHECKING:
     from .run import Run
 
-FRAME = 8
-"""Tokens that a provider's framing of a message costs at most."""
 MARGIN = 1.15
 """An estimating counter may be too low by so much; an exact one is taken at its word."""
 ENDING = 512
@@ -24,17 +25,27 @@ LEAST = 64
 """Tokens of an answer for which it is still worth asking."""
 
 
+def tokens_of(request: ModelRequest, counter: TokenCounter) -> int:
+    """The tokens of all texts of *request*, without what a provider puts around its messages."""
+    return _fixed(request, counter) + sum([counter.count(message_text(message)) for message in request.messages])
+
+
+def _fixed(request: ModelRequest, counter: TokenCounter) -> int:
+    return counter.count(request.system) + sum([counter.count(tool.text) for tool in request.tools])
+
+
 class Reserve:
     """Counts what requests will take. Each message is counted once, so that a step costs the same at any length."""
 
-    __slots__ = ("_fixed", "_fixed_of", "_run", "_seen", "_tokens")
+    __slots__ = ("_counted", "_fixed", "_fixed_of", "_run", "_sums")
 
     def __init__(self, run: Run[Any]) -> None:
         self._run = run
+        self._fixed_of: tuple[object, object] = (None, None)
         self._fixed = 0
-        self._fixed_of = (0, 0)
-        self._seen = 0
-        self._tokens = 0
+        self._counted: Sequence[Message] = ()
+        self._sums = [0]
+        """The tokens of the messages in front of each, and of all of them."""
 
     def reservation(self, usage_id: str, model: Model, request: ModelRequest, *, last: bool) -> Reservation:
         """The worst case of *request*: all of it uncached, and the longest answer it may have.
@@ -75,27 +86,20 @@ class Reserve:
 
     def prompt(self, request: ModelRequest) -> int:
         """The tokens of *request*, rather too many than too few."""
-        messages = request.messages
-        if len(messages) != len(self._run.messages):  # trimmed, or an agent's own
-            tokens = sum(map(self._count, messages))
-        else:
-            for place in range(self._seen, len(messages)):
-                self._tokens += self._count(messages[place])
-            self._seen = len(messages)
-            tokens = self._tokens
-        if self._fixed_of != (id(request.system), id(request.tools)):
-            self._fixed_of = (id(request.system), id(request.tools))
-            count = self._run.chat.counter.count
-            self._fixed = count(request.system) + sum(count(tool.text) for tool in request.tools)
-        tokens += self._fixed
-        return tokens if self._run.chat.counter.exact else int(tokens * MARGIN)
-
-    def recount(self) -> None:
-        """The conversation is another one."""
-        self._seen = self._tokens = 0
-
-    def _count(self, message: Message) -> int:
-        return self._run.chat.counter.count(message_text(message)) + FRAME
+        counter, messages = self._run.chat.counter, request.messages
+        system, tools = self._fixed_of
+        if request.system is not system or request.tools is not tools:
+            self._fixed_of, self._fixed = (request.system, request.tools), _fixed(request, counter)
+        same, sums = len(self._counted), self._sums
+        if same > len(messages) or not all(map(is_, self._counted, messages)):  # edited, or an agent's own
+            pairs = zip(self._counted, messages, strict=False)
+            same = next((at for at, (old, new) in enumerate(pairs) if old is not new), min(same, len(messages)))
+            del sums[same + 1 :]
+        for message in messages[same:]:
+            sums.append(sums[-1] + counter.count(message_text(message)))
+        self._counted = messages if isinstance(messages, Messages) else tuple(messages)  # others may change in place
+        tokens = self._fixed + sums[-1] + FRAME * len(messages)
+        return tokens if counter.exact else int(tokens * MARGIN)
 
     def _price(self, model: Model, tokens: Tokens) -> Decimal | None:
         cost, _ = self._run.chat.price(model.provider, model.name, tokens)

@@ -21,7 +21,7 @@ from .outcome import (
     NoCallsReason,
     Outcome,
     Special,
-    StepOutcome,
+    StepEnd,
     Turn,
 )
 from .policy import KEEP_ALL, DataPolicy
@@ -155,7 +155,7 @@ class AgentConfig(Generic[S]):
         """The record as it is booked; its id stays. Default: as the provider reported it."""
         return record
 
-    def after_step(self, run: Run[S], outcome: StepOutcome) -> Maybe[StepOutcome]:
+    def after_step(self, run: Run[S], outcome: StepEnd) -> Maybe[StepEnd]:
         """How the step ends. Default: as the engine sees it."""
         return outcome
 

@@ -54,6 +54,7 @@ class Dispatch:
 
     def start_early(self, calls: Sequence[ToolCall]) -> None:
         """Begin the newest of *calls*, of a turn that the model is still writing, if its tool only reads."""
+        self._run.calls_at_once = 0  # nobody knows yet
         for place in range(len(self._jobs), len(calls)):
             call = calls[place]
             before = self._run.state.calls_of.get(call.name, 0)
@@ -91,6 +92,8 @@ class Dispatch:
         """
         self._run.calls_at_once = len(calls)
         if not self.started:
+            for job in self._jobs:
+                job.cut_early()
             self._make_jobs(calls, begun)
         if waits:
             self._take_answers(waits)

@@ -38,10 +38,9 @@ def gathered(run: Run[Any], status: RunStatus, error: str | None, waiting: Seque
 
 def _report(run: Run[Any]) -> ContextReport:
     report = dataclasses.replace(run.window.report)
-    models = {record.model for record in run.ledger.records if record.agent_path == run.path}
-    if len(models) == 1:
-        provider = run.model.provider
-        (model,) = models
+    asked = {(record.provider, record.model) for record in run.ledger.records if record.agent_path == run.path}
+    if len(asked) == 1:
+        ((provider, model),) = asked
         sent = Tokens(prompt=report.prompt, cached=report.cached, cache_write=report.written)
         written = report.whole_prompt - report.whole_cached if report.written else 0
         whole = Tokens(prompt=report.whole_prompt, cached=report.whole_cached, cache_write=written)

@@ -216,7 +216,7 @@ class ToolOrchestrator:
         build_messages(run, self._config, record)
         run.state.tool_choice = prompting.first_tool_choice(run.chat, run.registry)
         if hooks.has_own("prepare"):
-            async with aclosing(meanwhile(run, hooks.ask("prepare", run))) as events:
+            async with aclosing(meanwhile(run, "prepare", hooks.ask("prepare", run))) as events:
                 async for event in events:
                     yield event
             for message in run.hook_value or ():
@@ -270,7 +270,7 @@ class ToolOrchestrator:
             case _:
                 assert_never(outcome)
         if hooks.has_own("conclude"):
-            async with aclosing(meanwhile(run, hooks.ask("conclude", run, run.state.text))) as events:
+            async with aclosing(meanwhile(run, "conclude", hooks.ask("conclude", run, run.state.text))) as events:
                 async for event in events:
                     yield event
             if run.hook_value is not None:

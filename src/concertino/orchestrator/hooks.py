@@ -7,14 +7,14 @@ import functools
 import inspect
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any
+from typing import Any, get_args
 
 from ..errors import HookError, ToolError
 from ..messages import AssistantMessage, Message, ToolCall
 from ..providers.port import ModelRequest
 from ..usage import UsageRecord
 from .config import AgentConfig
-from .outcome import Allow, Ask, Deny, Fail, Finish, GoOn, Special, Turn
+from .outcome import Allow, Ask, Deny, Finish, GoOn, Special, StepEnd, Turn
 from .policy import DataPolicy
 
 _RETURNS: dict[str, tuple[type, ...]] = {
@@ -33,7 +33,7 @@ _RETURNS: dict[str, tuple[type, ...]] = {
     "on_tool_progress": (NoneType,),
     "handle_special_tools": (Special, NoneType),
     "calculate_usage": (UsageRecord,),
-    "after_step": (GoOn, Finish, Fail),
+    "after_step": get_args(StepEnd),
     "conclude": (str,),
     "get_data_policy": (DataPolicy,),
 }

@@ -38,6 +38,7 @@ class Job:
     __slots__ = (
         "_hooks",
         "_run",
+        "_uncut",
         "answer",
         "begun",
         "call",
@@ -79,6 +80,7 @@ class Job:
         """Whether another process may still begin it: that its probe finds nothing proves nothing then."""
         self.expired = False
         self.left = False
+        self._uncut: tuple[Tool, Outcome] | None = None
 
     @property
     def tool(self) -> Tool | None:
@@ -152,25 +154,32 @@ class Job:
 
     def _outcome(self, tool: Tool, value: Any) -> Outcome:
         result = value if isinstance(value, ToolResult) else ToolResult(value)
-        whole = as_text(result.content)
-        run = self._run
+        content = as_text(result.content)
+        outcome = Outcome(self.call, content, data=result.data, summary=result.summary, retain=tool.retain)
+        if self._run.calls_at_once:
+            self._cut(tool, outcome)
+        else:
+            self._uncut = tool, outcome
+        return outcome
+
+    def cut_early(self) -> None:
+        """Cut what the call came to before it was known how many results share the room, now that it is."""
+        if self._uncut is not None:
+            self._cut(*self._uncut)
+            self._uncut = None
+
+    def _cut(self, tool: Tool, outcome: Outcome) -> None:
+        """Leave as much of the content of *outcome* as its share of the room allows."""
+        run, whole = self._run, outcome.content
         most = run.window.allowance(run.calls_at_once, tool.max_tokens)
-        handle = ""
-        content = whole
         if len(whole) > most or not whole.isascii():
-            handle = handle_for(run.call_key(self.place))
-            content = cut_middle(run.chat.counter, whole, most, hint(handle, recallable=RECALL in run.registry))
+            outcome.handle = handle_for(run.call_key(self.place))
+            told = hint(outcome.handle, recallable=RECALL in run.registry)
+            outcome.content = cut_middle(run.chat.counter, whole, most, told)
         if tool.shown:
-            content = _SHOWN.format(content=content)
-        return Outcome(
-            self.call,
-            content,
-            data=result.data,
-            whole=whole if content != whole else None,
-            summary=result.summary,
-            retain=tool.retain,
-            handle=handle,
-        )
+            outcome.content = _SHOWN.format(content=outcome.content)
+        if outcome.content != whole:
+            outcome.whole = whole
 
 
 def failed(call: ToolCall, problem: str) -> Outcome:

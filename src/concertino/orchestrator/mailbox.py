@@ -16,8 +16,6 @@ from ..events import RunEvent
 _AT_ONCE: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 """Where Python can, work that never waits is done without a round through the event loop."""
 _HIGH_WATER = 1_000
-PATIENCE = 5.0
-"""Seconds that cancelled work may take to end; what has not ended by then is left behind."""
 
 
 class Mailbox:
@@ -28,7 +26,7 @@ class Mailbox:
         while (event := await mailbox.next()) is not None:
             yield event
     finally:
-        await mailbox.stop()
+        await mailbox.stop(patience)
     """
 
     __slots__ = (
@@ -124,8 +122,12 @@ class Mailbox:
             self._read.set()
         return event
 
-    async def stop(self, patience: float = PATIENCE) -> None:
-        """Cancel the work that is not done, and wait until it has ended, for *patience* seconds at most."""
+    async def stop(self, patience: float) -> bool:
+        """Cancel the work that is not done, and wait until it has ended, for *patience* seconds at most.
+
+        Whether it has: what has not is left behind.
+        """
+        pending: set[asyncio.Task[None]] = set()
         running = [task for task in self._tasks if not task.done()] if self._left else []
         for task in running:
             task.cancel()
@@ -136,6 +138,7 @@ class Mailbox:
                 if inspect.getcoroutinestate(part) == inspect.CORO_CREATED:
                     part.close()  # cancelled before it had its first go
         self._tasks, self._work, self._left, self._error = [], [], 0, None
+        return not pending
 
     def leave(self, task: asyncio.Task[None]) -> None:
         """Wait for *task* no longer: it does not end."""

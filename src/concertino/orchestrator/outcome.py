@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..errors import ConfigurationError
 from ..messages import AssistantMessage, Message, Retain, ToolCall, ToolChoice
 
 NoCallsReason = Literal["NO_CALLS_GENERATED", "LIMIT_REACHED", "TOOLS_DISABLED", "BUDGET_REACHED"]
@@ -23,8 +24,7 @@ class GoOn:
     """For the next step only."""
 
     def __post_init__(self) -> None:
-        if self.messages:
-            _require_messages(self, self.messages)
+        _require_messages(self, self.messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Finish:
 
     def __post_init__(self) -> None:
         if self.text is not None and not isinstance(self.text, str):
-            raise TypeError(f"Finish takes text, not {self.text!r:.80}")
+            raise ConfigurationError(f"Finish(text={self.text!r:.80}): use text, or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Fail:
 
     def __post_init__(self) -> None:
         if not isinstance(self.error, str):
-            raise TypeError(f"Fail takes text, not {self.error!r:.80}")
+            raise ConfigurationError(f"Fail(error={self.error!r:.80}): use text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,9 @@ class Suspend:
     keys: tuple[str, ...]
 
 
-StepOutcome = GoOn | Finish | Suspend | Fail
+StepEnd = GoOn | Finish | Fail
+"""How an agent may have a step end."""
+StepOutcome = StepEnd | Suspend
 """How a step ends. The engine matches on it."""
 
 
@@ -97,10 +99,10 @@ class Ask:
     """Why it is asked, for the one who answers."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.who, str) or not all(isinstance(name, str) for name in self.who):
-            raise TypeError(f"Ask takes a tuple of names as who, not {self.who!r:.80}")
-        if self.seconds is not None and not self.seconds > 0:
-            raise ValueError(f"Ask(seconds={self.seconds!r}): give seconds above 0, or None")
+        if not _are(str, self.who):
+            raise ConfigurationError(f"Ask(who={self.who!r:.80}): use a tuple of names")
+        if self.seconds is not None and not (isinstance(self.seconds, int | float) and self.seconds > 0):
+            raise ConfigurationError(f"Ask(seconds={self.seconds!r:.80}): use seconds above 0, or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +118,8 @@ class Special:
 
     def __post_init__(self) -> None:
         if self.result is not None and not isinstance(self.result, str):
-            raise TypeError(f"Special takes text as result, not {self.result!r:.80}")
-        if self.messages:
+            raise ConfigurationError(f"Special(result={self.result!r:.80}): use text, or None")
+        if self.messages is not None:
             _require_messages(self, self.messages)
 
 
@@ -143,5 +145,11 @@ class Outcome:
 
 def _require_messages(owner: object, messages: object) -> None:
     """Said where the value is made, so that the hook which made it is named."""
-    if not isinstance(messages, Sequence) or not all(isinstance(message, Message) for message in messages):
-        raise TypeError(f"{type(owner).__name__} takes a tuple of messages, not {messages!r:.80}")
+    if not _are(Message, messages):
+        told = f"{type(owner).__name__}(messages={messages!r:.80})"
+        raise ConfigurationError(f"{told}: use a tuple of messages, such as UserMessage('...')")
+
+
+def _are(kind: Any, items: object) -> bool:
+    """Whether *items* are several of *kind*; a text is none."""
+    return isinstance(items, Sequence) and not isinstance(items, str) and all(isinstance(item, kind) for item in items)

@@ -31,7 +31,7 @@ def dump_state(state: Any) -> str | None:
     if state is None:
         return None
     try:
-        adapter = _adapter(_kind(state))
+        adapter = _adapter(type(state))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
         return str(adapter.dump_json(state), "utf-8")
     except Exception as error:
         raise ConfigurationError(
@@ -45,16 +45,12 @@ def load_state(like: Any, text: str | None) -> Any:
     if text is None or like is None:
         return like
     try:
-        return _adapter(_kind(like)).validate_json(text)
+        return _adapter(type(like)).validate_json(text)  # type: ignore[arg-type]  # as above
     except ValueError as error:
         raise ConfigurationError(
             f"the agent's state from the journal does not fit {type(like).__name__}: {error}; an agent whose state has "
             "changed cannot take up runs from before: give new fields a default"
         ) from error
-
-
-def _kind(value: Any) -> Any:
-    return type(value)
 
 
 @functools.cache

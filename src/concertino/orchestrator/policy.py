@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Literal, assert_never, get_args
 
 from .. import events
+from ..errors import ConfigurationError
 from ..messages import AssistantMessage, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
 from ..storage.values import HeldMessage
 from ..waits import Wait
@@ -26,15 +27,16 @@ _IN_PIECES = ("keep", "redact")  # no piece of a text has the hash of the whole
 
 @dataclass(frozen=True, slots=True)
 class KeepFor:
-    """Keep it for *seconds* after the end of the run. Raises `TypeError` or `ValueError` unless that is above 0."""
+    """Keep it for *seconds* after the end of the run. Raises `ConfigurationError` unless that is above 0."""
 
     seconds: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float):
-            raise TypeError(f"KeepFor takes seconds, such as KeepFor(3600), not {self.seconds!r:.80}")
-        if not 0 < self.seconds < math.inf:
-            raise ValueError(f"KeepFor takes seconds above 0, not {self.seconds!r}; 'drop' keeps nothing, 'keep' all")
+        number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
+        if not number or not 0 < self.seconds < math.inf:
+            raise ConfigurationError(
+                f"KeepFor(seconds={self.seconds!r:.80}): use seconds above 0; 'drop' keeps nothing, 'keep' all"
+            )
 
 
 _Word = Literal["keep", "redact", "hash", "drop"]
@@ -45,7 +47,7 @@ Treatment = _Word | KeepFor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolData:
-    """What may remain of a tool's calls. Raises `TypeError` or `ValueError` for what is no treatment.
+    """What may remain of a tool's calls. Raises `ConfigurationError` for what is no treatment.
 
     Providers take history back only in pairs of call and result: drop both sides or none; `redact` hides one of them.
     """
@@ -57,7 +59,7 @@ class ToolData:
     def __post_init__(self) -> None:
         _check_treatments(self, "arguments", "results")
         if (self.arguments == "drop") != (self.results == "drop"):
-            raise ValueError(
+            raise ConfigurationError(
                 f"ToolData(arguments={self.arguments!r}, results={self.results!r}): drop both or none, since no "
                 "provider takes a call without its result back; 'redact' hides one side and keeps the pair"
             )
@@ -65,7 +67,7 @@ class ToolData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPolicy:
-    """What may remain of a run. Raises `TypeError` or `ValueError`, naming the field, for what it cannot be."""
+    """What may remain of a run. Raises `ConfigurationError`, naming the field, for what it cannot be."""
 
     text: Treatment = "keep"
     """What the user, the product and the model say: messages, steering, the answer, the run's error."""
@@ -86,7 +88,7 @@ class DataPolicy:
         object.__setattr__(self, "tools", dict(self.tools))
         treatments = list(self._treatments())
         if (self.hash_key or "hash" in treatments) and not 16 <= len(self.hash_key) <= 64:
-            raise ValueError(
+            raise ConfigurationError(
                 "DataPolicy(hash_key=...): 'hash' needs 16 to 64 secret bytes; secrets.token_bytes(32) makes them"
             )
         object.__setattr__(self, "_plain", all(how == "keep" for how in treatments))
@@ -329,8 +331,7 @@ def _check_treatments(owner: object, *names: str) -> None:
         value = getattr(owner, name)
         if not isinstance(value, KeepFor) and not (isinstance(value, str) and value in get_args(_Word)):
             wanted = "'keep', 'redact', 'hash', 'drop' or KeepFor(seconds)"
-            error = ValueError if isinstance(value, str) else TypeError
-            raise error(f"{type(owner).__name__}({name}={value!r:.80}): it must be {wanted}")
+            raise ConfigurationError(f"{type(owner).__name__}({name}={value!r:.80}): it must be {wanted}")
 
 
 def _check_fields(policy: DataPolicy) -> None:
@@ -341,10 +342,12 @@ def _check_fields(policy: DataPolicy) -> None:
         ("hash_key", bytes, "bytes"),
     ):
         if not isinstance(value := getattr(policy, name), kind):
-            raise TypeError(f"DataPolicy({name}=...) is a {type(value).__name__}: it must be {wanted}")  # never the key
+            told = f"DataPolicy({name}=...) is a {type(value).__name__}"  # never the key
+            raise ConfigurationError(f"{told}: it must be {wanted}")
     for tool, data in policy.tools.items():
         if not isinstance(tool, str) or not isinstance(data, ToolData):
-            raise TypeError(f"DataPolicy(tools=...) has {data!r:.80} for {tool!r:.80}: it must be ToolData(...)")
+            told = f"DataPolicy(tools=...) has {data!r:.80} for {tool!r:.80}"
+            raise ConfigurationError(f"{told}: it must be ToolData(...)")
 
 
 @lru_cache

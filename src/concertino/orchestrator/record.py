@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-from ..errors import ErasedError, RunStateError, StorageError
+from ..errors import ConfigurationError, ErasedError, RunStateError, StorageError
 from ..messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoice, ToolSpec
 from ..providers.port import ModelRequest, OutputSchema
 from ..storage.codec import decode_message
@@ -36,6 +36,10 @@ class Attempt:
     tokens: int | None = None
     """What was reserved for it; None: nothing."""
     money: Decimal | None = None
+    prompt: int | None = None
+    """What of the reserved tokens was for the prompt; None: that is not on record."""
+    request: ModelRequest | None = None
+    """None: one beside the conversation, which is not on record."""
 
 
 @dataclass(slots=True)
@@ -134,7 +138,7 @@ class Record:
             )
         try:
             self._take(entry, entry.held or {})
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, ConfigurationError) as error:
             where = f"run {self.run.start.run_id}, entry {entry.seq} ({entry.kind})"
             raise StorageError(f"the journal of {where} cannot be read: {error!r}") from error
         self.entries = entry.seq + 1
@@ -217,6 +221,7 @@ class Record:
         attempt = Attempt(asked["attempt"], asked["usage"], asked["model"])
         if reserved is not None:
             attempt.tokens, attempt.money = reserved[0], None if reserved[1] is None else Decimal(reserved[1])
+            attempt.prompt = None if asked["max"] is None else reserved[0] - asked["max"]
         if not asked.get("forked"):  # where the request was copied from, it was sent
             self.in_flight[attempt.usage_id] = attempt
         if asked.get("side"):
@@ -224,7 +229,7 @@ class Record:
             return
         self.stage, self.turn = "asking", None
         self.model, self.own_messages = asked["model"], "messages" in content
-        self.request = self._request(asked, content)
+        self.request = attempt.request = self._request(asked, content)
 
     def _request(self, asked: dict[str, Any], content: dict[str, Any]) -> ModelRequest:
         """The request, as it was sent: a pure function of what is recorded up to here."""

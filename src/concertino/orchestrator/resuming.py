@@ -12,14 +12,14 @@ from ..storage.owners import process_owner
 from ..storage.port import Store
 from ..storage.values import Claim, RunStart, Settlement
 from ..token_engine.port import TokenCounter
-from ..token_engine.sizes import message_text
 from ..usage import Tokens, UsageRecord
+from .budget import tokens_of
 from .opening import Parent, chat_of, restore
-from .record import OpenTurn, Record, fold
+from .record import Attempt, OpenTurn, Record, fold
 from .run import Run
 from .tree import accounts_of
 
-LOST = "the process ended before it was settled: nobody can say whether it was answered; prompt counted with {counter}"
+LOST = "the process ended before it was settled: nobody can say whether it was answered; {prompt}"
 
 
 async def begin(
@@ -109,9 +109,7 @@ def lost_usage(
     """
     for attempt in record.in_flight.values():
         provider, _, model = attempt.model.partition(":")
-        prompt = 0
-        if (request := record.request) is not None:
-            prompt = counter.count(request.system) + sum(counter.count(message_text(m)) for m in request.messages)
+        prompt, how = _lost_prompt(attempt, counter)
         lost = UsageRecord(
             id=attempt.usage_id,
             run_id=record.run.start.run_id,
@@ -120,12 +118,21 @@ def lost_usage(
             model=model,
             tokens=Tokens(prompt=prompt),
             source="unknown",
-            how=LOST.format(counter=counter.name),
+            how=LOST.format(prompt=how),
         )
         settlement = None
         if attempt.tokens is not None:
             settlement = Settlement(id=lost.id, accounts=accounts, tokens=attempt.tokens, money=attempt.money)
         yield lost, settlement
+
+
+def _lost_prompt(attempt: Attempt, counter: TokenCounter) -> tuple[int, str]:
+    """The tokens of what was asked, as far as they are known, and how they are known."""
+    if attempt.request is not None:
+        return tokens_of(attempt.request, counter), f"prompt counted with {counter.name}"
+    if attempt.prompt is not None:
+        return attempt.prompt, "prompt as it was reserved, at most"
+    return 0, "its prompt is not on record"
 
 
 async def child_result(run: Run[Any], parent: Parent) -> tuple[RunResult | None, bool]:

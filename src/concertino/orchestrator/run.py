@@ -99,7 +99,7 @@ class Run(Generic[S]):
         self.added: list[Message] = []
         self.attempts = 0
         self.calls_at_once = 1
-        """How many results the turn in hand will have: they share the room."""
+        """How many results the turn in hand will have, which share the room; 0: nobody knows yet."""
         self.cut_off: ToolCall | None = None
         """The call of the turn in hand whose arguments the answer's limit cut off."""
         self.skipped: tuple[int, ...] | None = ()
@@ -162,7 +162,6 @@ class Run(Generic[S]):
         """Begin the conversation again with *messages*; its last one, the turn in hand, stays."""
         self.window.replace([*messages, self.messages[-1]])
         self.skipped = None
-        self.reserve.recount()
         if self.journal.on:
             self.journal.replace(messages)
 

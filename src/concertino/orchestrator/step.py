@@ -90,6 +90,8 @@ class Step:
                 run.opened, before = None, opened.at
                 calls = self._take_up(opened)
             elif (asking := await self._ask()) is not None:
+                for event in run.mailbox.drain():
+                    yield event
                 yield StepStarted(run.id, run.path, run.index.value, run.state.step, asking.model_id)
                 while True:
                     try:
@@ -106,6 +108,8 @@ class Step:
                         asking = await self._ask_again(asking, error)
                 await asking.close()
                 turn = await self._read(asking)
+                for event in run.mailbox.drain():
+                    yield event
                 yield TurnCompleted(run.id, run.path, run.index.value, turn.message)
                 calls = await self._selected(turn)
                 begun = await self._note_answer(turn, calls)

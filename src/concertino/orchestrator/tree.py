@@ -21,7 +21,8 @@ LEASE = 30.0
 """Seconds for which a tree is claimed; renewed at a third of it. Another process may take it over after them."""
 _SETTLE = 1.0
 STOP_DEADLINE = 5.0
-"""Seconds that cancelled work may take to end, unless somebody who stops the run says otherwise."""
+"""Seconds that cancelled work may take to end, unless somebody who stops the run says otherwise; what has not ended by
+then is left behind."""
 
 
 class Tree:

@@ -8,10 +8,10 @@ refuses: an unknown model is asked, and its provider decides.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from ..errors import UnsupportedError
+from ..families import SINCE_GPT_5_6, is_of
 from .port import Effort, ModelRequest
 
 DEFAULT_CONTEXT = 128_000
@@ -50,8 +50,9 @@ _OUTPUT: tuple[tuple[str, int], ...] = (
 # How much each may be told to reason, as of November 2026. Anthropic: "Effort", "Adaptive thinking" and "Extended
 # thinking"; Claude reasons when told to. OpenAI: the model pages, and the refusals of its API, which list the values
 # (openai-agents-python#2089). Google: "Thinking", and the page of each Gemini 3 model.
+_BY_EFFORT = r"claude-(fable|mythos|[a-z]+-[5-9]|(opus|sonnet)-4-[6-9])"
 _EFFORTS: tuple[tuple[str, tuple[Effort, ...]], ...] = (
-    (r"claude-(fable|mythos|[a-z]+-[5-9]|(opus|sonnet)-4-[6-9])", ("none", "low", "medium", "high")),
+    (_BY_EFFORT, ("none", "low", "medium", "high")),
     (r"claude-(3-7|4-|(opus|sonnet|haiku)-4)", ("none", "low", "medium", "high")),
     (r"claude", ("none",)),
     (r"gpt-5[^/]*-chat", ("none",)),
@@ -83,8 +84,7 @@ _NO_SCHEMA = (
 _SCHEMA_OR_TOOLS = r"gemini-(1|2)"
 """Gemini has taken both in one request since version 3 ("Structured outputs with tools")."""
 
-_SINCE_5_6 = r"gpt-(5\.[6-9]|[6-9]|\d\d)"
-_TOOLS_OR_EFFORT = _SINCE_5_6
+_TOOLS_OR_EFFORT = SINCE_GPT_5_6
 """Over Chat Completions: "Function tools with reasoning_effort are not supported", says the API since GPT-5.6."""
 
 
@@ -92,14 +92,19 @@ _TOOLS_OR_EFFORT = _SINCE_5_6
 def efforts(model: str) -> tuple[Effort, ...] | None:
     """How much *model* may be told to reason; None where nothing is known of it."""
     for pattern, levels in _EFFORTS:
-        if _is(pattern, model):
+        if is_of(pattern, model):
             return levels
     return None
 
 
+def reasons_by_effort(model: str) -> bool:
+    """Whether Claude is told an effort ("Adaptive thinking"); the models before take a budget of tokens."""
+    return is_of(_BY_EFFORT, model)
+
+
 def takes_breakpoints(model: str) -> bool:
     """Whether OpenAI caches its prompts where they are marked ("Prompt caching": since GPT-5.6)."""
-    return _is(_SINCE_5_6, model)
+    return is_of(SINCE_GPT_5_6, model)
 
 
 def check(request: ModelRequest, provider: str, *, chat: bool = False) -> None:
@@ -109,14 +114,14 @@ def check(request: ModelRequest, provider: str, *, chat: bool = False) -> None:
     if effort is not None and levels is not None and effort not in levels:
         raise unsupported(provider, model, f"effort={effort!r}", f"it takes {', '.join(map(repr, levels))}")
     reasons = effort not in (None, "none")
-    if request.temperature is not None and (_is(_NO_TEMPERATURE, model) or (_is("gpt-", model) and reasons)):
+    if request.temperature is not None and (is_of(_NO_TEMPERATURE, model) or (is_of("gpt-", model) and reasons)):
         raise unsupported(provider, model, f"temperature={request.temperature:g}", "leave it out")
     if request.output_schema is not None:
-        if _is(_NO_SCHEMA, model):
+        if is_of(_NO_SCHEMA, model):
             raise unsupported(provider, model, "output_schema", "force a tool with this schema, or take a newer model")
-        if request.tools and _is(_SCHEMA_OR_TOOLS, model):
+        if request.tools and is_of(_SCHEMA_OR_TOOLS, model):
             raise unsupported(provider, model, "output_schema beside tools", "send one of them, or take Gemini 3")
-    if chat and reasons and request.tools and _is(_TOOLS_OR_EFFORT, model):
+    if chat and reasons and request.tools and is_of(_TOOLS_OR_EFFORT, model):
         raise unsupported(provider, model, f"effort={effort!r} beside tools", 'use api="responses", or effort="none"')
 
 
@@ -125,11 +130,6 @@ def unsupported(provider: str, model: str, field: str, remedy: str) -> Unsupport
     error = UnsupportedError(f"{provider}: {model} does not take {field}; {remedy}", provider=provider)
     error.part = field.partition("=")[0]
     return error
-
-
-def _is(pattern: str, model: str) -> bool:
-    """Whether a word of *model* begins with *pattern*: names may have a maker's before them."""
-    return re.search(rf"(^|[/.:])({pattern})", model) is not None
 
 
 def context_window(provider: str, model: str) -> int:
@@ -153,4 +153,4 @@ def max_output_tokens(provider: str, model: str) -> int:
 
 
 def _first(table: tuple[tuple[str, int], ...], model: str, default: int) -> int:
-    return next((figure for pattern, figure in table if _is(pattern, model)), default)
+    return next((figure for pattern, figure in table if is_of(pattern, model)), default)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
+from ..errors import ConfigurationError
 from ..events import RunStatus
 from ..messages import Message
 from ..usage import Tokens, UsageRecord
@@ -242,11 +243,22 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A limit on what an account may spend. None: no limit of this kind."""
+    """A limit on what an account may spend. None: no limit of this kind. Raises `ConfigurationError` if it is none."""
 
     tokens: int | None = None
     money: Decimal | None = None
     """US dollars."""
+
+    def __post_init__(self) -> None:
+        tokens, money = self.tokens, self.money
+        if tokens is None and money is None:
+            raise ConfigurationError("Budget() limits nothing: give it tokens or money")
+        if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
+            raise ConfigurationError(f"Budget(tokens={tokens!r:.80}): use a whole number of at least 0")
+        if money is not None and not (isinstance(money, Decimal) and money.is_finite() and money >= 0):
+            raise ConfigurationError(
+                f"Budget(money={money!r:.80}): use a Decimal of at least 0, such as Decimal('2.50')"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,8 @@ _RATIO = 0.08
 MOST_SEGMENTS = 8
 """Summaries that may stand side by side; then they become one."""
 _CALM, _LEAST_CALM = 25, 1_000
-"""A decision waits for a 25th of the view in bytes, about a hundredth in tokens; and for so many bytes at least."""
+"""A decision waits for as many bytes as a 25th of the view's tokens, about a hundredth of the view; and for so many at
+least."""
 _PROGRESS = 0.05
 """The share of the room that an edit of a full window must free, or the next means is taken as well."""
 
@@ -137,8 +138,8 @@ class Planner:
     # -- when ----------------------------------------------------------------------------------------------------
 
     def calm(self, terms: Terms) -> int:
-        """How many tokens may be added before it is worth deciding again: a hundredth of the view, and none that could
-        fill the window."""
+        """How many bytes may be added before it is worth deciding again: about a hundredth of the view, and none that
+        could fill the window, for a token is at least a byte."""
         tokens = self._view.tokens
         return min(max(tokens // _CALM, _LEAST_CALM), int(_EARLY * terms.room) - tokens)
 
@@ -160,7 +161,7 @@ class Planner:
         Two edits at once pay for one rewriting, so a summary is dearer alone than beside results that are due.
         """
         rule, tokens, saved = terms.rule, self._view.tokens, self._candidates.saved
-        full, patience = tokens > FULL * terms.room, self._retention.patience
+        full, patience = self._full(terms), self._retention.patience
         found = Decision()
         rewrite = 0.0
         if saved:

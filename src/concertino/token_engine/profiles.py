@@ -6,10 +6,11 @@ decides a bill: a wrong figure only makes an edit come too early or too late.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+from ..families import SINCE_GPT_5_6, is_of
 
 Binding = Literal["free", "turn", "prefix"]
 """What an edit of earlier messages must leave alone. `free`: nothing. `turn`: the model's messages of the live tool
@@ -40,6 +41,11 @@ class CacheRule:
     """Entries end at a multiple of so many tokens."""
     source: str = ""
 
+    def held(self, tokens: int) -> int:
+        """How many of the first *tokens* of a prompt an entry holds."""
+        tokens -= tokens % self.step
+        return tokens if tokens >= self.minimum else 0
+
 
 _ANTHROPIC = "platform.claude.com/docs, Prompt caching, 2026-11"
 _OPENAI = "developers.openai.com/api/docs/guides/prompt-caching, 2026-11"
@@ -68,7 +74,7 @@ _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ("anthropic", r"", _claude(1_024)),
     (
         "openai",
-        r"gpt-(5\.[6-9]|[6-9]|\d\d)",
+        SINCE_GPT_5_6,
         CacheRule(
             read=0.1, write=1.25, seconds=1_800.0, marks=True, most_marks=4, minimum=1_024, output=8.0, source=_OPENAI
         ),
@@ -87,16 +93,19 @@ _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ),
 )
 
-_PRESERVED = r"claude-((fable|mythos)-5[-.][1-9]|(opus|sonnet|haiku)-5[-.][5-9])"
+_PRESERVED = (
+    r"claude-((fable|mythos)-5[-.][1-9]\d?|(opus|sonnet|haiku)-5[-.]([5-9]|[1-9]\d)|[a-z]+-([6-9]|[1-9]\d))(?!\d)"
+)
 """Claude's preserved thinking: the prefix of a thinking block that is sent must be unchanged ("Extended thinking",
-preserved thinking; enforced since 2026-08-31)."""
+preserved thinking; enforced since 2026-08-31). It has come with Fable and Mythos 5.1, and with 5.5 of the others; more
+than two digits are a date."""
 
 
 @lru_cache(maxsize=256)
 def cache_rule(provider: str, model: str) -> CacheRule:
     """How *provider* caches prompts of *model*; cautious figures for one that nothing is known of."""
     for name, pattern, rule in _RULES:
-        if name == provider and re.search(rf"(^|[/.:])({pattern})", model):
+        if name == provider and is_of(pattern, model):
             return rule
     return _UNKNOWN
 
@@ -106,4 +115,4 @@ def binding(provider: str, model: str) -> Binding:
     """What an edit must leave alone while the conversation has reasoning of *model* in it."""
     if provider != "anthropic":
         return "free"
-    return "prefix" if re.search(rf"(^|[/.:])({_PRESERVED})", model) else "turn"
+    return "prefix" if is_of(_PRESERVED, model) else "turn"

@@ -40,9 +40,9 @@ class Retention:
     def __post_init__(self) -> None:
         for name, least in (("results", 0), ("messages", 0), ("largest_result", 1), ("most", 1)):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < least):
+            if not (name == "most" and value is None) and (not isinstance(value, int) or value < least):
                 raise ConfigurationError(f"Retention({name}={value!r}): use a whole number of at least {least}")
-        if not self.patience > 0:
+        if not isinstance(self.patience, int | float) or not self.patience > 0:
             raise ConfigurationError(f"Retention(patience={self.patience!r}): use a number above 0")
 
 

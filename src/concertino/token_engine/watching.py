@@ -79,7 +79,7 @@ class CacheWatch:
         report.written += tokens.cache_write
         report.whole_prompt += whole
         kept = not cold and rule.read != rule.write and self._sent is not None and self._sent[0] == sent[0]
-        report.whole_cached += min(self._whole, whole) if kept else 0
+        report.whole_cached += rule.held(min(self._whole, whole)) if kept else 0
         report.misses += miss is not None
         self._sent, self._whole, self._replaced = sent, whole, False
         self.cacheable = marked
@@ -89,7 +89,7 @@ class CacheWatch:
         before = self._sent
         if before is None or rule.read == rule.write:
             return None
-        expected = min(self.cacheable, same) // rule.step * rule.step
+        expected = rule.held(min(self.cacheable, same))
         tolerated = max(_TOLERANCE * tokens.prompt, 2 * rule.step, 64)
         if expected < rule.minimum + rule.step or tokens.cached >= expected - tolerated:
             return None

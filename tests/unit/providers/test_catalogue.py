@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from concertino.providers import catalogue
 from concertino.providers.catalogue import DEFAULT_CONTEXT, context_window, max_output_tokens
+from concertino.token_engine.profiles import cache_rule
 
 
 @pytest.mark.parametrize(
@@ -31,3 +33,18 @@ from concertino.providers.catalogue import DEFAULT_CONTEXT, context_window, max_
 def test_figures(provider: str, model: str, context: int, output: int) -> None:
     assert max_output_tokens(provider, model) == output
     assert context_window(provider, model) == context
+
+
+@pytest.mark.parametrize("model", ["gpt-5.5", "gpt-5.6", "gpt-5.9-mini", "gpt-6", "gpt-10", "openai/gpt-6", "o4"])
+def test_what_takes_marks_has_a_cache_with_marks(model: str) -> None:
+    assert cache_rule("openai", model).marks == catalogue.takes_breakpoints(model)
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-fable-5", "us.anthropic.claude-sonnet-6"])
+def test_what_reasons_by_effort(model: str) -> None:
+    assert catalogue.reasons_by_effort(model)
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-5", "claude-haiku-4-5", "claude-3-7-sonnet", "gpt-6"])
+def test_what_does_not(model: str) -> None:
+    assert not catalogue.reasons_by_effort(model)

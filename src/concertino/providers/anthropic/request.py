@@ -16,7 +16,6 @@ the SDK's parameter types. What it asks for beyond the obvious:
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -63,8 +62,6 @@ _NO_TOOL = dumps({"name": "unavailable", "description": "No tool may be used now
 _OPENING = dumps({"type": "text", "text": "(The conversation goes on.)"})
 _MOST_MARKS = 4
 _MARK = ',"cache_control":{"type":"ephemeral"}'
-_ADAPTIVE = re.compile(r"(^|.*[/.:])claude-(fable|mythos|[a-z]+-[5-9]|(opus|sonnet)-4-[6-9])")
-"""The models that take an effort; those before take a budget of tokens."""
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576}
 _LEAST_BUDGET = 1_024
 _CALLS = "tools"  # in a form's mark: it has calls or results
@@ -125,7 +122,7 @@ def _settings(head: dict[str, Any], request: ModelRequest, most: int, forms: Seq
             raise catalogue.unsupported(
                 PROVIDER, request.model, "temperature beside reasoning", "leave one of them out"
             )
-        if _ADAPTIVE.match(request.model):
+        if catalogue.reasons_by_effort(request.model):
             head["thinking"] = {"type": "adaptive"}
             output["effort"] = request.effort
         elif not _begun_without_thinking(forms):

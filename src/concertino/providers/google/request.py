@@ -36,12 +36,6 @@ from ..port import ModelRequest
 from ..wire import ASIDE, Body, Form, ToolForms, arguments_object, body, dumps, losses, lost, turns
 
 PROVIDER = "google"
-TEXT_SIGNATURE = "text"
-"""The id of a `Reasoning` without text whose signature belongs to the text part before it, in conversations that were
-stored before `Text.raw` was there."""
-EMPTY_SIGNATURE = "empty"
-"""The id of a `Reasoning` whose signature came in a text part of its own, without text, in the same."""
-
 _STRICT = re.compile(r"(^|.*/)gemini-(?:[3-9]|\d\d)")
 _FOREIGN_CALL = "skip_thought_signature_validator"
 _BUDGETS = {"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24_576}
@@ -142,14 +136,8 @@ def _assistant(message: AssistantMessage) -> list[dict[str, Any]]:
         elif part.kind == "text":
             parts += [{"text": part.text}] if part.text else []
         elif part.kind == "reasoning" and part.provider == PROVIDER:
-            if not part.signature:
-                parts.append({"text": part.text, "thought": True})
-            elif part.id == TEXT_SIGNATURE and parts and "text" in parts[-1]:
-                parts[-1]["thoughtSignature"] = part.signature
-            elif part.id == EMPTY_SIGNATURE:
-                parts.append({"text": "", "thoughtSignature": part.signature})
-            else:
-                parts.append({"text": part.text, "thought": True, "thoughtSignature": part.signature})
+            signed = {"thoughtSignature": part.signature} if part.signature else {}
+            parts.append({"text": part.text, "thought": True, **signed})
     return parts
 
 

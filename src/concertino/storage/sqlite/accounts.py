@@ -71,12 +71,12 @@ def settle(connection: sqlite3.Connection, done: Settlement) -> None:
 
 def set_budget(connection: sqlite3.Connection, account: str, budget: Budget | None) -> None:
     """Give *account* a limit from now on, or none; what it has spent stays."""
-    limit = budget or Budget()
+    tokens, money = (None, None) if budget is None else (budget.tokens, budget.money)
     bound = {
         "name_key": account_key(account),
         "limited": budget is not None,
-        "tokens": limit.tokens,
-        "money": None if limit.money is None else to_nano(limit.money, up=False),
+        "tokens": tokens,
+        "money": None if money is None else to_nano(money, up=False),
     }
     with transaction(connection):
         connection.execute(queries()["set_budget"], bound)

@@ -1,0 +1,113 @@
+"""What is booked of an attempt that was under way when its process was killed: what is known, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Allow, Budget, Chat, Limits, Message, Run, ToolCall, ToolOrchestrator, tool
+from concertino.orchestrator.budget import tokens_of
+from concertino.orchestrator.sealing import seal
+from concertino.storage.memory import MemoryStore
+from concertino.testing import Answer, ScriptedModel, call
+from concertino.token_engine.estimate import EstimatingCounter
+from concertino.usage import UsageRecord
+
+from .kit import state
+
+QUESTION = "word and more " * 500
+OUTPUT = 200
+COUNTED = "prompt counted with character classes"
+RESERVED = "prompt as it was reserved, at most"
+UNKNOWN = "its prompt is not on record"
+
+
+@tool(effect="read")
+async def look(n: int) -> str:
+    """Look for something that has a long description, so that it counts."""
+    return f"seen {n}"
+
+
+class Plain(AgentConfig[None]):
+    name = "plain"
+    prompt = "You help."
+    tools = (look,)
+
+
+class Prepares(Plain):
+    async def prepare(self, run: Run[None]) -> Sequence[Message]:
+        await run.ask(QUESTION)
+        return ()
+
+
+class Concludes(Plain):
+    async def conclude(self, run: Run[None], text: str) -> str:
+        return await run.ask(QUESTION)
+
+
+class Asks(Plain):
+    """Asks beside the request that is under way: of a call that begins before the answer is whole."""
+
+    start_tools_early = True
+
+    async def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow:
+        await run.ask(QUESTION)
+        return Allow()
+
+
+async def killed(agent: AgentConfig[Any], model: ScriptedModel, requests: int, **given: Any) -> list[UsageRecord]:
+    """What is booked as lost where a process is killed with the last of so many *requests* under way."""
+    store = MemoryStore()
+    chat = Chat(model=model, message="go", store=store, limits=lambda *_: Limits(output=OUTPUT), **given)
+    first = ToolOrchestrator(chat, agent)
+    task = asyncio.create_task(first.run())
+    await state(lambda: len(model.requests) == requests)
+    assert first._run is not None
+    assert first._run.tree.claim is not None
+    await store.release(first._run.tree.claim)
+    await seal(store, first.run_id, "cancelled", "stopped")
+    found = [record for record in await store.usage(first.run_id) if record.source == "unknown"]
+    task.cancel()
+    await asyncio.wait([task])
+    return found
+
+
+def hangs(*calls: Any) -> Answer:
+    return Answer(calls=calls, midway=asyncio.Event().wait) if calls else Answer(before=asyncio.Event().wait)
+
+
+@pytest.mark.parametrize("budget", [None, Budget(tokens=90_000)])
+async def test_a_request_of_the_conversation_is_counted_with_its_tools(budget: Budget | None) -> None:
+    model = ScriptedModel(hangs())
+    (lost,) = await killed(Plain(), model, 1, budget=budget)
+    assert lost.tokens.prompt == tokens_of(model.requests[0], EstimatingCounter())
+    assert lost.tokens.prompt > EstimatingCounter().count(look.spec.text)
+    assert lost.how.endswith(COUNTED)
+
+
+@pytest.mark.parametrize(("agent", "before"), [(Prepares(), ()), (Concludes(), ("said",))])
+@pytest.mark.parametrize("reserved", [False, True])
+async def test_a_question_beside_the_conversation_is_as_known_as_it_is(
+    agent: AgentConfig[Any], before: tuple[str, ...], reserved: bool
+) -> None:
+    model = ScriptedModel(*before, hangs())
+    budget = Budget(tokens=90_000) if reserved else None
+    (lost,) = await killed(agent, model, len(before) + 1, budget=budget)
+    counted = tokens_of(model.requests[-1], EstimatingCounter())
+    if reserved:
+        assert counted <= lost.tokens.prompt <= 1.2 * counted + OUTPUT
+        assert lost.how.endswith(RESERVED)
+    else:
+        assert lost.tokens.prompt == 0
+        assert lost.how.endswith(UNKNOWN)
+
+
+async def test_a_question_beside_a_request_that_is_under_way() -> None:
+    model = ScriptedModel(hangs(call("look", n=1)), hangs())
+    request, question = await killed(Asks(), model, 2)
+    assert request.tokens.prompt == tokens_of(model.requests[0], EstimatingCounter())
+    assert request.how.endswith(COUNTED)
+    assert (question.tokens.prompt, question.how.endswith(UNKNOWN)) == (0, True)
