@@ -110,6 +110,7 @@ class TokenEngine:
         self._calm = -1  # bytes that may be added before it is worth thinking again
         self._skipped = 0
         self._edited = False
+        self._moved = False  # what reasoning may be bound to is no longer what it was
 
     # -- the record ----------------------------------------------------------------------------------------------
 
@@ -204,6 +205,7 @@ class TokenEngine:
             self._watch.at, self._planner.rent = state.at, state.rent
             self._use(state.model)
             self._sent = len(self._view.record)
+            self._moved = bool(state.edits) and self._binding != "prefix"
         return fits
 
     def make_ready(self, edits: Sequence[Edit]) -> None:
@@ -247,11 +249,15 @@ class TokenEngine:
             return _CALM
         self._settle()
         self._use(model)
+        self._moved = self._moved or (bool(self._fixed.texts) and fixed != self._fixed.texts)
         self._fixed.take(fixed)
-        if not self._fresh:
-            self.before = self._view.tokens
-        self._candidates.recallable = recallable
         view, planner = self._view, self._planner
+        if not self._fresh:
+            self.before = view.tokens
+        if self._moved and self._binding == "prefix":
+            self._moved = False
+            self._note(planner.strip())
+        self._candidates.recallable = recallable
         terms = self._terms(reserve, summaries=summaries and self.retention.summaries and self._failed < _MOST_FAILURES)
         self._note(planner.throw(terms, self._answered))
         due = planner.decide(terms, self._ready_for, busy=self._job is not None)
@@ -386,6 +392,7 @@ class TokenEngine:
                 newest = self._candidates.first_kept
                 self._marks.edited(first - 1, len(self._view.record) - 1 if newest is None else newest - 1)
         self._edited = self._edited or bool(edits)
+        self._moved = self._moved or (bool(edits) and self._binding != "prefix")
         self._watch.report.edits += len(edits)
         self._fresh += edits
 

@@ -363,9 +363,16 @@ class Planner:
         """Whether an edit at place *first* may be made now, though there is room."""
         return terms.cold or terms.turn_begins or not self._bound(terms, first)
 
+    def strip(self) -> list[Edit]:
+        """Show no reasoning of what there is: what stands before it is no longer what it was."""
+        edits: list[Edit] = []
+        if self._view.reasoned >= 0:
+            self._make(Strip(len(self._view.record)), edits)
+        return edits
+
     def _strip(self, terms: Terms, first: int, edits: list[Edit]) -> None:
         if self._bound(terms, first):
-            self._make(Strip(len(self._view.record)), edits)
+            edits += self.strip()
 
     def _make(self, edit: Edit, edits: list[Edit]) -> None:
         self._view.apply(edit)
