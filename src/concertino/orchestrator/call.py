@@ -18,6 +18,9 @@ from .run import Run
 SpawnFor = Callable[..., Awaitable[RunResult]]
 """Starts a sub-agent: for which call, and what `spawn` takes."""
 
+_AT_ONCE = 4
+"""How many calls a turn is taken to have while it is still being written."""
+
 
 class ChildWaits(Exception):  # noqa: N818 - no error: how `spawn` tells the dispatch, and nobody else, that it waits
     """A sub-agent of the call is suspended, and so is the call."""
@@ -103,6 +106,12 @@ class CallContext(ToolContext):
     def recall(self, handle: str) -> str | None:
         """See `ToolContext.recall`."""
         return self._run.window.recall(handle)
+
+    def beginning(self, text: str, spare: int = 0) -> str:
+        """See `ToolContext.beginning`."""
+        run, tool = self._run, self._run.registry.get(self._call.name)
+        most = run.window.allowance(run.calls_at_once or _AT_ONCE, None if tool is None else tool.max_tokens) - spare
+        return text if len(text) <= most and text.isascii() else run.chat.counter.cut(text, max(most, 1))
 
     def stream(self, content: str) -> None:
         """See `ToolContext.stream`."""

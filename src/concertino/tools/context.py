@@ -75,5 +75,10 @@ class ToolContext(ABC):
         """The whole of what was cut, reduced or summarised under *handle*; None: there is nothing of that name."""
 
     @abstractmethod
+    def beginning(self, text: str, spare: int = 0) -> str:
+        """As much of *text*, from its beginning, as the result of this call may have and *spare* tokens besides. What a
+        tool returns beyond that is cut in the middle."""
+
+    @abstractmethod
     def stream(self, content: str) -> None:
         """Show a piece of the result to the consumer before the whole is there. From any thread."""

@@ -10,7 +10,9 @@ from ..context import ToolContext
 from ..port import Effect, Tool
 
 _PAGE = 20_000
-"""Characters that are shown at once."""
+"""Characters that are shown at once, at most."""
+_TELLING = 40
+"""Tokens for the words that more follows."""
 
 
 class Recall(Tool):
@@ -40,6 +42,6 @@ class Recall(Tool):
         whole = context.recall(handle)
         if whole is None:
             raise ToolError(f"nothing was left out under the handle {handle!r}")
-        shown = whole[start : start + _PAGE]
+        shown = context.beginning(whole[start : start + _PAGE], spare=_TELLING)
         left = len(whole) - start - len(shown)
         return f"{shown}\n[... {left:,} characters follow: start={start + len(shown)}]" if left > 0 else shown
