@@ -292,3 +292,15 @@ async def test_the_report_is_priced_with_the_provider_that_has_answered() -> Non
     report = (await ToolOrchestrator(chat, Chooses()).run()).report
     assert report.cost == report.prompt > 0
     assert report.whole_cost == report.whole_prompt
+
+
+async def test_each_request_is_priced_by_its_own_size(add: Tool) -> None:
+    def steps(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+        return Decimal(tokens.prompt * (2 if tokens.prompt > 200 else 1)), "test"
+
+    small = Answer(calls=(call("add", a=1, b=2),), tokens=Tokens(prompt=150, completion=5))
+    model = ScriptedModel(small, small, Answer(text="done", tokens=Tokens(prompt=300, completion=5)))
+    chat = Chat(model=model, message="go", price=steps)
+    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([add])).run()
+    assert result.report is not None
+    assert result.report.cost == result.report.whole_cost == 150 + 150 + 600

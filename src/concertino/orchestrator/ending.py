@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from ..context import ContextReport
@@ -41,12 +42,22 @@ def _report(run: Run[Any]) -> ContextReport:
     asked = {(record.provider, record.model) for record in run.ledger.records if record.agent_path == run.path}
     if len(asked) == 1:
         ((provider, model),) = asked
-        sent = Tokens(prompt=report.prompt, cached=report.cached, cache_write=report.written)
-        written = report.whole_prompt - report.whole_cached if report.written else 0
-        whole = Tokens(prompt=report.whole_prompt, cached=report.whole_cached, cache_write=written)
-        report.cost, _ = run.chat.price(provider, model, sent)
-        report.whole_cost, _ = run.chat.price(provider, model, whole)
+        sent = [Tokens(prompt, 0, cached, written) for prompt, cached, written, _, _ in run.window.asked]
+        write = bool(report.written)
+        whole = [Tokens(most, 0, held, (most - held) * write) for *_, most, held in run.window.asked]
+        report.cost, report.whole_cost = (_total(run, provider, model, requests) for requests in (sent, whole))
     return report
+
+
+def _total(run: Run[Any], provider: str, model: str, requests: list[Tokens]) -> Decimal | None:
+    """What *requests* cost, each at the price of its own size; None if that is not known."""
+    total = Decimal(0)
+    for tokens in requests:
+        cost, _ = run.chat.price(provider, model, tokens)
+        if cost is None:
+            return None
+        total += cost
+    return total
 
 
 async def open_waits(run: Run[Any]) -> list[Wait]:

@@ -81,6 +81,7 @@ class TokenEngine:
         self._watch = CacheWatch()
         self.report: ContextReport = self._watch.report
         """What the requests took so far."""
+        self.asked = self._watch.asked
         self._cold = self._expired = True
         self._now = 0.0
         self._room = self._hard = limit

@@ -36,12 +36,15 @@ settings that make a provider forget."""
 class CacheWatch:
     """Predicts what each request finds in the cache, and compares."""
 
-    __slots__ = ("_replaced", "_sent", "_whole", "at", "cacheable", "left_out", "report")
+    __slots__ = ("_replaced", "_sent", "_whole", "asked", "at", "cacheable", "left_out", "report")
 
     def __init__(self) -> None:
         self.report = ContextReport()
         self.at: float | None = None
         """When the last request was sent, in seconds."""
+        self.asked: list[tuple[int, int, int, int, int]] = []
+        """For each request the tokens that were sent, read from the cache and written to it; and untrimmed, sent and
+        read: prices may depend on the size of a request."""
         self._sent: Sent | None = None
         self.cacheable = 0
         """Tokens of the last request that can be in the cache now."""
@@ -79,7 +82,9 @@ class CacheWatch:
         report.written += tokens.cache_write
         report.whole_prompt += whole
         kept = not cold and rule.read != rule.write and self._sent is not None and self._sent[0] == sent[0]
-        report.whole_cached += rule.held(min(self._whole, whole)) if kept else 0
+        whole_cached = rule.held(min(self._whole, whole)) if kept else 0
+        report.whole_cached += whole_cached
+        self.asked.append((tokens.prompt, tokens.cached, tokens.cache_write, whole, whole_cached))
         report.misses += miss is not None
         self._sent, self._whole, self._replaced = sent, whole, False
         self.cacheable = marked

@@ -5,11 +5,26 @@ from __future__ import annotations
 import subprocess
 import sys
 from decimal import Decimal
+from typing import Any
 
+import genai_prices
 import pytest
+from genai_prices.data_snapshot import get_snapshot
+from hypothesis import given
+from hypothesis import strategies as st
 
 from concertino.token_engine.prices import price
 from concertino.usage import Tokens
+
+
+def _listed() -> list[tuple[Any, Any]]:
+    """Makers and models, by the ids by which they are found."""
+    wanted = ("anthropic", "openai", "google", "perplexity", "groq")
+    makers = [maker for maker in get_snapshot().providers if maker.id in wanted]
+    return [(maker, model) for maker in makers for model in maker.models if maker.find_model(model.id) is model]
+
+
+LISTED = _listed()
 
 
 @pytest.mark.parametrize(
@@ -41,8 +56,6 @@ def test_costs(provider: str, model: str, tokens: Tokens, expected: str) -> None
 
 
 def test_the_list_knows_both_lifetimes_of_what_claude_writes() -> None:
-    from genai_prices.data_snapshot import get_snapshot
-
     (maker,) = [provider for provider in get_snapshot().providers if provider.id == "anthropic"]
     priced = 0
     for model in maker.models:
@@ -87,3 +100,29 @@ assert price("openai", "gpt-4o", Tokens(1, 1))[0]
 assert threading.active_count() == 1, threading.enumerate()
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+prompts = st.sampled_from((0, 1, 1_000, 128_000, 200_000, 200_001, 500_000))
+sizes = st.integers(0, 300_000)
+
+
+@given(st.sampled_from(LISTED), prompts, sizes, sizes, sizes, sizes)
+def test_the_same_as_the_list_says_itself(
+    listed: tuple[Any, Any], prompt: int, read: int, written: int, hour: int, completion: int
+) -> None:
+    maker, model = listed
+    read = min(read, prompt)
+    written = min(written, prompt - read)
+    hour = min(hour, written)
+    usage = genai_prices.Usage(
+        input_tokens=prompt,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=hour,
+        output_tokens=completion,
+    )
+    found = model.calc_price(usage, maker)
+    prices = found.model_price
+    paid = prices.input_mtok is not None and (not completion or prices.output_mtok is not None)
+    cost, _ = price(maker.id, model.id, Tokens(prompt, completion, read, written, cache_write_1h=hour))
+    assert cost == (found.total_price if paid else None)
