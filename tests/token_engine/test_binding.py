@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -11,7 +12,7 @@ from concertino.messages import AssistantMessage, Message, Reasoning, ToolCall, 
 from concertino.token_engine.engine import TokenEngine
 from concertino.token_engine.retention import Retention
 
-from .session import COUNTER
+from .session import COUNTER, Session
 
 BOUND, FREE = "anthropic:claude-opus-5-5", "openai:gpt-5"
 FIXED = {"system prompt": "Be brief.", "tools": "look, other"}
@@ -68,6 +69,11 @@ def test_tools_that_change_on_the_way(at: int) -> None:
     sent = converse(lambda number: BOUND, lambda number: FIXED if number < at else FEWER)
     assert signatures(sent[at]) == []
     assert len(signatures(sent[at + 2])) == 2
+
+
+@pytest.mark.parametrize("seed", [9003816, 9004219])
+def test_a_first_message_that_goes_takes_along_what_is_bound_to_it(seed: int) -> None:
+    Session(Random(seed)).run()
 
 
 def test_the_same_texts_in_another_object_change_nothing() -> None:

@@ -220,7 +220,7 @@ def that_fits(run: Run[Any], text: str) -> str:
 
     Raises `ContextFloorError` if there is room for nothing.
     """
-    sent = run.window.cut(text, run.fixed(), run.limits.output, run.model_id)
+    sent = run.window.room.cut(text, run.fixed(), run.limits.output, run.model_id)
     if sent is text:
         return text
     size = run.chat.counter.count(sent)

@@ -89,7 +89,7 @@ class Requesting:
                 return None
             if refused:
                 run.window.refused()
-            if refused or (limits.context < run.window.limit and not self._own_messages):
+            if refused or (limits.context < run.window.room.limit and not self._own_messages):
                 request.messages = await self._shown(model, limits, summaries=False)
                 request.marks = run.window.marks
         usage = run.next_attempt()
@@ -132,7 +132,7 @@ class Requesting:
     async def _shown(self, model: Model, limits: Limits, *, summaries: bool) -> Messages:
         """What *model* is to see of the conversation: as much as it takes."""
         run, window = self._run, self._run.window
-        window.limit, self.model = limits.context, model_id(model)
+        window.room.limit, self.model = limits.context, model_id(model)
         recallable = RECALL in run.registry
         plan = window.plan(run.fixed(), limits.output, self.model, recallable=recallable, summaries=summaries)
         while plan.urgent:

@@ -18,22 +18,17 @@ from dataclasses import dataclass
 from ..context import ContextReport, ContextState
 from ..messages import Message, Messages
 from ..usage import Tokens
-from .calibration import Calibration, Gauge, calibration_of
 from .edits import Edit, Reduce, Summarise, carried, edit_of, form, moved
 from .marks import Marks
-from .planning import FULL, Planner, SummaryJob, Terms, floor_error
+from .planning import FULL, Planner, SummaryJob, Terms
 from .port import TokenCounter
-from .profiles import Binding, binding, cache_rule
 from .recalling import recalled
 from .retention import Candidates, Retention
-from .sizes import KINDS, Fixed, measure_with, most_tokens
+from .room import Room
+from .sizes import measure_with, most_tokens
 from .view import View
 from .watching import CacheWatch, Miss
 
-_NOTE = 32
-"""Tokens of room for the words that a message was cut."""
-_MOST_SAID = 0.75
-"""The share of the room that one message of the user's may fill."""
 _MOST_FAILURES = 2
 """Summaries that may fail one after another; then messages are left out instead."""
 
@@ -68,25 +63,19 @@ class TokenEngine:
         self.retention = retention or Retention()
         self.marks: tuple[int, ...] | None = None
         """Where the request is to be marked for the provider's cache, by index in the view; None: nowhere."""
-        self.limit = limit
+        self.room = Room(counter, limit, self.retention.most)
+        """How much the model that is asked takes."""
         self.examples = 0
         """How many messages of examples the record begins with: none of them is the user's."""
         self._clock = clock
         self._measure = measure_with(counter)
-        self._fixed = Fixed(counter)
-        self._model = ""
-        self._rule = cache_rule("", "")
-        self._binding: Binding = "free"
-        self._gauge = Gauge(Calibration(), exact=counter.exact)
         self._watch = CacheWatch()
         self.report: ContextReport = self._watch.report
         """What the requests took so far."""
         self.asked = self._watch.asked
         self._cold = self._expired = True
         self._now = 0.0
-        self._room = self._hard = limit
-        self._last_terms = Terms(self._rule, self._binding, True, False, 0, limit, False)
-        self._reserve = 0
+        self._last_terms = Terms(self.room.rule, self.room.binding, True, False, 0, limit, False)
         self.before = 0
         """Tokens of what was shown before the last plan's edits."""
         self._restart()
@@ -185,7 +174,7 @@ class TokenEngine:
             [form(edit) for old in log if (edit := carried(old, record, skipped)) is not None]
             for log in (self._view.edits, self.ready)
         )
-        return ContextState(edits, ready, self._watch.at, self._model, self._planner.rent)
+        return ContextState(edits, ready, self._watch.at, self.room.model, self._planner.rent)
 
     def resume(self, state: ContextState, head: int = 0) -> bool:
         """Go on as the last run of the conversation left it, whose first message is at place *head*.
@@ -204,9 +193,9 @@ class TokenEngine:
         if fits:
             self.make_ready(ready_of(state, head))
             self._watch.at, self._planner.rent = state.at, state.rent
-            self._use(state.model)
+            self.room.ask(state.model)
             self._sent = len(self._view.record)
-            self._moved = bool(state.edits) and self._binding != "prefix"
+            self._moved = bool(state.edits) and self.room.binding != "prefix"
         return fits
 
     def make_ready(self, edits: Sequence[Edit]) -> None:
@@ -241,21 +230,21 @@ class TokenEngine:
         means the same texts. *reserve* is the room in tokens for the answer. *recallable*: whether the model can call
         `recall`; *summaries*: whether one can be made.
         """
-        self._now = self._clock()
-        self._expired = self._watch.cold(self._now, self._rule)
-        self._cold = self._expired or model != self._model
+        self._now, room = self._clock(), self.room
+        self._expired = self._watch.cold(self._now, room.rule)
+        self._cold = self._expired or model != room.model
         calm = self._pending <= self._calm and not self._cold
-        if calm and fixed is self._fixed.texts and reserve == self._reserve:
+        if calm and fixed is room.fixed.texts and reserve == room.reserve:
             self._skipped += 1
             return _CALM
         self._settle()
-        self._use(model)
-        self._moved = self._moved or (bool(self._fixed.texts) and fixed != self._fixed.texts)
-        self._fixed.take(fixed)
+        room.ask(model)
+        self._moved = self._moved or (bool(room.fixed.texts) and fixed != room.fixed.texts)
+        room.fixed.take(fixed)
         view, planner = self._view, self._planner
         if not self._fresh:
             self.before = view.tokens
-        if self._moved and self._binding == "prefix":
+        if self._moved and room.binding == "prefix":
             self._moved = False
             self._note(planner.strip())
         self._candidates.recallable = recallable
@@ -272,35 +261,21 @@ class TokenEngine:
         full = view.tokens > FULL * terms.room
         if self._job is not None:
             return Plan(urgent=full)
-        self._calm = -1 if self._rule.marks or due.job or self.ready or full else planner.calm(terms)
+        self._calm = -1 if room.rule.marks or due.job or self.ready or full else planner.calm(terms)
         self._job = due.job
         return Plan(due.job, urgent=due.job is not None and full)
 
-    def _use(self, model: str) -> None:
-        if model != self._model or not self._rule.source:
-            self._model = model
-            provider, _, name = model.partition(":")
-            self._rule, self._binding = cache_rule(provider, name), binding(provider, name)
-            self._gauge = Gauge(calibration_of(model, self.counter.name), exact=self.counter.exact)
-
     def _terms(self, reserve: int, *, summaries: bool) -> Terms:
-        self._reserve = reserve
-        self._measure_room()
+        room = self.room
+        room.reserve = reserve
+        room.measure(self._view.by_kind)
         view, users, terms = self._view, self._candidates.users, self._last_terms
-        terms.rule, terms.binding, terms.cold, terms.summaries = self._rule, self._binding, self._cold, summaries
+        terms.rule, terms.binding, terms.cold, terms.summaries = room.rule, room.binding, self._cold, summaries
         terms.turn_begins = bool(users) and users[-1] >= self._sent
-        terms.cached, terms.room, terms.requests = view.before(view.index(self._sent)), self._room, 1 + self._skipped
-        if not self._rule.marks:
-            self._same = self._fixed.tokens + terms.cached
+        terms.cached, terms.room, terms.requests = view.before(view.index(self._sent)), room.soft, 1 + self._skipped
+        if not room.rule.marks:
+            self._same = room.fixed.tokens + terms.cached
         return terms
-
-    def _measure_room(self) -> None:
-        """How many tokens, in ours, what is shown may have now: at most, and as the agent wants it."""
-        gauge, by_kind, room = self._gauge, self._view.by_kind, self.limit - self._reserve
-        self._room = self._hard = gauge.room(by_kind, self._fixed.tokens, room)
-        if self.retention.most is not None and self.retention.most < room:
-            most = max(self.retention.most, self._fixed.tokens + self.retention.most // 2)
-            self._room = min(self._hard, gauge.room(by_kind, self._fixed.tokens, most))
 
     def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
         """The summary of *job* was made; *merged* is the one of `job.merges`. None: it failed.
@@ -328,7 +303,7 @@ class TokenEngine:
         """
         if self._pending:
             return []  # it was not worth counting
-        terms, planner, view = self._last_terms, self._planner, self._view
+        terms, planner, view, room = self._last_terms, self._planner, self._view, self.room
         if view.tokens > FULL * terms.room and self.ready:
             self._splice(terms)
         if view.tokens > FULL * terms.room and not terms.summaries:
@@ -338,17 +313,16 @@ class TokenEngine:
         if view.tokens > terms.room:
             self._leave_out(terms)
         if self._fresh:  # what is left may be of another kind than what is gone
-            self._measure_room()
-            terms.room = self._room
-            if view.tokens > self._hard:
+            room.measure(self._view.by_kind)
+            terms.room = room.soft
+            if view.tokens > room.hard:
                 self._leave_out(terms)
-                self._measure_room()
-        if view.tokens > self._hard:
-            self._note(planner.let_go())
-            self._measure_room()
-        if view.tokens > self._hard:
-            parts = {**self._fixed.sizes(), "room for the answer": self._reserve}
-            raise floor_error(self.limit, parts, view)
+                room.measure(self._view.by_kind)
+        if view.tokens > room.hard:
+            self._note(planner.let_go(terms))
+            room.measure(self._view.by_kind)
+        if view.tokens > room.hard:
+            raise room.exceeded(view, room.reserve)
         fresh, self._fresh = self._fresh, []
         return fresh
 
@@ -364,20 +338,20 @@ class TokenEngine:
 
     def view(self) -> Messages:
         """What to send. Without an edit, one view is a prefix of the next."""
-        view = self._view
+        view, room = self._view, self.room
         self._sent = len(view.record)
         self._watch.at = self._now
         if self._pending:
             return view.messages()
-        if self._rule.marks:
+        if room.rule.marks:
             once = self._candidates.first_once
-            until = len(view.shown) if once is None or self._binding == "prefix" else view.index(once)
+            until = len(view.shown) if once is None or room.binding == "prefix" else view.index(once)
             self._marks.expect(self._candidates.first_standing, self._planner.gone)
-            self.marks = self._marks.place(view, self._rule, until)
+            self.marks = self._marks.place(view, room.rule, until)
             end = self.marks[-1] + 1 if self.marks else 0
         else:
             self.marks, end = None, len(view.shown)
-        self._marked = self._fixed.tokens + view.before(end)
+        self._marked = room.fixed.tokens + view.before(end)
         self._by_kind = tuple(view.by_kind)
         return view.messages()
 
@@ -388,12 +362,12 @@ class TokenEngine:
             index = self._view.index(first)
             if self.marks is not None:
                 index = max([mark + 1 for mark in self.marks if mark < index], default=0)
-            self._same = min(self._same, self._fixed.tokens + self._view.before(index))
+            self._same = min(self._same, self.room.fixed.tokens + self._view.before(index))
             if isinstance(edit, Reduce):
                 newest = self._candidates.first_kept
                 self._marks.edited(first - 1, len(self._view.record) - 1 if newest is None else newest - 1)
         self._edited = self._edited or bool(edits)
-        self._moved = self._moved or (bool(edits) and self._binding != "prefix")
+        self._moved = self._moved or (bool(edits) and self.room.binding != "prefix")
         self._watch.report.edits += len(edits)
         self._fresh += edits
 
@@ -404,24 +378,25 @@ class TokenEngine:
 
         The miss, if it has read less from its cache than it should have.
         """
-        sent = (self._model, self._fixed.texts, settings)
+        room = self.room
+        sent = (room.model, room.fixed.texts, settings)
         watch = self._watch
         if self._pending:  # nothing was edited since the last request, and all of it can be in the cache
-            return watch.observe(tokens, sent, self._rule, cold=False, same=watch.cacheable, marked=tokens.prompt)
-        total = self._view.tokens + self._fixed.tokens
+            return watch.observe(tokens, sent, room.rule, cold=False, same=watch.cacheable, marked=tokens.prompt)
+        total = self._view.tokens + room.fixed.tokens
         ratio = tokens.prompt / total if total else 1.0
         watch.left_out = int(max(self._record_tokens - self._view.tokens, 0) * ratio)
         same, marked = int(self._same * ratio), int(self._marked * ratio)
-        miss = watch.observe(tokens, sent, self._rule, cold=self._expired, same=same, marked=marked)
+        miss = watch.observe(tokens, sent, room.rule, cold=self._expired, same=same, marked=marked)
         self._same = self._marked
-        self._gauge.observe(self._by_kind, self._fixed.tokens, tokens.prompt, grown=not self._edited)
+        room.gauge.observe(self._by_kind, room.fixed.tokens, tokens.prompt, grown=not self._edited)
         self._edited = False
         return miss
 
     def refused(self) -> None:
         """The model has refused what `view` gave as too long: it gets less from now on."""
         self._settle()
-        self._gauge.refused(self._view.by_kind, self._fixed.tokens)
+        self.room.gauge.refused(self._view.by_kind, self.room.fixed.tokens)
         self._calm = -1
 
     # -- results and messages that are too long ------------------------------------------------------------------
@@ -432,24 +407,7 @@ class TokenEngine:
         largest = self.retention.largest_result if most is None else most
         users = self._candidates.users
         said = sum(self._view.between(place, place + 1) for place in {*users[:1], *users[-1:]})
-        return max(1, min(largest, max(self._room - said, 2) // 2 // max(results, 1)))
-
-    def cut(self, text: str, fixed: Mapping[str, str], reserve: int, model: str) -> str:
-        """The beginning of *text* that a message to *model* may have, so that there is room to work on it; all of it,
-        the same object, if it fits.
-
-        Raises `ContextFloorError` if *fixed* and *reserve* leave no room at all.
-        """
-        room = self.limit - reserve - _NOTE
-        if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= _MOST_SAID * room:
-            return text  # a token is at least a byte, and a character at most four
-        self._fixed.take(fixed)
-        gauge = Gauge(calibration_of(model, self.counter.name), exact=self.counter.exact)
-        room = int(_MOST_SAID * gauge.room([0] * KINDS, self._fixed.tokens, room)) - _NOTE
-        if room <= 0:
-            parts = {**self._fixed.sizes(), "room for the answer": reserve}
-            raise floor_error(self.limit, parts, View(self._measure))
-        return text if self.counter.count(text) <= room else self.counter.cut(text, room)
+        return max(1, min(largest, max(self.room.soft - said, 2) // 2 // max(results, 1)))
 
     def recall(self, handle: str) -> str | None:
         """The whole of what was cut, reduced, summarised or left out under *handle*; None: there is nothing of that

@@ -321,7 +321,7 @@ class Planner:
             self._strip(terms, found.places[0], edits)
         return edits
 
-    def let_go(self) -> list[Edit]:
+    def let_go(self, terms: Terms) -> list[Edit]:
         """Show no more than the beginning of the user's first message, if there is another: the last that can go."""
         edits: list[Edit] = []
         users, view = self._candidates.users, self._view
@@ -329,6 +329,7 @@ class Planner:
         if isinstance(message, UserMessage) and message is view.record[users[0]]:
             text = f"(The user's first message is too long to be shown. It begins: {message.text[:_BEGINNING]}...)"
             self._place(self._edit(SummaryJob(users[0], users[0] + 1, (), 0), text, left_out=True), edits)
+            self._strip(terms, users[0], edits)
         return edits
 
     def made(self, job: SummaryJob, text: str, merged: str | None) -> list[Summarise]:
