@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 import struct
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from concertino.errors import ConfigurationError, MissingKeyError, RateLimitErro
 from concertino.messages import (
     AssistantMessage,
     ForcedTool,
+    Media,
     Message,
     Reasoning,
     SystemMessage,
@@ -158,6 +160,33 @@ def test_ids_of_calls_are_short_where_they_must_be() -> None:
     assert len(second["tool_call_id"]) == 9
     own = (AssistantMessage((ToolCall("abcdefghi", "f", "{}"),)), ToolMessage("abcdefghi", "f", "x"))
     assert sent("mistral", *own)["messages"][1]["tool_call_id"] == "abcdefghi"
+
+
+FOLLOWS = {
+    "system": {"system", "user", "assistant"},
+    "user": {"assistant", "system", "user"},
+    "assistant": {"assistant", "user", "tool"},
+    "tool": {"assistant", "tool"},
+}
+"""Which role may follow which at Mistral: `_validate_message_order` in mistral-common."""
+
+
+@pytest.mark.parametrize("shown", [(), (Media("image/png", data="aGk="),)])
+@pytest.mark.parametrize("behind", [[], [UserMessage("Stop!")], [SystemMessage("The limit is reached.")]])
+def test_an_answer_stands_between_results_and_what_follows(behind: list[Message], shown: tuple[Media, ...]) -> None:
+    """Somebody steers, the engine says something, or a tool shows an image."""
+    calls = tuple(ToolCall(f"abcdefgh{n}", "f", "{}") for n in range(2))
+    results = [ToolMessage(calls[0].id, "f", "x", media=shown), ToolMessage(calls[1].id, "f", "y")]
+    said = AssistantMessage((Text("Well."),))
+    before: list[Message] = [UserMessage("Go"), AssistantMessage(calls), *results]
+    history: list[Message] = [*before, *behind, said, UserMessage("And?"), SystemMessage("Be brief.")]
+    messages = sent("mistral", *history)["messages"]
+    roles = [message["role"] for message in messages]
+    assert all(after in FOLLOWS[before] for before, after in pairwise(roles)), roles
+    assert all(message.get("content") or message.get("tool_calls") for message in messages)
+    assert ("Noted." in [message["content"] for message in messages]) == bool(behind or shown)
+    openai = [message["role"] for message in sent("openai", *history)["messages"]]
+    assert len(openai) == len(roles) - bool(behind or shown)
 
 
 def test_vendors_are_known_by_name_and_by_host() -> None:

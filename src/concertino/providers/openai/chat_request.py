@@ -76,7 +76,7 @@ def request_body(
     if request.system:
         begins = mark if marks is not None and len(marks) < MOST_MARKS else None
         system = [dumps({"role": "system", "content": system_content(request.system, begins, "text")})]
-    lists["messages"] = system + _in_order(forms)
+    lists["messages"] = system + _in_order(forms, vendor.bridge)
     return Body(body(head, request.extra, lists), losses(forms, provider, "assistant"))
 
 
@@ -115,21 +115,26 @@ def _tool_choice(choice: ToolChoice, model: str, provider: str, vendor: Vendor) 
     return vendor.required if choice == "required" else choice
 
 
-def _in_order(forms: list[Form]) -> list[str]:
-    """The messages, with what results show behind the last of them: nothing may stand between results."""
+def _in_order(forms: list[Form], bridge: str) -> list[str]:
+    """The messages, with what results show behind the last of them: nothing may stand between results. *bridge* is what
+    stands between these and the user's."""
+    between = [dumps({"role": "assistant", "content": bridge})] if bridge else []
     found: list[str] = []
     waiting: list[str] = []
+    last = ""
     for form in forms:
         if form.role == "tool":
             found.append(form.first)
             if form.rest:
                 waiting.append(form.rest)
-            continue
-        if waiting:
+        else:
+            if last == "tool" and (waiting or form.role != "assistant"):
+                found += between
             found += waiting
             waiting = []
-        found.append(form.rest)
-    return found + waiting
+            found.append(form.rest)
+        last = form.role
+    return found + between + waiting if waiting else found
 
 
 class _Writer:

@@ -44,6 +44,9 @@ class Vendor:
     """Whether it refuses an answer with calls that has no such field. Where there is no reasoning, it is empty."""
     system_inside: bool = False
     """Whether it takes messages of the system's behind the first. For the others they are marked text of the user's."""
+    bridge: str = ""
+    """What the model is made to say between the result of a tool and a message of the user's, where an answer must
+    stand between them; "": none need."""
     effort: Literal["reasoning_effort", "reasoning", ""] = "reasoning_effort"
     """The field that says how much to reason: a word, or an object with it; "" for none."""
     schemas: bool = True
@@ -119,7 +122,9 @@ VENDORS: tuple[Vendor, ...] = (
         media=frozenset(),
         system_inside=True,
     ),
-    # Usage comes unasked with the last chunk; unknown settings are refused; "required" is called "any".
+    # Usage comes unasked with the last chunk; unknown settings are refused; "required" is called "any". The validator
+    # of mistral-common says which role may follow which: a result is followed by a result or an answer, an answer by
+    # nothing of the system's ("Unexpected role 'user' after role 'tool'", code 3230).
     Vendor(
         name="mistral",
         base_url="https://api.mistral.ai/v1",
@@ -128,10 +133,10 @@ VENDORS: tuple[Vendor, ...] = (
         asks_usage=False,
         required="any",
         reasoning="parts",
+        bridge="Noted.",
         media=frozenset({"image", "audio"}),
         cache_key=True,
         short_ids=True,
-        system_inside=True,
     ),
     Vendor(
         name="xai",
