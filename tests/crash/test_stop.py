@@ -27,7 +27,7 @@ AT_ONCE = 2.0
 """Seconds: one, and as much again for a machine that does much else."""
 
 
-@tool(effect="once")
+@tool(effect="once", remote=True)
 async def wait_for(what: str) -> Pending:
     """Wait for a result from outside."""
     return Pending(None, what)

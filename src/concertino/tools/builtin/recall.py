@@ -41,6 +41,6 @@ class Recall(Tool):
         whole = context.recall(handle)
         if whole is None:
             raise ToolError(f"nothing was left out under the handle {handle!r}")
-        shown = context.beginning(whole[start : start + _PAGE], spare=_TELLING)
+        shown = context.truncate(whole[start : start + _PAGE], reserve=_TELLING)
         left = len(whole) - start - len(shown)
         return f"{shown}\n[... {left:,} characters follow: start={start + len(shown)}]" if left > 0 else shown
