@@ -1,4 +1,4 @@
-"""Text segmentation for full-text search: split text into words and, in scripts without spaces, characters."""
+"""Text segmentation for full-text search: the terms of texts and queries in any script."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 import unicodedata
 from itertools import pairwise
 
-# Scripts that write words without spaces between them, or attach particles to words: Thai and Lao, Myanmar, Khmer,
-# kana, Han with its extensions and compatibility forms, Hangul.
+# Scripts that put no spaces between words, or attach particles to them: Thai and Lao, Myanmar, Khmer, kana, Han with
+# its extensions and compatibility forms, Hangul.
 _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff]+)"
@@ -36,8 +36,8 @@ def bigrams(run: str) -> list[str]:
     return [first + second for first, second in pairwise(run)]
 
 
-def index_words(text: str) -> list[str]:
-    """Return the folded words of *text* for a full-text index.
+def index_terms(text: str) -> list[str]:
+    """Return the folded terms of *text* for a full-text index.
 
     A run of a script without spaces contributes each character and each pair of neighbours.
     """
@@ -47,8 +47,8 @@ def index_words(text: str) -> list[str]:
     return found
 
 
-def query_words(query: str, limit: int = 64) -> list[str]:
-    """Return the distinct folded words to search for, at most *limit*.
+def query_terms(query: str, limit: int = 64) -> list[str]:
+    """Return the distinct folded terms of *query* to search for, at most *limit*.
 
     A run of a script without spaces contributes its pairs, which are more selective than single characters.
     """

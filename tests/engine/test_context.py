@@ -260,7 +260,7 @@ async def test_the_context_of_another_conversation_is_not_taken() -> None:
         Chat(model=model, message="and?", history=other, context=first.context), AgentConfig(), ToolRegistry([look])
     )
     events = [event async for event in orchestrator.stream()]
-    assert [e.code for e in events if isinstance(e, Notice)] == ["context_not_taken"]
+    assert [e.code for e in events if isinstance(e, Notice)] == ["context_not_applied"]
     assert list(model.requests[-1].messages) == [*other, UserMessage("and?")]
 
 

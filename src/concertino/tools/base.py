@@ -33,7 +33,7 @@ class ToolResult:
     data: Any = None
     """Structured result for the product: in the `ToolDone` event and in the run's result, never sent to the model."""
     summary: str | None = None
-    """Replacement for the content once it is no longer sent, and in the stored history of a `once` result."""
+    """Replacement for the content once it has left the view, and in the stored history of a `once` result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +73,21 @@ class Tool(ABC):
     selection_rule: str = ""
     """When to choose this tool; part of the system prompt."""
     counts_as_iteration: bool = True
-    """Whether a call counts against the agent's limit of tool calls."""
+    """True if a call counts against the agent's limit of tool calls."""
     timeout: float | None = DEFAULT_TIMEOUT
     """Time limit in seconds; None: no limit."""
     retain: Retain = "window"
-    """How long the model sees a result in full."""
+    """Retention of the result in the model's view."""
     max_tokens: int | None = None
     """Largest result in tokens; a longer one is cut in the middle. None: the limit of the chat's `Retention`."""
     effect: Effect = "once"
     """Effect of a second run. The default is the safe one: declare `read` or `idempotent` where it is true."""
     remote: bool = False
-    """Whether the tool may return `Pending`, so that its result arrives from outside, possibly before it returns."""
+    """True if the tool may return `Pending`: its result arrives from outside, possibly before the tool returns."""
     interruptible: bool = True
-    """Whether cancelling the call ends its work; false for a function that runs in a thread."""
+    """True if cancelling the call ends its work; false for a function that runs in a thread."""
     shown: bool = False
-    """Whether the user sees the result itself, so that the model must not repeat it."""
+    """True if the user sees the result itself, so that the model must not repeat it."""
 
     async def should_use(self, context: ToolContext) -> bool:
         """Return whether this user may use the tool now; if not, the call fails with `TOOL_NOT_ENABLED`."""

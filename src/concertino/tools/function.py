@@ -82,14 +82,14 @@ def tool(
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool from a function: `@tool`, or `@tool(timeout=5, retain="once")` with settings of `Tool`.
 
-    The types of the parameters become the schema (`Annotated[str, Field(description=...)]` describes one); the docstring
-    becomes the description. *effect* declares the effect of a second run ("read", "idempotent", or the safe default
-    "once"). *probe*, an async function of a call's key, reports after a crash whether a `once` call took effect.
-    *remote* allows the function to return `Pending`. The engine fills in a parameter of type `ToolContext` and hides it
-    from the model. The function may be sync (it runs in a thread), async, or an async generator.
+    The types of the parameters become the schema (`Annotated[str, Field(description=...)]` describes one); the
+    docstring becomes the description. *effect* declares the effect of a second run ("read", "idempotent", or the safe
+    default "once"). *probe*, an async function of a call's key, reports after a crash whether a `once` call took
+    effect. *remote* allows the function to return `Pending`. The engine fills in a parameter of type `ToolContext` and
+    hides it from the model. The function may be sync (it runs in a thread), async, or an async generator.
 
-    Raises `ConfigurationError` if a parameter has no type or a type without a JSON Schema, or if a setting is unknown or
-    invalid.
+    Raises `ConfigurationError` if a parameter has no type or a type without a JSON Schema, or if a setting is unknown
+    or invalid.
     """
     if unknown := settings.keys() - set(_SETTINGS):
         known = ", ".join(("name", "description", "probe", *_SETTINGS))

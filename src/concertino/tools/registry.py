@@ -36,7 +36,7 @@ class ToolRegistry:
         self._specs = None
 
     def unregister(self, name: str) -> None:
-        """Remove the tool called *name*; do nothing if there is none."""
+        """Remove the tool called *name*, if there is one."""
         self._tools.pop(name, None)
         self._specs = None
 

@@ -6,7 +6,7 @@ import hashlib
 import sqlite3
 import time
 
-from ...text import index_words, query_words
+from ...text import index_terms, query_terms
 from ..codec import memory_id, storable
 from ..types import Memory
 from .rows import to_memory
@@ -17,7 +17,7 @@ def remember(connection: sqlite3.Connection, owner: str, text: str) -> Memory:
     """Keep *text* for *owner*, unless it is there."""
     text = storable(text)
     key = memory_id(owner, text)
-    found = " ".join(index_words(text))
+    found = " ".join(index_terms(text))
     sql = queries()
     with transaction(connection):
         row = connection.execute(sql["memory"], (key, owner)).fetchone()
@@ -31,7 +31,7 @@ def remember(connection: sqlite3.Connection, owner: str, text: str) -> Memory:
 
 def recall(connection: sqlite3.Connection, owner: str, query: str, limit: int) -> tuple[Memory, ...]:
     """The memories of *owner* that match *query* best, or the newest if it has no word."""
-    wanted = query_words(storable(query))
+    wanted = query_terms(storable(query))
     # Words have letters and digits only, so that none of them is syntax of the index.
     either = " OR ".join(f'"{word}"' for word in wanted)
     match = f"owner_key : {_owner_word(owner)} AND words : ({either})"
