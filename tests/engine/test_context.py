@@ -23,7 +23,7 @@ from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.retention import Retention
 from concertino.tools.base import ToolResult
-from concertino.tools.builtin.recall import Recall
+from concertino.tools.builtin import Recall
 from concertino.usage import Tokens
 
 from .conftest import Play, Seen

@@ -25,7 +25,7 @@ class FunctionTool(Tool):
         self.name = name
         self.description = description
         self.function = function
-        from .schema import Arguments  # noqa: PLC0415 - importing pydantic doubles the time of `import concertino`
+        from .arguments import Arguments  # noqa: PLC0415 - importing pydantic doubles the time of `import concertino`
 
         self._arguments = Arguments(function, name)
         self.parameters = self._arguments.schema
