@@ -7,7 +7,7 @@ sends the whole conversation again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -104,12 +104,17 @@ class Media:
 
 
 class _Wired:
-    """Cache of a message's wire form (for one format), its size (by one counter) and its tool calls."""
+    """Cache of a message's wire form (for one format), size (by one counter), tool calls and validation."""
 
-    __slots__ = ("_calls", "_size", "_wire")
+    __slots__ = ("_calls", "_size", "_valid", "_wire")
     _calls: tuple[ToolCall, ...]
+    _valid: bool
     _wire: tuple[str, Any]
     _size: tuple[object, Any]
+
+    def mark_valid(self) -> None:
+        """Record that the contents of this message have been validated; see `unvalidated`."""
+        object.__setattr__(self, "_valid", True)
 
     def wire(self, style: str, build: Callable[[Any], W]) -> W:
         """Return this message in the wire format *style*; call *build* only if that form is not cached."""
@@ -202,6 +207,11 @@ class ToolMessage(_Wired):
 
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+def unvalidated(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages that are not marked as valid. Anything but a message is among them."""
+    return [message for message in messages if not hasattr(message, "_valid")]
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class Session:
     def __post_init__(self) -> None:
         for name in ("user_id", "organization_id", "plan"):
             if not isinstance(value := getattr(self, name), str):
-                raise ConfigurationError(f"invalid Session({name}={value!r:.80}): use text")
+                raise ConfigurationError(f"Session({name}={value!r:.80}): use text")
 
 
 class ToolContext(ABC):
