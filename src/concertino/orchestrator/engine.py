@@ -16,13 +16,13 @@ from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
 from .hooks import Hooks
-from .journal.data_policy import NOTHING, shown
+from .journal.data_policy import NOTHING, DataPolicy, shown
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import OpenTurn, Record
 from .lifecycle import prompt as prompting
 from .lifecycle.open import Parent, build_messages, open_run, run_start, that_fits, what_is_given
 from .lifecycle.recorder import note_end
-from .lifecycle.repair import closing
+from .lifecycle.repair import closing_results
 from .lifecycle.result import gathered, open_waits
 from .lifecycle.resume import begin, child_result, take_up
 from .lifecycle.seal import seal_below
@@ -194,7 +194,8 @@ class ToolOrchestrator:
 
     async def _open(self, run: Run[Any], hooks: Hooks) -> Record | None:
         """The run's place in the store: begun there, or taken up from there. Nothing has happened before that."""
-        run.journal.policy = run.tree.policies[run.id] = await hooks.ask("get_data_policy")
+        policy: DataPolicy = await hooks.ask("get_data_policy")
+        run.journal.policy = run.tree.policies[run.id] = policy.for_tools(run.registry.names())
         run.agent_state = None
         if self._parent is None:
             run.tree.on_stop = self._stop_asked
@@ -363,7 +364,7 @@ class ToolOrchestrator:
     async def _close(self, run: Run[Any], error: str) -> None:
         """What an earlier life of the run has left open, and this one has not come to, is closed with it."""
         if isinstance(run.opened, OpenTurn):
-            for message in closing(run.tree, run.path, run.opened, run.added):
+            for message in closing_results(run.tree, run.path, run.opened, run.added, run.journal.policy):
                 run.add(message)
             self._result = gathered(run, self._result.status if self._result else "failed", error)
         if self._parent is None:

@@ -15,6 +15,7 @@ from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
 from .event_stream import Mailbox
+from .journal.data_policy import UNKNOWN_TOOL
 from .journal.lease import Ledger, Tree
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
@@ -184,6 +185,10 @@ class Run(Generic[S]):
         if self.journal.on:
             self.journal.data(tool, value)
 
+    def tool_name(self, name: str) -> str:
+        """Return *name* if a tool has it, else the mark for names that the model invented, which are text."""
+        return name if name in self.registry else UNKNOWN_TOOL
+
     # -- usage ---------------------------------------------------------------------------------------------------
 
     def record(
@@ -210,7 +215,7 @@ class Run(Generic[S]):
             how=how,
             cost=cost,
             price_version=version,
-            tools=tools,
+            tools=tuple(map(self.tool_name, tools)),
         )
 
     def book(self, record: UsageRecord) -> None:

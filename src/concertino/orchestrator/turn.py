@@ -388,7 +388,7 @@ class Step:
         choice = await self._specials(outcomes)
         self._add_results(turn, outcomes)
         failed = [outcome for outcome in outcomes if outcome.is_error]
-        state.errored_tools = tuple([outcome.call.name for outcome in failed])
+        state.errored_tools = tuple([run.tool_name(outcome.call.name) for outcome in failed])
         for outcome in outcomes:
             if outcome.data is not None:
                 run.keep_data(outcome.call.name, outcome.data)

@@ -26,7 +26,7 @@ from ..journal.replay import OpenRequest, Record
 from ..limits import Limits
 from ..run import Run
 from .prompt import before_user_message, system_prompt
-from .repair import call_ids, mended
+from .repair import call_ids, repaired
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def open_run(
     limits = chat.limits_of(chat.model, config)
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
-    chat, changed = mended(chat)
+    chat, changed = repaired(chat)
     run = Run(
         id=run_id,
         path=f"{parent.run.path}/{parent.element}" if parent else config.name,
@@ -73,7 +73,7 @@ def open_run(
         tree=parent.run.tree if parent else Tree(run_id, chat.store, chat.session, lease),
     )
     if changed:
-        run.notify("history_repaired", f"the history was mended, so that a model can be sent it: {changed}")
+        run.notify("history_repaired", f"the history was repaired so that providers accept it: {changed}")
     return run
 
 

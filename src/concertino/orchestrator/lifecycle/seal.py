@@ -14,7 +14,7 @@ from ..journal.data_policy import policy_of
 from ..journal.lease import LEASE, Tree, accounts_of
 from ..journal.replay import Record
 from ..journal.writer import Journal
-from .repair import closing
+from .repair import closing_results
 from .resume import lost_usage, open_record
 
 
@@ -54,7 +54,7 @@ async def _seal_one(tree: Tree, record: Record, status: Literal["cancelled", "fa
     journal.restore(record.entries, record.commands, record.state.text)
     for usage, settlement in lost_usage(record, counter, accounts):
         journal.book(usage, settlement)
-    for message in closing(tree, record.run.start.agent_path, record.turn, record.added):
+    for message in closing_results(tree, record.run.start.agent_path, record.turn, record.added, journal.policy):
         journal.add(message)
     body = {"status": status, "receipt": asdict(tree.receipt()) if start.run_id == tree.root_id else None}
     end = journal.end_of(status, record.state.text, why)
