@@ -26,6 +26,7 @@ from concertino.tools.builtin.recall import Recall
 from concertino.tools.port import ToolResult
 from concertino.usage import Tokens
 
+from ..tasks import background
 from .conftest import Play, Seen
 
 LARGE = "A line of what was found, number {}. "
@@ -201,7 +202,7 @@ async def test_stopped_while_a_summary_is_made() -> None:
     assert orchestrator.result is not None
     assert orchestrator.result.status == "cancelled"
     assert [record.source for record in orchestrator.result.usage].count("estimated") >= 1
-    assert len(asyncio.all_tasks()) == 1, "nothing is left running"
+    assert background() == set()
 
 
 async def test_a_summary_is_not_made_again_after_a_restart() -> None:

@@ -14,7 +14,6 @@ from concertino.tools.corpus import open_corpus
 DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "corpus" / "peps.jsonl.gz"
 
 
-@pytest.mark.timeout(120)
 async def test_proposals_are_found_by_number_name_and_question(tmp_path: Path) -> None:
     if not DATA.exists():
         if os.environ.get("CI"):
