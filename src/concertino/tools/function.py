@@ -10,7 +10,7 @@ from ..errors import ConfigurationError
 from ..messages import Retain
 from .context import ToolContext
 from .port import DEFAULT_TIMEOUT, Done, Effect, NotDone, Tool, check_tool
-from .threads import threads
+from .threads import run_in_thread
 
 _SETTINGS = ("selection_rule", "counts_as_iteration", "timeout", "retain", "max_tokens", "shown", "effect")
 Probe = Callable[[str], Awaitable[Done | NotDone | None]]
@@ -48,7 +48,7 @@ class FunctionTool(Tool):
             arguments = {**arguments, self._arguments.context_name: context}
         if self._is_async:
             return self.function(**arguments)
-        return threads.run(self.function, **arguments)
+        return run_in_thread(self.function, **arguments)
 
 
 @overload

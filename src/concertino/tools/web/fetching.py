@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from concertino.errors import LibraryError
 from concertino.tools.library import Page, Source, source_id
-from concertino.tools.threads import threads
+from concertino.tools.threads import run_in_thread
 from concertino.tools.web.addresses import Resolver, resolve
 from concertino.tools.web.client import USER_AGENT, http
 from concertino.tools.web.content import Body, page_text
@@ -54,7 +54,7 @@ async def fetch_page(
         async with asyncio.timeout(limits.seconds):
             final, body = await _fetched(url, allow_private=allow_private, limits=limits, resolver=resolver)
             # Some markup takes hours to read: what is given up must not keep the process from ending.
-            title, text = await threads.run(page_text, final, body)
+            title, text = await run_in_thread(page_text, final, body)
     except TimeoutError as error:
         raise LibraryError(f"web: {url} took longer than {limits.seconds:g} s; try another source") from error
     except httpx2.TimeoutException as error:
