@@ -1,6 +1,6 @@
 """The cost of one child task and of one blocking call, with asyncio, anyio and our threads.
 
-    python -m benchmarks.concurrency
+python -m benchmarks.concurrency
 """
 
 from __future__ import annotations
