@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
-from ...errors import MissingExtraError
+from ...extras import extra
 from . import markdown
 from .blocks import Block, BlockKind, first_heading
 
@@ -44,12 +44,8 @@ class WebText:
 
 def _trafilatura() -> ModuleType:
     """Raises `MissingExtraError` where the optional dependency is not installed."""
-    try:
+    with extra("web", "reading HTML"):
         import trafilatura  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError(
-            "reading HTML needs trafilatura; install it with: pip install 'concertino[web]'"
-        ) from error
     return trafilatura
 
 
