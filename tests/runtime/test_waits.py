@@ -143,6 +143,7 @@ async def test_an_approval_that_nobody_gives(store: Store, asks: Ask) -> None:
         again = await (await process.resume(wait.run_id)).result()
         assert (again.status, [w.key for w in again.waiting]) == ("suspended", [wait.key])
         return
+    await process.look()  # forgets the suspended run
     while (live := process.live(wait.run_id)) is None:  # until the wait has expired
         await process.look()
     assert texts((await live.result()).messages) == ["nobody allowed it in time"]
