@@ -23,7 +23,7 @@ from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.retention import Retention
 from concertino.tools.base import ToolResult
-from concertino.tools.builtin.recall import Recall
+from concertino.tools.builtin import Recall
 from concertino.usage import Tokens
 
 from ..tasks import background
@@ -261,7 +261,7 @@ async def test_the_context_of_another_conversation_is_not_taken() -> None:
         Chat(model=model, message="and?", history=other, context=first.context), AgentConfig(), ToolRegistry([look])
     )
     events = [event async for event in orchestrator.stream()]
-    assert [e.code for e in events if isinstance(e, Notice)] == ["context_not_taken"]
+    assert [e.code for e in events if isinstance(e, Notice)] == ["context_not_applied"]
     assert list(model.requests[-1].messages) == [*other, UserMessage("and?")]
 
 
