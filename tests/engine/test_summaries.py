@@ -163,7 +163,7 @@ async def test_a_soft_limit_below_the_system_prompt_leaves_room_for_the_conversa
         prompt = "rules and rules " * 2_000
 
     model, edits = ScriptedModel(*looks(80), "done", summaries=["part"] * 100), list[RunEvent]()
-    chat = Chat(model=model, message="go", retention=Retention(most=6_000), limits=within(128_000))
+    chat = Chat(model=model, message="go", retention=Retention(soft_limit=6_000), limits=within(128_000))
     observers = [lambda event: edits.append(event) if isinstance(event, ContextEdited) else None]
     await ToolOrchestrator(chat, Wordy(), ToolRegistry([look]), tool_call_limit=100, observers=observers).run()
     assert len(edits) < 50, "edits wait until they pay"
@@ -188,7 +188,7 @@ async def test_a_history_that_is_larger_than_the_window_is_summarised_part_by_pa
     assert len(model.requests) > 3
     for request in model.requests:
         assert tokens(request) + (request.max_output_tokens or 0) <= 16_000
-    assert [edit.left_out for edit in edits] == [0]
+    assert [edit.omitted for edit in edits] == [0]
     assert edits[0].before > 40_000
     assert edits[0].after < 16_000
     (last,) = sent(model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..context import ContextState
+from ..context_state import ContextState
 from ..errors import ConfigurationError
 from ..messages import (
     AssistantMessage,
@@ -22,7 +22,7 @@ from ..messages import (
 from ..providers.base import model_id
 from ..providers.rate_limit import Gate
 from ..storage.types import Budget
-from ..token_engine.edits import edit_of
+from ..token_engine.edits import decode_edit
 from ..token_engine.retention import Retention
 from ..tools.base import Session, Tool
 from ..tools.registry import ToolRegistry
@@ -82,15 +82,15 @@ def _is_by_name(value: object, kind: type) -> bool:
 
 def _is_context(value: object) -> bool:
     match value:
-        case ContextState(edits=[*edits], ready=[*ready], at=None | int() | float(), model=str()):
+        case ContextState(edits=[*edits], prepared=[*prepared], sent_at=None | int() | float(), model=str()):
             try:
-                for written in (*edits, *ready):
-                    edit_of(written)
+                for written in (*edits, *prepared):
+                    decode_edit(written)
             except ValueError:
                 return False
             return (
-                isinstance(value.rent, Sequence)
-                and [isinstance(paid, int | float) for paid in value.rent] == [True] * 2
+                isinstance(value.carrying_cost, Sequence)
+                and [isinstance(paid, int | float) for paid in value.carrying_cost] == [True] * 2
             )
     return False
 
