@@ -114,7 +114,7 @@ def summarised(requests: list[ModelRequest]) -> list[ModelRequest]:
     return [r for r in requests if isinstance(r.messages[-1], UserMessage) and r.messages[-1].text.startswith(ASKS)]
 
 
-SHORT = Retention(results=100, messages=4, patience=0.01)
+SHORT = Retention(results=100, messages=4, patience=0.01, floor=0)
 
 
 async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Play) -> None:

@@ -36,7 +36,7 @@ from concertino.token_engine.counting.tiktoken import TiktokenCounter
 from concertino.token_engine.retention import Retention
 
 COUNTER = TiktokenCounter()
-OFTEN = Retention(results=100, messages=5, patience=0.01)
+OFTEN = Retention(results=100, messages=5, patience=0.01, floor=0)
 
 
 @tool(effect="read")
@@ -100,7 +100,7 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
         model=model,
         message="go",
         store=store,
-        retention=Retention(results=100, messages=4, patience=0.01),
+        retention=Retention(results=100, messages=4, patience=0.01, floor=0),
         limits=within(100_000),
         session=Session(user_id="anna"),
     )
@@ -188,7 +188,7 @@ async def test_a_history_that_is_larger_than_the_window_is_summarised_part_by_pa
     assert len(model.requests) > 3
     for request in model.requests:
         assert tokens(request) + (request.max_output_tokens or 0) <= 16_000
-    assert [edit.omitted for edit in edits] == [0]
+    assert [edit.left_out for edit in edits] == [0]
     assert edits[0].before > 40_000
     assert edits[0].after < 16_000
     (last,) = sent(model)
@@ -219,7 +219,7 @@ async def test_a_budget_reserves_for_what_is_sent_and_not_for_what_was_reduced()
             return request
 
     model = ScriptedModel(*looks(60), "done")
-    kept = Retention(results=2, patience=0.5, summaries=False)
+    kept = Retention(results=2, patience=0.5, floor=0, summaries=False)
     paid = {"store": MemoryStore(), "budget": Budget(tokens=10_000_000)}
     settings: dict[str, Any] = {"retention": kept, "limits": within(30_000), "counter": COUNTER, **paid}
     chat = Chat(model=model, message="go", **settings)

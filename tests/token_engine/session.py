@@ -90,6 +90,7 @@ class Session:
             results=chance.choice((0, 2, 10)),
             messages=chance.choice((0, 4, 20)),
             patience=chance.choice((0.5, 1.0, 4.0)),
+            floor=chance.choice((0, 0, 0.2)),
             summaries=chance.random() < 0.8,
         )
         self.engine = self.new_engine()

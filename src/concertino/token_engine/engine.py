@@ -26,7 +26,7 @@ from .counting.base import TokenCounter
 from .counting.sizes import FRAME, max_tokens_of, measure_with
 from .counting.statistics import TokenStatistics
 from .edits import Edit, Reduce, Summarize, carry_over, decode_edit, encode_edit, shift_edit
-from .planner import FLOOR, FULL, Conditions, Planner, SummaryJob
+from .planner import FULL, Conditions, Planner, SummaryJob
 from .recall import recalled
 from .retention import Retention
 from .view import View
@@ -371,7 +371,7 @@ class TokenEngine:
             self._note(planner.reduce(conditions))
         self._skipped = 0
         full = view.tokens > FULL * conditions.budget
-        self._below_floor = view.tokens < FLOOR * conditions.budget
+        self._below_floor = view.tokens < planner.floor(conditions)
         if self._job is not None:
             return Plan(urgent=full)
         self._slack = -1 if due.job or self.prepared or full else planner.slack(conditions)

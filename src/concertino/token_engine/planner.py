@@ -22,8 +22,8 @@ from .view import View
 
 FULL = 0.9
 """Share of the budget above which edits no longer wait for their price."""
-FLOOR = 0.2
-"""Share of the budget below which no edit is made for its price: removing text saves little there."""
+_HIGHEST_FLOOR = 32_000
+"""Tokens that `Retention.floor` covers at most, however large the window is."""
 _EARLY = 0.85
 """Share of the budget above which a summary is made in advance."""
 _AFTER = 0.5
@@ -132,13 +132,17 @@ class Planner:
 
     # -- when to edit --------------------------------------------------------------------------------------------
 
+    def floor(self, conditions: Conditions) -> int:
+        """Return the tokens of the view below which no edit is made to save cost."""
+        return min(int(self._retention.floor * conditions.budget), _HIGHEST_FLOOR)
+
     def slack(self, conditions: Conditions) -> int:
         """Return how many bytes may be added before the next decision.
 
         A token is at least a byte, so the view cannot cross the floor, or fill the window, within the slack.
         """
         tokens = self._view.tokens
-        to_floor = int(FLOOR * conditions.budget) - tokens
+        to_floor = self.floor(conditions) - tokens
         pause = max(tokens // _PAUSE, _LEAST_PAUSE)
         return max(to_floor, min(pause, int(_EARLY * conditions.budget) - tokens))
 
@@ -150,7 +154,7 @@ class Planner:
         """
         rule, tokens, saved = conditions.rule, self._view.tokens, self._candidates.saved
         found = Decision()
-        if tokens < FLOOR * conditions.budget:
+        if tokens < self.floor(conditions):
             return found
         full, patience = self._full(conditions), self._retention.patience
         results_cost, messages_cost = self.carrying_cost

@@ -18,6 +18,9 @@ class Retention:
     patience: float = 2.5
     """Ratio of carrying cost to edit cost at which an edit is made. 1 is cheapest in the long run; a higher value keeps
     more in the view."""
+    floor: float = 0.2
+    """Share of the window, at most 32,000 tokens, below which no edit is made to save cost: a short conversation stays
+    whole. Single-use results are reduced regardless. 0: edits depend on cost alone."""
     soft_limit: int | None = None
     """Tokens that a request should have at most, although the model takes more. The conversation may have half of them
     however long system prompt and tools are. None: the model's limit."""
@@ -36,5 +39,8 @@ class Retention:
         patience = self.patience
         if not isinstance(patience, int | float) or isinstance(patience, bool) or not 0 < patience < float("inf"):
             raise ConfigurationError(f"invalid Retention(patience={patience!r}): use a finite number above 0")
+        floor = self.floor
+        if not isinstance(floor, int | float) or isinstance(floor, bool) or not 0 <= floor < 1:
+            raise ConfigurationError(f"invalid Retention(floor={floor!r}): use a number from 0 to less than 1")
         if not isinstance(self.summaries, bool):
             raise ConfigurationError(f"invalid Retention(summaries={self.summaries!r}): use True or False")
