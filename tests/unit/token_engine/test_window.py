@@ -10,7 +10,8 @@ from concertino import AgentConfig, Chat, Limits, ToolOrchestrator, ToolRegistry
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.testing import ScriptedModel
 from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
-from concertino.token_engine.counting.calibration import Calibration, Gauge, calibration_of
+from concertino.token_engine.counting.calibration import Calibration, Gauge
+from concertino.token_engine.counting.statistics import TokenStatistics
 from concertino.token_engine.counting.tiktoken import TiktokenCounter
 from concertino.token_engine.engine import TokenEngine
 from concertino.token_engine.retention import Retention
@@ -21,7 +22,7 @@ sizes = st.integers(min_value=0, max_value=200_000)
 
 
 @given(factors, sizes, sizes, st.integers(0, 5_000), st.integers(1_000, 150_000), st.booleans())
-def test_what_has_the_room_fits_and_a_little_more_does_not(
+def test_what_has_the_budget_fits_and_a_little_more_does_not(
     factor: float, then: int, now: int, fixed: int, most: int, measured: bool
 ) -> None:
     calibration = Calibration()
@@ -34,13 +35,13 @@ def test_what_has_the_room_fits_and_a_little_more_does_not(
         used, estimated = gauge.read((tokens, 0, 0), fixed)
         return used + UNSURE * estimated
 
-    room = gauge.room((now, 0, 0), fixed, most)
-    if room < 0:
+    budget = gauge.budget((now, 0, 0), fixed, most)
+    if budget < 0:
         assert worst(0) > most - 2 or fixed > most - 2
         return
-    assert worst(room) <= most + 2
+    assert worst(budget) <= most + 2
     if now >= then or not measured:
-        assert worst(room + 10) > most
+        assert worst(budget + 10) > most
 
 
 def history(messages: int) -> list[Message]:
@@ -56,8 +57,9 @@ def history(messages: int) -> list[Message]:
 def test_the_first_request_of_a_history_of_any_length(factor: float, messages: int) -> None:
     """A product brings a long history, or changes to a model with a smaller window: nothing was measured yet."""
     model = f"openai:a model of {factor}"
-    calibration_of(model, EstimatingCounter.name).factors = [factor] * 3
-    engine = TokenEngine(EstimatingCounter(), 22_000, Retention(summaries=False), clock=lambda: 1.0)
+    statistics, counter = TokenStatistics(), EstimatingCounter()
+    statistics.calibration(model, counter).factors = [factor] * 3
+    engine = TokenEngine(counter, 22_000, Retention(summaries=False), lambda: 1.0, statistics)
     for message in history(messages):
         engine.append(message)
     engine.plan({"system prompt": "Be brief. " * 30}, 2_000, model)
@@ -82,13 +84,19 @@ async def test_a_long_history_through_the_engine() -> None:
 
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.3, 2.5])
 @pytest.mark.parametrize("counter", [EstimatingCounter(), TiktokenCounter()])
-async def test_a_message_that_is_too_long_is_cut_so_that_it_fits(factor: float, counter: TokenCounter) -> None:
-    model = ScriptedModel("Done.", name=f"cut at {factor}")
-    calibration_of(f"scripted:cut at {factor}", counter.name).factors = [factor] * 3
-    limits = Limits(context=20_000, output=2_000)
-    chat = Chat(model=model, message="é wörd " * 100_000, counter=counter, limits=lambda *_: limits)
+def test_a_long_message_is_truncated_to_a_share_of_the_window(factor: float, counter: TokenCounter) -> None:
+    statistics = TokenStatistics()
+    statistics.calibration("openai:m", counter).factors = [factor] * 3
+    engine = TokenEngine(counter, 20_000, statistics=statistics)
+    sent = engine.truncate("é wörd " * 100_000, {"system prompt": "Be brief."}, 2_000, "openai:m")
+    assert 10_500 < max(factor, 1.0 if counter.exact else 0.0) * counter.count(sent) < 13_500
+
+
+async def test_a_truncated_message_is_sent_by_a_run() -> None:
+    model = ScriptedModel("Done.")
+    chat = Chat(model=model, message="é wörd " * 100_000, limits=lambda *_: Limits(context=20_000, output=2_000))
     result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry()).run()
     assert result.status == "completed"
     sent = model.requests[0].messages[-1]
     assert isinstance(sent, UserMessage)
-    assert 10_500 < max(factor, 1.0 if counter.exact else 0.0) * counter.count(sent.text) < 13_500
+    assert chat.counter.count(sent.text) < 15_000

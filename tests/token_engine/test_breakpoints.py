@@ -29,7 +29,7 @@ class Watched:
         self.engine = self.open()
 
     def open(self) -> TokenEngine:
-        return TokenEngine(COUNTER, 60_000, self.retention, clock=lambda: 1.0)
+        return TokenEngine(COUNTER, 20_000, self.retention, clock=lambda: 1.0)
 
     def next_run(self) -> None:
         state = self.engine.state()
@@ -46,7 +46,7 @@ class Watched:
     def ask(self) -> None:
         self.engine.plan(FIXED, 300, CLAUDE)
         self.engine.fit()
-        view, marks = list(self.engine.view()), self.engine.marks
+        view, marks = list(self.engine.view()), self.engine.breakpoints
         assert marks is not None
         if self.sent:
             same = 0

@@ -10,7 +10,7 @@ from concertino.token_engine.engine import TokenEngine
 from concertino.usage import Tokens
 
 
-def whole_cached(model: str, *prompts: int) -> int:
+def untrimmed_cached(model: str, *prompts: int) -> int:
     """Of requests with so many tokens each, of which the provider has read nothing from its cache."""
     engine = TokenEngine(EstimatingCounter(), 100_000, clock=lambda: 1.0)
     fixed = {"system prompt": "s", "tools": ""}
@@ -21,8 +21,8 @@ def whole_cached(model: str, *prompts: int) -> int:
         engine.view()
         engine.observe(Tokens(prompt=prompt, completion=3))
         engine.append(AssistantMessage((Text("yes"),)))
-    assert engine.report.whole_prompt == engine.report.prompt
-    return engine.report.whole_cached
+    assert engine.report.untrimmed_prompt == engine.report.prompt
+    return engine.report.untrimmed_cached
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def whole_cached(model: str, *prompts: int) -> int:
     ],
 )
 def test_the_untrimmed_cache_holds_what_a_cache_would(model: str, prompts: tuple[int, ...], cached: int) -> None:
-    assert whole_cached(model, *prompts) == cached
+    assert untrimmed_cached(model, *prompts) == cached

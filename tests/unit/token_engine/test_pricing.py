@@ -94,7 +94,7 @@ import socket, threading
 def refuse(*_): raise AssertionError("a connection")
 socket.socket.connect = refuse
 socket.getaddrinfo = refuse
-from concertino.token_engine.prices import price
+from concertino.token_engine.pricing import price
 from concertino.usage import Tokens
 assert price("openai", "gpt-4o", Tokens(1, 1))[0]
 assert threading.active_count() == 1, threading.enumerate()
