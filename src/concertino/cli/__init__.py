@@ -9,16 +9,16 @@ _EXTRA = ("typer", "rich")
 
 
 def main() -> int:
-    """The entry point. The status: see `docs/cli.md`."""
+    """Run the program and return its exit status; `docs/cli.md` lists the statuses."""
     try:
         return _run()
-    except KeyboardInterrupt:  # before there was anything to stop
+    except KeyboardInterrupt:  # raised while the program loads: no run has begun
         return 130
 
 
 def _run() -> int:
     try:
-        import rich  # noqa: F401, PLC0415 - needed later, where a missing package could not be said well
+        import rich  # noqa: F401, PLC0415 - fails here, where the extra can be named, and not in the middle of a run
 
         from .app import run  # noqa: PLC0415 - needs the extra
     except ModuleNotFoundError as error:
