@@ -67,7 +67,7 @@ def test_show_reports_a_suspended_run(shop: Shop, runs: Cli) -> None:
         'error    broken {"name": "cup"} - ValueError: no',
         'waiting  refund {"amount": 5, "to": "Jürgen ',
         'waiting  supplier {"question": "when?"}',
-        "suspended: only waits were left",
+        "suspended: every open call waits",
         "who       ann, Bö",
         f"concertino runs approve {run}:2.1 --by ann --db runs.db\n",
         f"concertino runs resolve {run}:2.2 RESULT --db runs.db\n",

@@ -15,7 +15,7 @@ from concertino.cli.render.log import LogView
 from concertino.cli.render.table import table
 from concertino.cli.render.tree import AgentNode, CallNode, RunTree
 from concertino.events import CallWaiting, RunEnded, RunEvent, RunStarted, Steered, ToolStarted
-from tests.cli.test_run_tree import CHILD, ROOT, ended, drawing, seen
+from tests.cli.test_run_tree import CHILD, ROOT, drawing, ended, seen
 
 
 def waiting() -> list[RunEvent]:

@@ -71,7 +71,9 @@ class Console:
 
         console = self._rich()
         with console.capture() as capture:
-            console.print("", Markdown(safe(markdown)), "", sep="\n", width=min(console.width, _READABLE))
+            console.print(
+                "", Markdown(safe(markdown), hyperlinks=False), "", sep="\n", width=min(console.width, _READABLE)
+            )
         self._write_out(capture.get())
 
     def json(self, value: dict[str, Any]) -> None:

@@ -148,9 +148,9 @@ class _Reader:
             case "outcome" | "waiting" | "suspended":
                 self._take_outcomes(step, body, held)
                 if entry.kind == "suspended":
-                    step.notes.append((entry.at, "suspended: only waits were left"))
+                    step.notes.append((entry.at, "suspended: every open call waits for an answer"))
             case "resumed":
-                step.notes.append((entry.at, "taken up again"))
+                step.notes.append((entry.at, "resumed"))
             case "ended":
                 self.receipt = body.get("receipt", self.receipt)
 
