@@ -22,6 +22,8 @@ from ..waits import Wait
 from .render.console import Console
 from .signals import Signals
 
+DEMO = wiring.model_from_environment({})
+"""The model for an environment without keys."""
 _PATIENCE = 1.0
 """Seconds of silence after which the program explains the delay."""
 
@@ -86,9 +88,9 @@ class NewRunContext(CommandContext):
     limits: LimitsFunction
 
     @property
-    def keyless(self) -> bool:
+    def is_demo(self) -> bool:
         """Whether the built-in model answers, which quotes and does not reason."""
-        return _is_keyless(self.model)
+        return _is_demo(self.model)
 
 
 @asynccontextmanager
@@ -103,7 +105,7 @@ async def open_new_run(options: Options, console: Console, signals: Signals) -> 
             stack.push_async_callback(store.close)
             library = await open_library(options, console)
             stack.push_async_callback(library.close)
-        note = "no language model is involved: it quotes passages from the sources" if _is_keyless(model) else ""
+        note = "no language model is involved: it quotes passages from the sources" if _is_demo(model) else ""
         console.notice(f"model: {model_id(model)}" + (f" - {note}" if note else ""))
         yield NewRunContext(
             model=model,
@@ -158,14 +160,12 @@ def user_name() -> str:
         return "local"
 
 
-def _is_keyless(model: Model) -> bool:
-    return model.provider == wiring.EXTRACTIVE
+def _is_demo(model: Model) -> bool:
+    return model.provider == DEMO
 
 
 def _open_model(spec: str) -> Model:
     try:
         return wiring.open_model(spec)
     except MissingKeyError as error:
-        raise MissingKeyError(
-            f"--model {spec}: {error}; or use --model {wiring.EXTRACTIVE}, which needs no key"
-        ) from error
+        raise MissingKeyError(f"--model {spec}: {error}; or use --model {DEMO}, which needs no key") from error

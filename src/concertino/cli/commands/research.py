@@ -24,7 +24,7 @@ async def research(question: str | None, context: NewRunContext) -> int:
     assert question is not None
     conversation = new_conversation_id()
     interactive = not context.console.as_json and is_terminal(sys.stdin) and is_terminal(sys.stderr)
-    asks_back = interactive and not context.keyless
+    asks_back = interactive and not context.is_demo
     document = await _run(question, (), conversation, context, asks_back=asks_back)
     result = document.result
     if asks_back and result.status == "completed" and FEEDBACK in result.data:
