@@ -1,4 +1,4 @@
-"""The outcome of a run, from its result: the object's figures, and citations that no report tool has checked."""
+"""The document of a run's result: the figures of its object, and checked citations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from concertino.cli.render.result import Outcome, Sources, outcome_of
+from concertino.cli.render.result import CitedSources, ResultDocument, result_document
 from concertino.events import RunResult, RunStatus, ToolDone
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage
 from concertino.usage import Tokens, UsageRecord
@@ -52,59 +52,59 @@ def result(
     )
 
 
-def sources() -> Sources:
-    found = Sources()
+def sources() -> CitedSources:
+    found = CitedSources()
     searched = json.dumps({"query": "q", "results": [{**PEARS, "snippet": "..."}, "no source"]})
-    found.see(ToolDone("run_1", "boss", 0, "c1", "fetch_page", "text", APPLES))
-    found.see(ToolDone("run_1", "boss", 0, "c2", "web_search", searched))
-    found.see(ToolDone("run_1", "boss", 0, "c3", "web_search", searched[:40]))  # cut
-    found.see(ToolDone("run_1", "boss", 0, "c4", "web_search", "[1]"))
+    found.update(ToolDone("run_1", "boss", 0, "c1", "fetch_page", "text", APPLES))
+    found.update(ToolDone("run_1", "boss", 0, "c2", "web_search", searched))
+    found.update(ToolDone("run_1", "boss", 0, "c3", "web_search", searched[:40]))  # cut
+    found.update(ToolDone("run_1", "boss", 0, "c4", "web_search", "[1]"))
     return found
 
 
-def made(result: RunResult) -> Outcome:
-    return outcome_of(result, question="q", conversation_id="conv_1", sources=sources())
+def document(result: RunResult) -> ResultDocument:
+    return result_document(result, question="q", conversation_id="conv_1", sources=sources())
 
 
 def test_one_unknown_price_makes_the_total_unknown() -> None:
     usage = (record("a", Decimal("0.1")), record("b", Decimal("0.2")))
-    assert made(result(usage=usage)).as_object()["totals"] == {
+    assert document(result(usage=usage)).as_object()["totals"] == {
         "tokens": dataclasses.asdict(Tokens(6, 4, 2, 2, 2)),
         "cost": 0.3,
     }
-    found = made(result(usage=(*usage, record("c", None)))).as_object()
+    found = document(result(usage=(*usage, record("c", None)))).as_object()
     assert [one["cost"] for one in found["usage"]] == [0.1, 0.2, None]
     assert found["totals"]["cost"] is None
 
 
-def test_the_page_about_the_object_has_all_of_it() -> None:
+def test_the_page_lists_every_field_of_the_object() -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "research.md"
     rows = re.findall(r"^\| (`.*?) \|", page.read_text(), re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(made(result()).as_object())
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(document(result()).as_object())
 
 
-def test_the_reports_own_sources_are_taken_as_they_are() -> None:
+def test_a_report_keeps_its_own_sources() -> None:
     report = {"report": "Red [S1].", "sources": [{**APPLES, "id": "S1"}]}
-    outcome = made(result("Red [S1].", data={"report_generation": report}))
-    assert (outcome.report, outcome.sources) == ("Red [S1].", report["sources"])
+    made = document(result("Red [S1].", data={"report_generation": report}))
+    assert (made.report, made.sources) == ("Red [S1].", report["sources"])
 
 
-def test_without_a_report_citations_are_checked_and_listed() -> None:
-    outcome = made(result("Red [s0000000001; s0000000009] and green [s0000000002], so what [s0000000009]."))
-    assert outcome.sources == [APPLES, PEARS]
-    assert outcome.report == (
+def test_citations_of_an_answer_are_checked_and_listed() -> None:
+    made = document(result("Red [s0000000001; s0000000009] and green [s0000000002], so what [s0000000009]."))
+    assert made.sources == [APPLES, PEARS]
+    assert made.report == (
         "Red [s0000000001] and green [s0000000002], so what.\n\n## Sources\n\n"
         "- [s0000000001] Apples — apples.md\n- [s0000000002] Pears — pears.md\n"
     )
 
 
-def test_of_a_stopped_run_the_findings_are_the_report() -> None:
+def test_the_report_of_a_stopped_run_has_its_findings() -> None:
     asked = AssistantMessage((Text("I ask."), ToolCall("c1", "researcher", '{"query": "about apples"}')))
     messages = (
         asked,
         ToolMessage("c1", "researcher", "Red [s0000000001]."),
         ToolMessage("c2", "researcher", "cancelled", is_error=True),
     )
-    outcome = made(result("I ask.", status="cancelled", messages=messages))
-    assert outcome.report.startswith("## about apples\n\nRed [s0000000001].\n\n## Sources")
-    assert made(result("I ask.", status="cancelled", messages=(asked,))).report == "I ask."
+    made = document(result("I ask.", status="cancelled", messages=messages))
+    assert made.report.startswith("## about apples\n\nRed [s0000000001].\n\n## Sources")
+    assert document(result("I ask.", status="cancelled", messages=(asked,))).report == "I ask."
