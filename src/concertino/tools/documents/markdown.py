@@ -1,0 +1,96 @@
+"""Markdown, the common form of all documents: reading it, and dividing it into blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from markdown_it import MarkdownIt
+
+from .document import Document
+
+BlockKind = Literal["heading", "text", "item", "code"]
+_KINDS: dict[str, BlockKind] = {"heading_open": "heading", "fence": "code", "code_block": "code"}
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FIELD = re.compile(r"^(title|version|date|updated|last[_-]updated|last[_-]modified)[ \t]*:[ \t]*(.+)$", re.M | re.I)
+_CONTAINER = re.compile(r"(?:!!!|\?\?\?\+?|===|:::+)[ \t]*\{?([\w-]*)\}?(?:[ \t]+(.*))?$")
+_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:[ \t]+\"[^\"]*\")?\)|\[[^\[\]]*\])|[ \t]*\{[#.:][^{}\n]*\}$", re.M)
+_NOISE = re.compile(r"<!--|</?(?:div|span|a|img|br|p|center|details|summary|figure)\b|\[[^\]]+\]: |:(?:mod|py:)\w+:")
+_MAX_NESTING = 20
+
+_parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING}).enable("table").disable("inline")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A heading, paragraph, list item or code block."""
+
+    kind: BlockKind
+    text: str
+    """Markdown; a heading without its `#`."""
+    level: int = 0
+    """The depth of a heading, from 1."""
+
+
+def read_markdown(text: str) -> Document:
+    """Read CommonMark with tables, front matter and the admonitions of MkDocs and MyST."""
+    fields: dict[str, str] = {}
+    if front := _FRONT_MATTER.match(text):
+        fields = {name.lower(): value.strip().strip("\"'") for name, value in _FIELD.findall(front[1])}
+        text = text[front.end() :]
+    dates = [value for name, value in fields.items() if name not in ("title", "version")]
+    text = "\n".join(_flattened(text))
+    return Document(fields.get("title", ""), text, fields.get("version", ""), dates[0] if dates else "")
+
+
+def _flattened(text: str) -> Iterator[str]:
+    """Yield the lines of *text* with the content of `!!! note`, `=== "Tab"` and `:::note` at the left margin.
+
+    CommonMark takes such indented content for program text.
+    """
+    margin, fence = 0, ""
+    for line in text.split("\n"):
+        start = line.lstrip(" ")
+        if start and len(line) - len(start) < margin:
+            margin = 0
+        start = line[margin:].lstrip(" ")
+        if start.startswith(("```", "~~~")):
+            fence = "" if start[:3] == fence else fence or start[:3]
+        container = None if fence else _CONTAINER.match(start)
+        label = container and (container[2] or container[1].capitalize()).strip("\"' ")
+        if label:
+            yield from ("", f"**{label}**", "")
+            margin = 0 if start.startswith(":") else len(line) - len(start) + 4
+        elif not container:
+            yield line[margin:]
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Divide Markdown into its blocks. Links keep only their text; comments and lone HTML tags disappear."""
+    lines = text.split("\n")
+    for token in _parser.parse(text):
+        item = token.type == "list_item_open" and token.level == 1
+        if token.map is None or (token.level and not item) or token.type.endswith("list_open"):
+            continue
+        source = "\n".join(lines[token.map[0] : token.map[1]]).strip("\n").rstrip()
+        kind: BlockKind = "item" if item else _KINDS.get(token.type, "text")
+        if kind == "heading":
+            title = _LINK.sub(r"\1", source.strip("# \t").split("\n")[0].rstrip("¶"))
+            yield Block("heading", title.strip(), int(token.tag[1]))
+        elif kind == "code":
+            fenced = token.type == "fence" and not token.info.startswith("{")
+            yield Block("code", source if fenced else f"```\n{token.content.rstrip()}\n```")
+        elif (shown := _LINK.sub(r"\1", source).strip()) and not _NOISE.match(shown):
+            yield Block(kind, shown)
+
+
+def join(parts: list[Block]) -> str:
+    """Return the Markdown of *parts*: list items on consecutive lines, an empty line between all others."""
+    text = ""
+    for place, block in enumerate(parts):
+        if place:
+            text += "\n" if block.kind == "item" == parts[place - 1].kind else "\n\n"
+        text += f"{'#' * block.level} {block.text}" if block.kind == "heading" else block.text
+    return text
