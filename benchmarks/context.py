@@ -23,13 +23,13 @@ from concertino import AgentConfig, Chat, Limits, Run, ToolOrchestrator, ToolReg
 from concertino.events import CacheMiss, ContextEdited, RunEnded
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.orchestrator import run as runs
-from concertino.orchestrator.summarising import ASKS
-from concertino.providers.port import ModelEvent, ModelRequest, Reply
-from concertino.token_engine.digest import digest
+from concertino.orchestrator.model_call.summarize import ASKS
+from concertino.providers.base import ModelEvent, ModelRequest, Reply
+from concertino.token_engine.caching.rules import cache_rule
+from concertino.token_engine.counting.sizes import FRAME, measure_with
 from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.profiles import cache_rule
+from concertino.token_engine.recall import digest
 from concertino.token_engine.retention import Retention
-from concertino.token_engine.sizes import FRAME, measure_with
 from concertino.usage import Tokens
 
 MODELS = {

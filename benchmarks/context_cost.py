@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.context_traces import Trace
-from concertino.token_engine.profiles import CacheRule
+from concertino.token_engine.caching.rules import CacheRule
 
 KEPT = 10
 """The newest results stay, there as in the engine."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from concertino.messages import AssistantMessage, Message, Part, Reasoning, SystemMessage, Text, ToolCall, UserMessage
-from concertino.token_engine.calibration import Calibration, Gauge
-from concertino.token_engine.estimate import EstimatingCounter
-from concertino.token_engine.sizes import measure_with
+from concertino.token_engine.counting.base import EstimatingCounter
+from concertino.token_engine.counting.calibration import Calibration, Gauge
+from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.view import View
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts" / "mini-swe-agent-deepseek"

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from tests.wire.recordings import TRAFFIC, TROUBLE, recordings
 
 from concertino.providers.anthropic.reply import MessageReader
+from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.google.reply import ContentReader
-from concertino.providers.openai.chat_reply import ChatReader
-from concertino.providers.openai.reply import ResponseReader
-from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
-from concertino.providers.sse import SseDecoder
-from concertino.providers.streaming import Reader
+from concertino.providers.http.sse import SseDecoder
+from concertino.providers.http.transport import Reader
+from concertino.providers.openai.chat.reply import ChatReader
+from concertino.providers.openai.responses.reply import ResponseReader
 
 READERS: dict[str, Callable[[], Reader]] = {
     "anthropic": MessageReader,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage
 from concertino.storage.sqlite import SqliteStore
-from concertino.storage.values import Claim, Entry, EntryKind, HeldMessage, RunStart
+from concertino.storage.types import Claim, Entry, EntryKind, HeldMessage, RunStart
 from concertino.usage import Tokens, UsageRecord
 
 RUN = "run_0193a1b2c3d4e5f60718293a4b5c6d7e8f90"

@@ -11,7 +11,7 @@ from concertino import AgentConfig, Chat, Tokens, ToolOrchestrator, ToolRegistry
 from concertino.agents import delegate
 from concertino.events import RunStarted, ToolDone, ToolProgress
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.tools.context import ToolContext
+from concertino.tools.base import ToolContext
 
 
 @tool

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from concertino.providers.anthropic import request as anthropic
+from concertino.providers.base import ModelRequest
 from concertino.providers.google import request as google
-from concertino.providers.openai import chat_request
-from concertino.providers.openai import request as responses
-from concertino.providers.openai.vendors import OPENAI
-from concertino.providers.port import ModelRequest
-from concertino.providers.wire import ToolForms
+from concertino.providers.http.encoding import ToolForms
+from concertino.providers.openai.chat import request as chat_request
+from concertino.providers.openai.chat.vendors import OPENAI
+from concertino.providers.openai.responses import request as responses
 
 
 def wire_bodies(request: ModelRequest, *, encrypted: bool = True) -> dict[str, bytes]:

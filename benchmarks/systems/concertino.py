@@ -9,7 +9,7 @@ from benchmarks.common import COMPLETION_TOKENS, PROMPT_TOKENS, QUESTION, SCRIPT
 from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import RunResult, TextDelta
 from concertino.messages import AssistantMessage, Message, Text, ToolCall
-from concertino.providers.port import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk
+from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk
 from concertino.usage import Tokens, total
 
 DISTRIBUTIONS: tuple[str, ...] = ("concertino",)

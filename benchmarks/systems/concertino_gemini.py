@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.systems.over_http import OverHttp
-from concertino.providers.port import Model
+from concertino.providers.base import Model
 
 DISTRIBUTIONS = ("concertino", "google-genai")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks.trim import Shown
 from concertino.messages import AssistantMessage, Message, Messages, Text, ToolCall, ToolMessage, UserMessage
+from concertino.token_engine.counting.base import EstimatingCounter
 from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.estimate import EstimatingCounter
 from concertino.token_engine.retention import Retention
 from concertino.usage import Tokens
 

@@ -9,7 +9,7 @@ from benchmarks.common import QUESTION, URL, Outcome
 from benchmarks.systems.concertino import NO_LIMIT, booked
 from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import TextDelta
-from concertino.providers.port import Model
+from concertino.providers.base import Model
 from concertino.token_engine.retention import Retention
 
 _NO_SUMMARIES = Retention(summaries=False)  # they are requests, and the provider here counts requests

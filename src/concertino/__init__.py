@@ -7,17 +7,16 @@ from ._version import __version__
 from .errors import ConcertinoError, HookError, RunError, ToolError
 from .events import RunEvent, RunResult
 from .messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from .orchestrator.agent import AgentConfig
 from .orchestrator.chat import Attachment, Chat
-from .orchestrator.config import AgentConfig
 from .orchestrator.engine import ToolOrchestrator
+from .orchestrator.journal.data_policy import DataPolicy, KeepFor, ToolData
 from .orchestrator.limits import Limits, limits_within
 from .orchestrator.outcome import Allow, Ask, Deny, Fail, Finish, GoOn, Special, Turn
-from .orchestrator.policy import DataPolicy, KeepFor, ToolData
 from .orchestrator.run import Run
-from .storage.values import Budget
-from .tools.context import Session, ToolContext
+from .storage.types import Budget
+from .tools.base import Done, NotDone, Pending, Session, Tool, ToolContext, ToolResult
 from .tools.function import tool
-from .tools.port import Done, NotDone, Pending, Tool, ToolResult
 from .tools.registry import ToolRegistry
 from .usage import Tokens, UsageRecord
 

@@ -12,16 +12,15 @@ from types import TracebackType
 from typing import Self
 
 from .errors import ConfigurationError, StorageError, UnknownModelError, UnknownProviderError
-from .orchestrator.tree import LEASE
+from .orchestrator.journal.lease import LEASE
+from .providers.base import Model
 from .providers.extractive import ExtractiveModel
-from .providers.port import Model
 from .runtime import Runtime
 from .storage.sqlite import SqliteStore
-from .token_engine.estimate import EstimatingCounter
-from .token_engine.port import TokenCounter
+from .token_engine.counting.base import EstimatingCounter, TokenCounter
+from .tools.base import Tool
 from .tools.builtin.research import ResearchTools
 from .tools.library import Library
-from .tools.port import Tool
 from .tools.registry import ToolRegistry
 
 EXTRACTIVE = "extractive"
@@ -52,7 +51,7 @@ def open_model(spec: str) -> Model:
             raise UnknownModelError(f"the provider extractive has one model, {model.name!r}; there is no {name!r}")
         return model
     if provider not in _PROVIDERS:
-        from .providers.openai.vendors import COMPATIBLE, NAMES  # noqa: PLC0415 - as below
+        from .providers.openai.chat.vendors import COMPATIBLE, NAMES  # noqa: PLC0415 - as below
 
         if provider in NAMES:
             return _open_compatible(provider, name)
@@ -191,7 +190,7 @@ def _team(tools: ResearchTools) -> tuple[Tool, ...]:
 def token_counter() -> TokenCounter:
     """OpenAI's tokenizer where its ranks are on the machine; else an estimate."""
     try:
-        from .token_engine.exact import TiktokenCounter  # noqa: PLC0415 - loading the ranks takes half a second
+        from .token_engine.counting.tiktoken import TiktokenCounter  # noqa: PLC0415 - loading the ranks takes half a second
     except ImportError:
         return EstimatingCounter()
     return TiktokenCounter()

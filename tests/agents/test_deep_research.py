@@ -12,7 +12,7 @@ from concertino import Chat, RunResult, ToolOrchestrator, ToolRegistry
 from concertino.agents import DeepResearchSupervisor
 from concertino.errors import LibraryError
 from concertino.messages import ForcedTool, SystemMessage
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 from concertino.tools.builtin.feedback import feedback_questions
 from concertino.tools.library import Hit, Page, Source, source_id

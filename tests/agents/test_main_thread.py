@@ -11,10 +11,10 @@ from concertino.agents import MainThreadAgent
 from concertino.errors import ConfigurationError
 from concertino.events import Notice
 from concertino.messages import ForcedTool, SystemMessage, UserMessage
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
+from concertino.tools.base import Tool
 from concertino.tools.builtin.default import Settings, default_registry
-from concertino.tools.port import Tool
 
 PASSAGES = "Section 4: refunds take five days."
 

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from concertino import AssistantMessage, Chat, Message, RunResult, ToolMessage, ToolOrchestrator, UserMessage
-from concertino.providers.port import ModelRequest
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Store
-from concertino.storage.sqlite import SqliteStore
+from concertino.providers.base import ModelRequest
+from concertino.storage.base import Store
+from concertino.storage.sqlite import MemoryStore, SqliteStore
 from concertino.testing import call
 from concertino.usage import Tokens
 

@@ -9,14 +9,14 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from concertino.cli.chat import chat
-from concertino.cli.means import Means, Options
+from concertino.cli.commands.chat import chat
+from concertino.cli.commands.research import research
+from concertino.cli.context import Means, Options
 from concertino.cli.program import perform
-from concertino.cli.research import research
 from concertino.errors import BadRequestError
 from concertino.messages import ToolMessage, UserMessage
+from concertino.providers.base import Model, ModelEvent, ModelRequest
 from concertino.providers.extractive import ExtractiveModel
-from concertino.providers.port import Model, ModelEvent, ModelRequest
 from concertino.testing import ScriptedModel, call
 from concertino.testing.scripted import Answer
 from concertino.wiring import token_counter

@@ -33,7 +33,7 @@ from concertino import (
 )
 from concertino.agents import delegate
 from concertino.messages import Text
-from concertino.providers.port import Model, ModelEvent, ModelRequest, Reply
+from concertino.providers.base import Model, ModelEvent, ModelRequest, Reply
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import SqliteStore
 from concertino.usage import Tokens

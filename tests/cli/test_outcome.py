@@ -9,8 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from concertino.cli.outcome import Outcome, outcome_of
-from concertino.cli.sources import Sources
+from concertino.cli.render.result import Outcome, Sources, outcome_of
 from concertino.events import RunResult, RunStatus, ToolDone
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage
 from concertino.usage import Tokens, UsageRecord

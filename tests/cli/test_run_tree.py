@@ -10,9 +10,9 @@ from rich.console import Console
 
 from concertino import Chat, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import ResearcherAgent, delegate
-from concertino.cli.drawing import Drawing
-from concertino.cli.lines import Lines
-from concertino.cli.tree import AgentNode, CallNode, RunTree
+from concertino.cli.render.live import Drawing
+from concertino.cli.render.log import Lines
+from concertino.cli.render.tree import AgentNode, CallNode, RunTree
 from concertino.events import (
     Notice,
     RunEnded,
@@ -27,7 +27,7 @@ from concertino.events import (
     ToolStarted,
     UsageRecorded,
 )
-from concertino.orchestrator.config import AgentConfig
+from concertino.orchestrator.agent import AgentConfig
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens, UsageRecord
 

@@ -230,8 +230,7 @@ def test_an_agent_that_this_program_does_not_have(start: Start, cli: Cli) -> Non
 
 
 def test_a_run_of_before_is_listed_and_not_resumed(start: Start, cli: Cli, tmp_path: Path) -> None:
-    from concertino.storage.sqlite.opening import APPLICATION_ID
-    from concertino.storage.sqlite.queries import migrations, statements
+    from concertino.storage.sqlite.schema import APPLICATION_ID, migrations, statements
 
     connection = sqlite3.connect(tmp_path / "runs.db")
     for statement in statements(migrations()[0][1]):

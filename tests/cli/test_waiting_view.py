@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from concertino.cli.drawing import Drawing
-from concertino.cli.lines import Lines
-from concertino.cli.table import cut, table, width
-from concertino.cli.tree import AgentNode, CallNode, RunTree
-from concertino.cli.wording import money, readable
+from concertino.cli.render.format import money, readable
+from concertino.cli.render.live import Drawing
+from concertino.cli.render.log import Lines
+from concertino.cli.render.table import cut, table, width
+from concertino.cli.render.tree import AgentNode, CallNode, RunTree
 from concertino.events import CallWaiting, RunEnded, RunEvent, RunStarted, Steered, ToolStarted
 from tests.cli.test_run_tree import CHILD, ROOT, ended, picture, seen
 

@@ -11,10 +11,9 @@ from typing import Any, Protocol
 from hypothesis import strategies as st
 
 from concertino.messages import Message, UserMessage
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Memories, Store
-from concertino.storage.sqlite import SqliteStore
-from concertino.storage.values import Claim, Entry, EntryKind, Head, HeldMessage, RunEnd, RunStart
+from concertino.storage.base import Memories, Store
+from concertino.storage.sqlite import MemoryStore, SqliteStore
+from concertino.storage.types import Claim, Entry, EntryKind, Head, HeldMessage, RunEnd, RunStart
 from concertino.usage import Tokens, UsageRecord
 from concertino.waits import Resolution, Wait
 

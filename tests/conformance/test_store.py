@@ -21,7 +21,7 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.storage.values import Claim, Entry, HeldMessage, StoredMessage, StoredText
+from concertino.storage.types import Claim, Entry, HeldMessage, StoredMessage, StoredText
 
 from .kit import ANY_TEXT, Factory, FullStore, Life, begun, end, record, start, wait, whole
 

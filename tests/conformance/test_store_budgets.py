@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from concertino.errors import BudgetError
-from concertino.storage.values import Account, Budget, Reservation, Settlement
+from concertino.storage.types import Account, Budget, Reservation, Settlement
 
 from .kit import ADAPTERS, FullStore, Life, begun, record, whole
 

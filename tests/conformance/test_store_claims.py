@@ -14,7 +14,7 @@ import pytest
 from concertino.errors import RunClaimedError, RunEndedError, StaleClaimError, StorageError, UnknownRunError
 from concertino.storage import owners
 from concertino.storage.owners import is_dead, process_owner
-from concertino.storage.values import Claim, Entry
+from concertino.storage.types import Claim, Entry
 
 from .kit import FullStore, begun, record, start, taken, whole
 

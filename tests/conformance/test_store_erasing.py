@@ -10,7 +10,7 @@ import pytest
 
 from concertino.errors import StorageError
 from concertino.messages import ToolMessage, UserMessage
-from concertino.storage.values import Budget, HeldMessage, StoredText
+from concertino.storage.types import Budget, HeldMessage, StoredText
 
 from .kit import FullStore, Life, begun, record, said, wait, whole
 

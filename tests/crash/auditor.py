@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from concertino.messages import AssistantMessage, Message, ToolMessage
-from concertino.orchestrator.record import fold, requests
+from concertino.orchestrator.journal.replay import fold, requests
 from concertino.storage.codec import decode_message, encode_message
 from concertino.storage.sqlite import SqliteStore
-from concertino.storage.values import StoredJournal, StoredRun
+from concertino.storage.types import StoredJournal, StoredRun
 from concertino.usage import UsageRecord
 from concertino.waits import Wait
 

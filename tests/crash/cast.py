@@ -12,15 +12,14 @@ from typing import Any
 
 from concertino.agents.delegate import delegate
 from concertino.messages import AssistantMessage, Part, Text, ToolCall
-from concertino.orchestrator.config import AgentConfig
+from concertino.orchestrator.agent import AgentConfig
 from concertino.orchestrator.outcome import Allow, Ask
 from concertino.orchestrator.run import Run
-from concertino.providers.port import ModelEvent, ModelRequest, Reply, TextChunk
+from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk
 from concertino.storage.codec import encode_message
 from concertino.testing.faults import FaultyTool, Points
-from concertino.tools.context import ToolContext
+from concertino.tools.base import Done, NotDone, Pending, Tool, ToolContext
 from concertino.tools.function import tool
-from concertino.tools.port import Done, NotDone, Pending, Tool
 from concertino.usage import Tokens
 
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from concertino.messages import AssistantMessage, ToolMessage
+from concertino.orchestrator.agent import AgentConfig
 from concertino.orchestrator.chat import Chat
-from concertino.orchestrator.config import AgentConfig
-from concertino.orchestrator.record import fold
+from concertino.orchestrator.journal.replay import fold
 from concertino.runtime import Runtime
-from concertino.storage.port import Store
+from concertino.storage.base import Store
 from concertino.storage.sqlite import SqliteStore
 from concertino.testing import ScriptedModel
-from concertino.tools.context import Session
-from concertino.tools.port import Tool
+from concertino.tools.base import Session, Tool
 
 from .auditor import unpaired
 

@@ -27,8 +27,8 @@ from concertino.orchestrator.chat import Chat
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import SqliteStore
 from concertino.testing.faults import FaultyModel, FaultyStore, Points
-from concertino.token_engine.prices import price
-from concertino.tools.context import Session
+from concertino.token_engine.pricing import price
+from concertino.tools.base import Session
 from concertino.usage import Tokens
 
 from .cast import Outside, RemoteModel, agents

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from concertino.messages import AssistantMessage, ToolCall
-from concertino.orchestrator.record import fold, requests
-from concertino.providers.port import ModelEvent, ModelRequest, Reply
+from concertino.orchestrator.journal.replay import fold, requests
+from concertino.providers.base import ModelEvent, ModelRequest, Reply
 from concertino.runtime import Runtime
 from concertino.storage.codec import encode_message
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.testing.faults import FaultyStore, Points
-from concertino.tools.context import ToolContext
+from concertino.tools.base import ToolContext
 from concertino.tools.function import tool
 
 from .kit import Desk, chat, ended, results, steal

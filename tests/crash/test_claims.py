@@ -11,7 +11,7 @@ import pytest
 from concertino.errors import RunClaimedError, RunError, StaleClaimError
 from concertino.orchestrator.engine import ToolOrchestrator
 from concertino.runtime import Runtime
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools.function import tool
 

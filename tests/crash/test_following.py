@@ -10,7 +10,7 @@ import pytest
 
 from concertino.events import RunEnded, TextDelta, ToolDone, TurnCompleted
 from concertino.runtime import Runtime
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools.function import tool
 

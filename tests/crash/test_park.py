@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from concertino.messages import Message, SystemMessage
+from concertino.orchestrator.journal.replay import fold
 from concertino.orchestrator.outcome import StepEnd
-from concertino.orchestrator.record import fold
 from concertino.orchestrator.run import Run
 from concertino.runtime import Runtime
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools.function import tool
 

@@ -8,8 +8,7 @@ import pytest
 
 from concertino.orchestrator.chat import Chat
 from concertino.runtime import Runtime
-from concertino.storage.memory import MemoryStore
-from concertino.storage.sqlite import SqliteStore
+from concertino.storage.sqlite import MemoryStore, SqliteStore
 from concertino.testing import Answer, ScriptedModel
 from concertino.testing.faults import Points
 

@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 
 from concertino.storage.sqlite import SqliteStore
-from concertino.storage.values import StoredEntry
+from concertino.storage.types import StoredEntry
 
 from .auditor import Evidence, audit, gather
 from .test_kill_random import SEED

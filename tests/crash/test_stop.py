@@ -14,11 +14,10 @@ from concertino.agents.delegate import delegate
 from concertino.errors import RunEndedError
 from concertino.events import StopReceipt
 from concertino.runtime import Runtime
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.tools.context import ToolContext
+from concertino.tools.base import Pending, ToolContext
 from concertino.tools.function import tool
-from concertino.tools.port import Pending
 
 from .auditor import Evidence, audit, gather
 from .kit import Desk, calls, chat, ended, results, two, until

@@ -10,11 +10,10 @@ import pytest
 from concertino.errors import RunEndedError, UnknownWaitError
 from concertino.orchestrator.outcome import Ask
 from concertino.runtime import Runtime
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
-from concertino.tools.context import ToolContext
+from concertino.tools.base import Pending, ToolContext
 from concertino.tools.function import tool
-from concertino.tools.port import Pending
 
 from .auditor import Evidence, audit, gather
 from .kit import Desk, chat, ended, results, two, until

@@ -9,7 +9,7 @@ import pytest
 
 from concertino import AgentConfig, Chat, RunEvent, RunResult, Tool, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import RunEnded
-from concertino.orchestrator.retrying import Retry
+from concertino.orchestrator.model_call.retry import Retry
 from concertino.testing import ScriptedModel
 
 

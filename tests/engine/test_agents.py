@@ -12,7 +12,7 @@ from concertino.agents import delegate
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import RunEnded, RunStarted, TextDelta, ToolDone, ToolFailed
 from concertino.messages import ToolMessage
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.usage import total
 

@@ -15,8 +15,8 @@ from concertino.events import Notice, RunResult
 from concertino.ids import new_run_id
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
 from concertino.orchestrator.outcome import Outcome, Special
-from concertino.providers.port import ModelRequest
-from concertino.storage.memory import MemoryStore
+from concertino.providers.base import ModelRequest
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.retention import Retention
 

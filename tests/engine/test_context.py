@@ -15,15 +15,15 @@ from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import CacheMiss, ContextEdited, Notice
 from concertino.ids import new_run_id
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage, UserMessage
-from concertino.orchestrator.record import requests
-from concertino.orchestrator.summarising import ASKS
-from concertino.providers.port import ModelRequest, Reply
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Store
+from concertino.orchestrator.journal.replay import requests
+from concertino.orchestrator.model_call.summarize import ASKS
+from concertino.providers.base import ModelRequest, Reply
+from concertino.storage.base import Store
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.retention import Retention
+from concertino.tools.base import ToolResult
 from concertino.tools.builtin.recall import Recall
-from concertino.tools.port import ToolResult
 from concertino.usage import Tokens
 
 from .conftest import Play, Seen

@@ -25,8 +25,8 @@ from concertino import (
 )
 from concertino.errors import BrokenStreamError
 from concertino.events import ToolDone, ToolStarted, TurnCompleted, UsageRecorded
-from concertino.providers.port import ToolCallReady
-from concertino.storage.memory import MemoryStore
+from concertino.providers.base import ToolCallReady
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 
 from .conftest import Play

@@ -12,9 +12,9 @@ import pytest
 from concertino import AgentConfig, Allow, Chat, Done, NotDone, Run, Tool, ToolCall, ToolContext, ToolMessage, tool
 from concertino.errors import ConfigurationError
 from concertino.events import Notice, RunEvent, ToolFailed
-from concertino.providers.port import ModelEvent, ModelRequest, Reply
+from concertino.providers.base import ModelEvent, ModelRequest, Reply
 from concertino.runtime import Runtime
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 
 from ..runtime.kit import state

@@ -12,9 +12,9 @@ from concertino import AgentConfig, Chat, RunError, RunResult, Session, ToolOrch
 from concertino.agents import delegate
 from concertino.errors import RateLimitError
 from concertino.events import AttemptFailed
-from concertino.orchestrator.retrying import Retry
-from concertino.providers import gate as gate_module
-from concertino.providers.gate import Gate
+from concertino.orchestrator.model_call.retry import Retry
+from concertino.providers import rate_limit as gate_module
+from concertino.providers.rate_limit import Gate
 from concertino.testing import Answer, ScriptedModel, call
 
 ONCE = Retry(attempts=1)

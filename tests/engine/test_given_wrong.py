@@ -10,8 +10,8 @@ from concertino import AgentConfig, Budget, Chat, Session, Tool, ToolContext, To
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError
 from concertino.messages import Media, ToolMessage, UserMessage
-from concertino.providers.gate import Gate
-from concertino.storage.memory import MemoryStore
+from concertino.providers.rate_limit import Gate
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel
 
 

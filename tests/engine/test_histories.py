@@ -21,8 +21,8 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.providers.port import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
-from concertino.storage.memory import MemoryStore
+from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel
 from concertino.usage import Tokens
 

@@ -37,8 +37,8 @@ from concertino.errors import ToolArgumentsError
 from concertino.events import Notice, TextDelta
 from concertino.messages import ForcedTool, Text, ToolMessage
 from concertino.orchestrator.hooks import _RETURNS
-from concertino.providers.port import ModelRequest
-from concertino.storage.memory import MemoryStore
+from concertino.providers.base import ModelRequest
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 
 from .conftest import Play

@@ -14,7 +14,7 @@ from concertino.agents import delegate
 from concertino.errors import OverloadedError
 from concertino.events import RunEnded, RunEvent, RunStarted, ToolDone, ToolFailed, ToolStarted, UsageRecorded
 from concertino.messages import AssistantMessage, ToolMessage
-from concertino.storage.memory import MemoryStore
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 
 

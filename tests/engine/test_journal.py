@@ -30,10 +30,10 @@ from concertino import (
 )
 from concertino.errors import StorageError
 from concertino.messages import AssistantMessage, Text
-from concertino.orchestrator.record import fold, requests
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Store
-from concertino.storage.values import Entry, Head, StoredJournal
+from concertino.orchestrator.journal.replay import fold, requests
+from concertino.storage.base import Store
+from concertino.storage.sqlite import MemoryStore
+from concertino.storage.types import Entry, Head, StoredJournal
 from concertino.testing import Answer, ScriptedModel, call
 
 from ..runtime.kit import state

@@ -11,10 +11,10 @@ from concertino import AgentConfig, Chat, Limits, Run, RunError, Tool, ToolOrche
 from concertino.errors import ConfigurationError, ContextFloorError, OverloadedError
 from concertino.events import Notice, StepStarted, TextDelta, ToolDone, ToolFailed, UsageRecorded
 from concertino.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from concertino.orchestrator.retrying import Retry
-from concertino.storage.memory import MemoryStore
+from concertino.orchestrator.model_call.retry import Retry
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.token_engine.exact import TiktokenCounter
+from concertino.token_engine.counting.tiktoken import TiktokenCounter
 from concertino.usage import Tokens
 
 from .conftest import Play

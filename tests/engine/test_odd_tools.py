@@ -11,9 +11,9 @@ from concertino import AgentConfig, Chat, ToolContext, ToolError, ToolOrchestrat
 from concertino.agents import delegate
 from concertino.events import ToolFailed
 from concertino.messages import AssistantMessage, Text, ToolCall, ToolMessage
-from concertino.orchestrator import tree
-from concertino.providers.port import Reply
-from concertino.storage.memory import MemoryStore
+from concertino.orchestrator.journal import lease as tree
+from concertino.providers.base import Reply
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
 

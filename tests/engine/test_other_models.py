@@ -11,7 +11,7 @@ from concertino import AgentConfig, Chat, Run, RunError, ToolOrchestrator, ToolR
 from concertino.agents import delegate
 from concertino.errors import MissingKeyError, OverloadedError, UnknownModelError
 from concertino.events import AttemptFailed, Notice
-from concertino.orchestrator.retrying import Retry
+from concertino.orchestrator.model_call.retry import Retry
 from concertino.testing import ScriptedModel, call
 
 

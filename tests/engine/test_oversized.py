@@ -10,9 +10,8 @@ from concertino import AgentConfig, Chat, Limits, Run, ToolOrchestrator, ToolReg
 from concertino.events import ContextEdited, Notice, RunEvent
 from concertino.messages import AssistantMessage, SystemMessage, Text, UserMessage
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine.estimate import EstimatingCounter
-from concertino.token_engine.exact import TiktokenCounter
-from concertino.token_engine.port import TokenCounter
+from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
+from concertino.token_engine.counting.tiktoken import TiktokenCounter
 
 COUNTERS = [EstimatingCounter(), TiktokenCounter()]
 SENTENCE = "The quick brown fox jumps over the lazy dog, as it has done before. "

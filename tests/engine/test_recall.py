@@ -9,11 +9,10 @@ import pytest
 
 from concertino import AgentConfig, Chat, Limits, ToolOrchestrator, ToolRegistry, tool
 from concertino.messages import ToolMessage
-from concertino.providers.port import ModelRequest
+from concertino.providers.base import ModelRequest
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine.estimate import EstimatingCounter
-from concertino.token_engine.exact import TiktokenCounter
-from concertino.token_engine.port import TokenCounter
+from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
+from concertino.token_engine.counting.tiktoken import TiktokenCounter
 from concertino.tools.builtin.recall import Recall
 
 PIECES = 4_000

@@ -21,11 +21,11 @@ from concertino.errors import (
     RateLimitError,
 )
 from concertino.events import AttemptFailed, StepStarted, TextDelta
-from concertino.orchestrator.record import requests
-from concertino.orchestrator.retrying import Attempts, Retry
-from concertino.providers.gate import Gate
-from concertino.providers.port import ModelRequest, OutputSchema
-from concertino.storage.memory import MemoryStore
+from concertino.orchestrator.journal.replay import requests
+from concertino.orchestrator.model_call.retry import Attempts, Retry
+from concertino.providers.base import ModelRequest, OutputSchema
+from concertino.providers.rate_limit import Gate
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel
 
 AT_ONCE = Retry(first=0.0)

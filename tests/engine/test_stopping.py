@@ -15,11 +15,10 @@ from concertino.agents import delegate
 from concertino.errors import StorageError
 from concertino.events import RunStarted, StoppedWork, ToolStarted
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage
-from concertino.providers.port import ModelEvent, ModelRequest, Reply, TextChunk
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Store
-from concertino.storage.sqlite import SqliteStore
-from concertino.storage.values import Claim, Entry, Head, RunStart
+from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk
+from concertino.storage.base import Store
+from concertino.storage.sqlite import MemoryStore, SqliteStore
+from concertino.storage.types import Claim, Entry, Head, RunStart
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
 

@@ -22,12 +22,12 @@ import pytest
 from concertino import AgentConfig, Chat, Limits, RunResult, tool
 from concertino.errors import RunClaimedError, StorageError
 from concertino.messages import ToolMessage
-from concertino.orchestrator.record import fold
-from concertino.providers.port import ModelRequest
+from concertino.orchestrator.journal.replay import fold
+from concertino.providers.base import ModelRequest
 from concertino.runtime import Runtime
 from concertino.runtime.runtime import LiveRun
 from concertino.storage.sqlite import SqliteStore
-from concertino.storage.values import StoredJournal
+from concertino.storage.types import StoredJournal
 from concertino.testing import ScriptedModel, call
 from concertino.testing.scripted import Answer
 from tests.policy.faults import (

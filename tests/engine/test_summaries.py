@@ -26,14 +26,14 @@ from concertino import (
 )
 from concertino.events import ContextEdited
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
-from concertino.orchestrator.summarising import ASKS
-from concertino.orchestrator.tree import user_account
-from concertino.providers.port import ModelRequest
-from concertino.storage.memory import MemoryStore
+from concertino.orchestrator.journal.lease import user_account
+from concertino.orchestrator.model_call.summarize import ASKS
+from concertino.providers.base import ModelRequest
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.token_engine.exact import TiktokenCounter
+from concertino.token_engine.counting.sizes import message_text
+from concertino.token_engine.counting.tiktoken import TiktokenCounter
 from concertino.token_engine.retention import Retention
-from concertino.token_engine.sizes import message_text
 
 COUNTER = TiktokenCounter()
 OFTEN = Retention(results=100, messages=5, patience=0.01)

@@ -12,13 +12,13 @@ from concertino import AgentConfig, Chat, Limits, Run, RunError, ToolOrchestrato
 from concertino.errors import BadRequestError, ContentFilteredError, ContextTooLongError, OverloadedError
 from concertino.events import AttemptFailed, ContextEdited
 from concertino.messages import Message, ToolMessage, UserMessage
-from concertino.orchestrator.record import requests
-from concertino.orchestrator.retrying import Retry
-from concertino.providers.port import ModelEvent, ModelRequest
-from concertino.storage.memory import MemoryStore
+from concertino.orchestrator.journal.replay import requests
+from concertino.orchestrator.model_call.retry import Retry
+from concertino.providers.base import ModelEvent, ModelRequest
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine.estimate import EstimatingCounter
-from concertino.token_engine.sizes import message_text
+from concertino.token_engine.counting.base import EstimatingCounter
+from concertino.token_engine.counting.sizes import message_text
 
 from .conftest import Seen, play
 

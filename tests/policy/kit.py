@@ -15,11 +15,10 @@ from typing import Any, Protocol
 import pytest
 
 from concertino import DataPolicy, KeepFor, RunEvent, ToolData
-from concertino.orchestrator.policy import Treatment
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Memories, Store
-from concertino.storage.sqlite import SqliteStore
-from concertino.storage.values import StoredJournal
+from concertino.orchestrator.journal.data_policy import Treatment
+from concertino.storage.base import Memories, Store
+from concertino.storage.sqlite import MemoryStore, SqliteStore
+from concertino.storage.types import StoredJournal
 
 _LETTERS = "ghjkmnpqrstvwxyz"  # no hex digit: no id and no hash looks like a canary
 FORMS = {"ascii": "{0}", "unicode": "ключ-{0}-漢字-🦜", "surrogate": "a\ud800{0}\udfff"}

@@ -31,7 +31,7 @@ from concertino import (
 from concertino.agents import delegate
 from concertino.messages import AssistantMessage, Reasoning, SystemMessage, Text, ToolMessage, UserMessage
 from concertino.orchestrator.outcome import Outcome
-from concertino.providers.port import ModelEvent, ModelRequest, Reply, ToolCallReady
+from concertino.providers.base import ModelEvent, ModelRequest, Reply, ToolCallReady
 from concertino.testing import ScriptedModel, call
 from concertino.testing.scripted import Answer
 

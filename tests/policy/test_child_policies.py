@@ -11,7 +11,7 @@ import pytest
 from concertino import AgentConfig, Chat, DataPolicy, Run, tool
 from concertino.agents import delegate
 from concertino.messages import AssistantMessage, ToolMessage
-from concertino.orchestrator.policy import Treatment
+from concertino.orchestrator.journal.data_policy import Treatment
 from concertino.runtime import Runtime
 from concertino.testing import ScriptedModel, call
 from concertino.testing.scripted import Answer

@@ -10,7 +10,7 @@ import pytest
 
 from concertino import Budget, DataPolicy, Session
 from concertino.errors import ErasedError, StorageError
-from concertino.orchestrator.tree import user_account
+from concertino.orchestrator.journal.lease import user_account
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import SqliteStore
 from concertino.testing import ScriptedModel

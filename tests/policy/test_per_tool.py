@@ -12,8 +12,8 @@ import pytest
 from concertino import AgentConfig, Chat, DataPolicy, ToolData, tool
 from concertino.errors import ConfigurationError, ErasedError
 from concertino.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from concertino.orchestrator.policy import Treatment
-from concertino.providers.port import ModelRequest
+from concertino.orchestrator.journal.data_policy import Treatment
+from concertino.providers.base import ModelRequest
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import SqliteStore
 from concertino.testing import ScriptedModel, call

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Store
-from concertino.storage.sqlite import SqliteStore
+from concertino.storage.base import Store
+from concertino.storage.sqlite import MemoryStore, SqliteStore
 
 
 @pytest.fixture(params=["file", "memory"])

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from concertino import AgentConfig, AssistantMessage, Message, RunEvent, ToolMessage
-from concertino.providers.port import ModelEvent, ModelRequest
+from concertino.providers.base import ModelEvent, ModelRequest
 from concertino.runtime import LiveRun, Runtime
-from concertino.storage.port import Store
+from concertino.storage.base import Store
 from concertino.testing import ScriptedModel
 from tests.wire_bodies import wire_bodies
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from concertino import AgentConfig, Allow, Budget, Chat, Limits, Message, Run, ToolCall, ToolOrchestrator, tool
-from concertino.orchestrator.budget import tokens_of
-from concertino.orchestrator.sealing import seal
-from concertino.storage.memory import MemoryStore
+from concertino.orchestrator.lifecycle.seal import seal
+from concertino.orchestrator.model_call.budget import tokens_of
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.token_engine.estimate import EstimatingCounter
+from concertino.token_engine.counting.base import EstimatingCounter
 from concertino.usage import UsageRecord
 
 from .kit import state

@@ -35,8 +35,8 @@ from concertino import (
 from concertino.errors import ErasedError, OverloadedError
 from concertino.messages import ForcedTool, Reasoning, Text, ToolSpec
 from concertino.orchestrator.outcome import Outcome
-from concertino.providers.port import ModelRequest
-from concertino.storage.memory import MemoryStore
+from concertino.providers.base import ModelRequest
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import plain, runtime, wire

@@ -9,8 +9,8 @@ import pytest
 
 from concertino import AgentConfig, Budget, Chat, Limits, Tokens, ToolOrchestrator, ToolRegistry
 from concertino.agents import DeepResearchSupervisor, delegate
-from concertino.providers.port import ModelRequest
-from concertino.storage.memory import MemoryStore
+from concertino.providers.base import ModelRequest
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools.builtin.research import ResearchTools
 from concertino.tools.library import Hit, Page, Source

@@ -29,8 +29,8 @@ from concertino import (
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError, RunEndedError
 from concertino.runtime import Runtime
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Store
+from concertino.storage.base import Store
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 
 from .kit import Steady, ended, is_valid, measured, plain, runtime, texts, wire

@@ -21,7 +21,7 @@ from concertino.errors import (
     UnknownRunError,
 )
 from concertino.events import RunEnded, RunStarted, TextDelta, TurnCompleted
-from concertino.storage.port import Store
+from concertino.storage.base import Store
 from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import Steady, runtime, seen, state

@@ -10,8 +10,8 @@ import pytest
 from concertino import AgentConfig, Ask, Chat, Finish, Run, SystemMessage, ToolCall, ToolOrchestrator, UserMessage, tool
 from concertino.errors import ConfigurationError, RunEndedError, UnknownRunError
 from concertino.events import RunEvent, Steered, StepStarted, ToolStarted
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Store
+from concertino.storage.base import Store
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import is_valid, plain, runtime, seen, state

@@ -15,9 +15,9 @@ from concertino.agents import delegate
 from concertino.errors import RunEndedError, RunStateError, UnknownRunError
 from concertino.events import CallWaiting, RunEnded, StopReceipt, ToolStarted
 from concertino.runtime import LiveRun, Runtime
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Store
-from concertino.storage.values import Claim
+from concertino.storage.base import Store
+from concertino.storage.sqlite import MemoryStore
+from concertino.storage.types import Claim
 from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import Steady, ended, is_valid, runtime, state, texts, until

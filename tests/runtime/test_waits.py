@@ -27,8 +27,8 @@ from concertino import (
 from concertino.errors import NotAllowedError, RunStateError, UnknownWaitError
 from concertino.events import CallWaiting, ToolDone, ToolFailed
 from concertino.runtime import Runtime
-from concertino.storage.memory import MemoryStore
-from concertino.storage.port import Store
+from concertino.storage.base import Store
+from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 from concertino.waits import Wait
 

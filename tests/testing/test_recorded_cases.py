@@ -20,7 +20,7 @@ from anthropic import AsyncAnthropic
 from openai import APIStatusError, AsyncOpenAI
 
 from concertino.errors import ProviderError
-from concertino.providers.port import Model
+from concertino.providers.base import Model
 from concertino.testing import replaying
 from concertino.testing.case import Case, Interaction, Request, read_case
 

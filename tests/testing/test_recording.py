@@ -21,9 +21,9 @@ from openai import AsyncAzureOpenAI
 
 from concertino.errors import BrokenStreamError, ConfigurationError, ProviderConnectionError, ProviderError
 from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.base import Model, TextChunk
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
-from concertino.providers.port import Model, TextChunk
 from concertino.testing import CassetteError, cassette, recording, replaying
 
 from ..wire.wire_kit import MODELS, Server, events_of, reply_of, request, serving, sse

@@ -29,15 +29,15 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.port import ModelRequest
-from concertino.token_engine import planning
+from concertino.providers.base import ModelRequest
+from concertino.token_engine import planner as planning
+from concertino.token_engine.caching.breakpoints import markable
+from concertino.token_engine.caching.rules import binding
+from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.edits import Summarise, edit_of, form
 from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.marks import markable
-from concertino.token_engine.planning import SummaryJob
-from concertino.token_engine.profiles import binding
+from concertino.token_engine.planner import SummaryJob
 from concertino.token_engine.retention import Retention
-from concertino.token_engine.sizes import measure_with
 from concertino.token_engine.view import fold
 from concertino.usage import Tokens
 

@@ -21,7 +21,7 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.providers.port import ModelRequest
+from concertino.providers.base import ModelRequest
 from concertino.testing import ScriptedModel, call
 from concertino.token_engine.edits import edit_of, form
 from concertino.token_engine.engine import TokenEngine

@@ -26,8 +26,8 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.openai.vendors import VENDORS
-from concertino.providers.port import OutputSchema
+from concertino.providers.base import OutputSchema
+from concertino.providers.openai.chat.vendors import VENDORS
 
 from .abilities_answers import rows as answers
 from .test_clouds import CLOUDS

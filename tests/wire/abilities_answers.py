@@ -11,9 +11,9 @@ from typing import Any
 from concertino.errors import ContentFilteredError, ContextTooLongError, ProviderError, RateLimitError
 from concertino.messages import UserMessage
 from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.base import Model, ReasoningChunk, Reply, TextChunk
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
-from concertino.providers.port import Model, ReasoningChunk, Reply, TextChunk
 
 from .test_faults import FULL
 from .wire_kit import events_of, model_of, reply_of, request, serving

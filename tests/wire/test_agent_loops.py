@@ -18,14 +18,13 @@ import pytest
 from concertino import AgentConfig, Chat, Run, ToolCall, ToolOrchestrator
 from concertino.errors import ToolError
 from concertino.messages import UserMessage
+from concertino.orchestrator.model_call.retry import Retry
 from concertino.orchestrator.outcome import GoOn
-from concertino.orchestrator.retrying import Retry
+from concertino.providers.base import Model, ModelRequest
 from concertino.providers.openai import OpenAICompatibleModel
-from concertino.providers.openai.vendors import vendor_of
-from concertino.providers.port import Model, ModelRequest
+from concertino.providers.openai.chat.vendors import vendor_of
 from concertino.token_engine.retention import Retention
-from concertino.tools.context import ToolContext
-from concertino.tools.port import Tool
+from concertino.tools.base import Tool, ToolContext
 
 from .exchanges import Exchange, cases
 from .loop_contents import Content, contents, same_text

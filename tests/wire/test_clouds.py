@@ -27,9 +27,9 @@ from openai import AsyncAzureOpenAI, AsyncOpenAI
 from concertino.errors import AuthenticationError, ContextTooLongError, ProviderError, RateLimitError
 from concertino.messages import ToolMessage, UserMessage
 from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.base import Model
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
-from concertino.providers.port import Model
 
 from . import test_wire_anthropic as anthropic
 from . import test_wire_chat as chat

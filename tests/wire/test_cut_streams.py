@@ -16,8 +16,8 @@ import pytest
 
 from concertino.errors import BrokenStreamError, ContentFilteredError, ProviderError
 from concertino.messages import AssistantMessage
-from concertino.providers.port import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallReady
-from concertino.providers.streaming import StreamingModel
+from concertino.providers.base import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallReady
+from concertino.providers.http.transport import StreamingModel
 
 from .exchanges import exchanges
 from .wire_kit import MODELS, model_of, request, serving

@@ -9,7 +9,7 @@ import pytest
 
 from concertino import AgentConfig, Chat, RunError, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import AuthenticationError, RateLimitError
-from concertino.orchestrator.retrying import Retry
+from concertino.orchestrator.model_call.retry import Retry
 from concertino.providers.openai import OpenAICompatibleModel
 
 from .wire_kit import MODELS, model_of, serving, sse

@@ -23,10 +23,10 @@ from concertino.errors import (
     RateLimitError,
 )
 from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.base import Model, TextChunk
 from concertino.providers.google import GoogleModel
+from concertino.providers.http.transport import Timeouts
 from concertino.providers.openai import OpenAIModel
-from concertino.providers.port import Model, TextChunk
-from concertino.providers.streaming import Timeouts
 
 from . import test_wire_anthropic as anthropic
 from . import test_wire_chat as chat
@@ -209,7 +209,7 @@ async def test_huge_lines() -> None:
 
 def endless(most: int) -> None:
     """A line that does not end."""
-    from concertino.providers import decoding
+    from concertino.providers.http import body as decoding
 
     before = decoding.LARGEST
     decoding.LARGEST = most

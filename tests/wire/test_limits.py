@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from concertino.errors import BrokenStreamError, ProviderConnectionError, ProviderError, ProviderTimeoutError
-from concertino.providers.streaming import Timeouts
+from concertino.providers.http.transport import Timeouts
 
 from . import test_wire_chat as chat
 from .test_faults import FULL, KINDS, QUICK, broken_by

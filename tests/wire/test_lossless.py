@@ -15,7 +15,7 @@ import pytest
 from concertino.errors import ProviderError
 from concertino.messages import Message, ToolMessage, UserMessage
 from concertino.providers.openai import OpenAICompatibleModel
-from concertino.providers.openai.vendors import vendor_of
+from concertino.providers.openai.chat.vendors import vendor_of
 
 from .exchanges import Exchange, cases
 from .wire_kit import MODELS, events_of, model_of, reply_of, request, serving

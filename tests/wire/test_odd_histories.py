@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concertino.messages import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolMessage, UserMessage
-from concertino.providers.port import ModelRequest, ToolCallReady
-from concertino.providers.wire import plain_id, plain_name
+from concertino.providers.base import ModelRequest, ToolCallReady
+from concertino.providers.http.encoding import plain_id, plain_name
 
 from ..validity import judge
 from ..wire_bodies import wire_bodies

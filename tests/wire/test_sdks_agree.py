@@ -13,8 +13,8 @@ import pytest
 
 from concertino.errors import ProviderError
 from concertino.messages import AssistantMessage
-from concertino.providers.port import Reply
-from concertino.providers.wire import ASIDE
+from concertino.providers.base import Reply
+from concertino.providers.http.encoding import ASIDE
 
 from .exchanges import Exchange, exchanges
 from .sdk_says import SAYS, Said, arguments_of

@@ -23,10 +23,10 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.base import Dropped, OutputSchema
 from concertino.providers.google import GoogleModel
+from concertino.providers.http.encoding import Body
 from concertino.providers.openai import OpenAICompatibleModel, OpenAIModel
-from concertino.providers.port import Dropped, OutputSchema
-from concertino.providers.wire import Body
 
 from . import test_wire_chat as chat
 from .wire_kit import MODELS, events_of, model_of, request, serving, sse

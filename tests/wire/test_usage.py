@@ -14,10 +14,10 @@ import pytest
 
 from concertino import AgentConfig, Chat, RunError, ToolOrchestrator
 from concertino.errors import BrokenStreamError, ContentFilteredError, OverloadedError, ProviderError
-from concertino.orchestrator.retrying import Retry
-from concertino.providers.decoding import WHOLE, BodyDecoder
-from concertino.providers.port import Reply
-from concertino.providers.streaming import StreamingModel
+from concertino.orchestrator.model_call.retry import Retry
+from concertino.providers.base import Reply
+from concertino.providers.http.body import WHOLE, BodyDecoder
+from concertino.providers.http.transport import StreamingModel
 from concertino.usage import Tokens, UsageRecord
 
 from . import test_wire_chat as chat

@@ -27,9 +27,9 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.base import model_id
 from concertino.providers.openai import OpenAICompatibleModel, OpenAIModel, Vendor
-from concertino.providers.openai.vendors import VENDORS, vendor_of
-from concertino.providers.port import model_id
+from concertino.providers.openai.chat.vendors import VENDORS, vendor_of
 
 from . import test_wire_anthropic as anthropic
 from . import test_wire_chat as chat

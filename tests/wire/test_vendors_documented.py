@@ -9,9 +9,9 @@ import pytest
 
 from concertino.errors import UnsupportedError
 from concertino.messages import AssistantMessage, ForcedTool, ToolCall, ToolMessage, UserMessage
+from concertino.providers.base import Reply
 from concertino.providers.openai import OpenAICompatibleModel
-from concertino.providers.openai.vendors import VENDORS
-from concertino.providers.port import Reply
+from concertino.providers.openai.chat.vendors import VENDORS
 
 from .test_typed_requests import TOOL
 from .wire_kit import events_of, reply_of, request, serving, sse

@@ -17,9 +17,9 @@ from openai.types.chat import ChatCompletionChunk
 from concertino.errors import ContentFilteredError, OverloadedError, ProviderError
 from concertino.messages import AssistantMessage, Part
 from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.base import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
-from concertino.providers.port import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
 
 from . import test_wire_anthropic as anthropic
 from . import test_wire_chat as chat

@@ -23,8 +23,8 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.anthropic.request import request_body, tool_form
-from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
-from concertino.providers.wire import ToolForms, plain_id
+from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers.http.encoding import ToolForms, plain_id
 from concertino.usage import Tokens
 
 from .wire_kit import events_of, model_of, played, random_cuts, reply_of, request, serving, sse

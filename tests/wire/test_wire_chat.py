@@ -32,10 +32,11 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.openai import OpenAIModel, chat_request
-from concertino.providers.openai.vendors import vendor_of
-from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
-from concertino.providers.wire import Form, ToolForms
+from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers.http.encoding import Form, ToolForms
+from concertino.providers.openai import OpenAIModel
+from concertino.providers.openai.chat import request as chat_request
+from concertino.providers.openai.chat.vendors import vendor_of
 from concertino.usage import Tokens
 
 from .wire_kit import events_of, model_of, played, random_cuts, reply_of, request, serving, sse

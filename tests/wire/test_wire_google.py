@@ -33,10 +33,10 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
+from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.google import GoogleModel
 from concertino.providers.google.request import request_body, tool_form
-from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
-from concertino.providers.wire import ToolForms
+from concertino.providers.http.encoding import ToolForms
 from concertino.usage import Tokens
 
 from .wire_kit import events_of, model_of, played, random_cuts, reply_of, request, serving, sse

@@ -28,9 +28,9 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.openai import request as responses
-from concertino.providers.port import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
-from concertino.providers.wire import ToolForms
+from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers.http.encoding import ToolForms
+from concertino.providers.openai.responses import request as responses
 from concertino.usage import Tokens
 
 from .wire_kit import events_of, model_of, played, random_cuts, reply_of, request, serving, sse

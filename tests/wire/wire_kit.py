@@ -13,9 +13,9 @@ from typing import Any
 
 from concertino.messages import Message, UserMessage
 from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.base import Model, ModelEvent, ModelRequest, Reply
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
-from concertino.providers.port import Model, ModelEvent, ModelRequest, Reply
 
 MODELS: dict[str, Callable[[str], Model]] = {
     "anthropic": lambda url: AnthropicModel("claude-sonnet-4-5", api_key="key", base_url=url),

@@ -10,9 +10,9 @@ import json_repair
 
 from ..errors import ToolArgumentsError
 from ..messages import ForcedTool, SystemMessage, ToolCall, ToolMessage
-from ..orchestrator.config import AgentConfig, read_arguments
+from ..orchestrator.agent import AgentConfig, read_arguments
+from ..orchestrator.journal.data_policy import DataPolicy, ToolData
 from ..orchestrator.outcome import Finish, GoOn, NoCallsReason, StepEnd
-from ..orchestrator.policy import DataPolicy, ToolData
 from ..orchestrator.run import Run
 
 RESEARCHER = "researcher"

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ConfigurationError, RunError, ToolError
-from ..orchestrator.config import AgentConfig
-from ..tools.context import ToolContext
-from ..tools.port import Tool, ToolResult
+from ..orchestrator.agent import AgentConfig
+from ..tools.base import Tool, ToolContext, ToolResult
 from ..tools.registry import ToolRegistry
 
 

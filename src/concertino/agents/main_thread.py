@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..messages import ForcedTool, Message, SystemMessage, ToolCall, UserMessage
-from ..orchestrator.config import FINAL_ANSWER, AgentConfig
+from ..orchestrator.agent import FINAL_ANSWER, AgentConfig
+from ..orchestrator.lifecycle.prompt import CHATBOT_TOOL, RAG_TOOL
 from ..orchestrator.outcome import Finish, GoOn, NoCallsReason, Outcome, Special
-from ..orchestrator.prompting import CHATBOT_TOOL, RAG_TOOL
 from ..orchestrator.run import Run
 
 

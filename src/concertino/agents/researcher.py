@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..messages import SystemMessage, ToolCall
-from ..orchestrator.config import AgentConfig
+from ..orchestrator.agent import AgentConfig
+from ..orchestrator.journal.data_policy import DataPolicy, ToolData
 from ..orchestrator.outcome import Finish, GoOn, NoCallsReason
-from ..orchestrator.policy import DataPolicy, ToolData
 from ..orchestrator.run import Run
 
 _PROMPT = """\

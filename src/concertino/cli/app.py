@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._version import __version__
-from .asking import mend_input
+from .commands.runs import runs
 from .options import AsJson, Context, Corpus, Database, ModelName
-from .runs import runs
+from .render.console import mend_input
 
 if TYPE_CHECKING:
-    from .means import Options
+    from .context import Options
     from .program import Command
 
 app = typer.Typer(
@@ -67,7 +67,7 @@ def research(
     as_json: AsJson = False,
 ) -> None:
     """Research QUESTION in sources and write a report with citations."""
-    from .research import research as command  # noqa: PLC0415 - for a quick --help
+    from .commands.research import research as command  # noqa: PLC0415 - for a quick --help
 
     options = _options(corpus, model, context, db, as_json=as_json)
     _perform(command, question, options, needs_text=True)
@@ -83,7 +83,7 @@ def chat(
     as_json: AsJson = False,
 ) -> None:
     """Chat: one turn for MESSAGE; without it, one for each line of standard input until its end or /quit."""
-    from .chat import chat as command  # noqa: PLC0415 - for a quick --help
+    from .commands.chat import chat as command  # noqa: PLC0415 - for a quick --help
 
     options = _options(corpus, model, context, db, as_json=as_json)
     _perform(command, message, options, needs_text=False)
@@ -107,10 +107,10 @@ def usage(
     as_json: AsJson = False,
 ) -> None:
     """Sum up tokens and cost over the ledger."""
-    from .commands import Given  # noqa: PLC0415 - for a quick --help
+    from .commands.usage import Asked  # noqa: PLC0415
+    from .commands.usage import usage as command  # noqa: PLC0415
+    from .context import Given  # noqa: PLC0415 - for a quick --help
     from .program import perform_at_desk  # noqa: PLC0415
-    from .spending import Asked  # noqa: PLC0415
-    from .spending import usage as command  # noqa: PLC0415
 
     asked = Asked(by=tuple(by or ("model",)), since=since, until=until)
     raise typer.Exit(perform_at_desk(partial(command, asked), Given(database=db), as_json=as_json))
@@ -119,7 +119,7 @@ def usage(
 def _options(
     corpus: list[str] | None, model: str | None, context: int | None, db: Path | None, *, as_json: bool
 ) -> Options:
-    from .means import Options  # noqa: PLC0415 - for a quick --help
+    from .context import Options  # noqa: PLC0415 - for a quick --help
 
     return Options(corpus=tuple(corpus or ()), model=model, context=context, database=db, as_json=as_json)
 

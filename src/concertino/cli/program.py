@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConcertinoError, ConfigurationError
-from .asking import mended, read_all
-from .commands import Given
-from .means import Desk, Means, Options, desk, opened
-from .screen import OutputError, Screen, abandon_output, log_in_lines
-from .stop import Stop
+from .context import Desk, Given, Means, Options, desk, opened
+from .render.console import OutputError, Screen, abandon_output, log_in_lines, mended, read_all
+from .signals import Stop
 
 Command = Callable[[str | None, Means], Coroutine[Any, Any, int]]
 """Does its work on the text it was given, with the means; gives the exit status."""

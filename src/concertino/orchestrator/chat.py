@@ -11,18 +11,17 @@ from typing import Any
 from ..context import ContextState
 from ..errors import ConfigurationError, UnknownModelError
 from ..messages import Message
-from ..providers.gate import Gate
-from ..providers.port import Model, model_id
-from ..storage.port import Store
-from ..storage.values import Budget
-from ..token_engine.estimate import EstimatingCounter
-from ..token_engine.port import TokenCounter
-from ..token_engine.prices import price
+from ..providers.base import Model, model_id
+from ..providers.rate_limit import Gate
+from ..storage.base import Store
+from ..storage.types import Budget
+from ..token_engine.counting.base import EstimatingCounter, TokenCounter
+from ..token_engine.pricing import price
 from ..token_engine.retention import Retention
-from ..tools.context import Session
+from ..tools.base import Session
 from ..usage import Tokens
 from .limits import HasLimits, Limits, LimitsFunction, default_limits
-from .retrying import Retry
+from .model_call.retry import Retry
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,26 +13,26 @@ from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus, Steer
 from ..ids import new_run_id
 from ..messages import AssistantMessage, Text, UserMessage
 from ..tools.registry import ToolRegistry
-from . import prompting
-from .aside import asker, meanwhile
+from .agent import AgentConfig
 from .chat import Chat
-from .checks import check_agent, check_chat, check_observers, registry_of
-from .closing import closing
-from .config import AgentConfig
-from .ending import gathered, open_waits
-from .entries import note_end
 from .hooks import Hooks
-from .opening import Parent, build_messages, open_run, run_start, that_fits, what_is_given
+from .journal.data_policy import NOTHING, shown
+from .journal.lease import LEASE, STOP_DEADLINE
+from .journal.replay import OpenTurn, Record
+from .lifecycle import prompt as prompting
+from .lifecycle.open import Parent, build_messages, open_run, run_start, that_fits, what_is_given
+from .lifecycle.recorder import note_end
+from .lifecycle.repair import closing
+from .lifecycle.result import gathered, open_waits
+from .lifecycle.resume import begin, child_result, take_up
+from .lifecycle.seal import seal_below
+from .model_call.side_question import asker, meanwhile
+from .model_call.summarize import PATIENCE, Summaries
 from .outcome import Fail, Finish, GoOn, StepOutcome, Suspend
 from .plain import load_state
-from .policy import NOTHING, shown
-from .record import OpenTurn, Record
-from .resuming import begin, child_result, take_up
 from .run import Run
-from .sealing import seal_below
-from .step import Step
-from .summarising import PATIENCE, Summaries
-from .tree import LEASE, STOP_DEADLINE
+from .turn import Step
+from .validation import check_agent, check_chat, check_observers, registry_of
 
 log = logging.getLogger("concertino")
 

@@ -11,11 +11,11 @@ from typing import Any, get_args
 
 from ..errors import HookError, ToolError
 from ..messages import AssistantMessage, Message, ToolCall
-from ..providers.port import ModelRequest
+from ..providers.base import ModelRequest
 from ..usage import UsageRecord
-from .config import AgentConfig
+from .agent import AgentConfig
+from .journal.data_policy import DataPolicy
 from .outcome import Allow, Ask, Deny, Finish, GoOn, Special, StepEnd, Turn
-from .policy import DataPolicy
 
 _RETURNS: dict[str, tuple[type, ...]] = {
     "initialize_agent_state": (object,),

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ..errors import ConfigurationError
-from ..providers.catalogue import context_window, max_output_tokens
-from ..providers.port import Model
-from ..tools.context import Session
+from ..providers.base import Model
+from ..providers.catalog import context_window, max_output_tokens
+from ..tools.base import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

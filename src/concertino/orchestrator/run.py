@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ..events import Notice, NoticeCode
 from ..ids import call_key, usage_id
 from ..messages import Message, Messages, ToolCall
-from ..providers.port import Model, ModelRequest, model_id
-from ..token_engine.digest import handle_for
+from ..providers.base import Model, ModelRequest, model_id
 from ..token_engine.engine import TokenEngine
-from ..token_engine.planning import SummaryJob
+from ..token_engine.planner import SummaryJob
+from ..token_engine.recall import handle_for
 from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
-from .budget import Reserve
 from .chat import Chat
-from .deadlines import Deadlines
-from .journal import Journal
-from .ledger import Ledger
+from .event_stream import Mailbox
+from .journal.lease import Ledger, Tree
+from .journal.replay import OpenRequest, OpenTurn
+from .journal.writer import Journal
 from .limits import Limits
-from .mailbox import Mailbox
+from .model_call.budget import Reserve
 from .outcome import GoOn
-from .record import OpenRequest, OpenTurn
 from .state import ContentIndex, RunState
-from .tree import Tree
+from .tool_calls.timeouts import Deadlines
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar

@@ -24,21 +24,21 @@ from ..errors import (
 )
 from ..events import RunEnded, RunEvent, RunResult, StopReceipt
 from ..ids import new_run_id, run_of, token
+from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
-from ..orchestrator.config import AgentConfig
 from ..orchestrator.engine import Observer, ToolOrchestrator
-from ..orchestrator.forking import fork
-from ..orchestrator.record import fold, requests
-from ..orchestrator.resuming import result_of
-from ..orchestrator.sealing import seal
-from ..orchestrator.tree import LEASE, STOP_DEADLINE
-from ..orchestrator.waiting import asked_arguments
-from ..providers.port import Model, ModelRequest
-from ..storage.port import Store
-from ..storage.values import StoredRun
+from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE
+from ..orchestrator.journal.replay import fold, requests
+from ..orchestrator.lifecycle.fork import fork
+from ..orchestrator.lifecycle.resume import result_of
+from ..orchestrator.lifecycle.seal import seal
+from ..orchestrator.tool_calls.approval import asked_arguments
+from ..providers.base import Model, ModelRequest
+from ..storage.base import Store
+from ..storage.types import StoredRun
 from ..tools.registry import ToolRegistry
 from ..waits import Resolution, Verdict, Wait, arguments_hash
-from .feed import Feed
+from .event_log import Feed
 
 log = logging.getLogger("concertino")
 

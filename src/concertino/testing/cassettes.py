@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ..errors import ConfigurationError, MissingExtraError
-from ..providers.openai.vendors import vendor_of
+from ..providers.openai.chat.vendors import vendor_of
 from .case import RECORD_AGAIN, Case, CassetteError, Interaction, as_json, read_case, write_json
 from .redaction import Redaction
 

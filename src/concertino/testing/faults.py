@@ -7,11 +7,10 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any
 
-from ..providers.port import Model, ModelEvent, ModelRequest, Reply
-from ..storage.port import Store
-from ..storage.values import Claim, CommandKind, Due, Entry, Head, RunStart
-from ..tools.context import ToolContext
-from ..tools.port import Done, NotDone, Tool
+from ..providers.base import Model, ModelEvent, ModelRequest, Reply
+from ..storage.base import Store
+from ..storage.types import Claim, CommandKind, Due, Entry, Head, RunStart
+from ..tools.base import Done, NotDone, Tool, ToolContext
 from ..waits import Resolution, Wait
 
 At = Callable[[str, int], Awaitable[None] | None]

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any
 
 from ..messages import AssistantMessage, Part, Reasoning, StopReason, Text, ToolCall, UserMessage
-from ..orchestrator.summarising import ASKS
-from ..providers.port import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
+from ..orchestrator.model_call.summarize import ASKS
+from ..providers.base import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..usage import Tokens
 
 

@@ -13,7 +13,7 @@ from itertools import compress
 from typing import Any
 
 from ..messages import Message
-from .sizes import message_text
+from .counting.sizes import message_text
 
 
 @dataclass(frozen=True, slots=True)

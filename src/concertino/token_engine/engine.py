@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from ..context import ContextReport, ContextState
 from ..messages import Message, Messages
 from ..usage import Tokens
+from .caching.breakpoints import Marks
+from .caching.monitor import CacheWatch, Miss
+from .counting.base import TokenCounter
+from .counting.sizes import measure_with, most_tokens
 from .edits import Edit, Reduce, Summarise, carried, edit_of, form, moved
-from .marks import Marks
-from .planning import FULL, Planner, SummaryJob, Terms
-from .port import TokenCounter
-from .recalling import recalled
+from .planner import FULL, Planner, SummaryJob, Terms
+from .recall import recalled
 from .retention import Candidates, Retention
 from .room import Room
-from .sizes import measure_with, most_tokens
 from .view import View
-from .watching import CacheWatch, Miss
 
 _MOST_FAILURES = 2
 """Summaries that may fail one after another; then messages are left out instead."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ..errors import ConfigurationError
 from ..messages import Message, ToolMessage
-from .digest import digest, digest_size
+from .counting.sizes import FRAME, Measure
 from .edits import Reduce
-from .sizes import FRAME, Measure
+from .recall import digest, digest_size
 from .view import View
 
 _SHORT = 48

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..errors import ContextFloorError
-from .calibration import Calibration, Gauge, calibration_of
-from .planning import floor_error
-from .port import TokenCounter
-from .profiles import Binding, binding, cache_rule
-from .sizes import KINDS, Fixed, measure_with
+from .caching.rules import Binding, binding, cache_rule
+from .counting.base import TokenCounter
+from .counting.calibration import Calibration, Gauge, calibration_of
+from .counting.sizes import KINDS, Fixed, measure_with
+from .planner import floor_error
 from .view import View
 
 _NOTE = 32

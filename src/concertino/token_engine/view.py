@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from ..messages import AssistantMessage, Message, Messages, SystemMessage, ToolMessage
+from .counting.sizes import KINDS, Measure, Size
 from .edits import Edit, Reduce, Strip, Summarise
-from .sizes import KINDS, Measure, Size
 
 _NO_SIZE = Size(0, 0)
 

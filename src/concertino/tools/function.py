@@ -8,8 +8,7 @@ from typing import Any, overload
 
 from ..errors import ConfigurationError
 from ..messages import Retain
-from .context import ToolContext
-from .port import DEFAULT_TIMEOUT, Done, Effect, NotDone, Tool, check_tool
+from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Tool, ToolContext, check_tool
 from .threads import threads
 
 _SETTINGS = ("selection_rule", "counts_as_iteration", "timeout", "retain", "max_tokens", "shown", "effect")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..errors import ConfigurationError
 from ..messages import ToolSpec
-from .port import Tool, check_tool
+from .base import Tool, check_tool
 
 BASE_PROMPT = (
     "You are a careful assistant in a chat. Use a tool when it gives a better answer than you can give without it, "

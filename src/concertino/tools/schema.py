@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 
 from ..errors import ConfigurationError, ToolArgumentsError
-from .context import ToolContext
+from .base import ToolContext
 
 
 class Arguments:

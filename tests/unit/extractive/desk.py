@@ -18,8 +18,8 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
+from concertino.providers.base import ModelEvent, ModelRequest, Reply
 from concertino.providers.extractive import ExtractiveModel
-from concertino.providers.port import ModelEvent, ModelRequest, Reply
 
 
 def _spec(name: str, *arguments: str) -> ToolSpec:

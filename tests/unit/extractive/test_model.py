@@ -19,8 +19,8 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
+from concertino.providers.base import Model, Reply, TextChunk, ToolCallChunk, model_id
 from concertino.providers.extractive import ExtractiveModel
-from concertino.providers.port import Model, Reply, TextChunk, ToolCallChunk, model_id
 
 from .desk import (
     PAGES,

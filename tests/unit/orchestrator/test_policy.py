@@ -46,8 +46,8 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.orchestrator.policy import DataPolicy, KeepFor, ToolData, Treatment, held, kept_text, shown
-from concertino.providers.wire import arguments_object
+from concertino.orchestrator.journal.data_policy import DataPolicy, KeepFor, ToolData, Treatment, held, kept_text, shown
+from concertino.providers.http.encoding import arguments_object
 from concertino.waits import Wait
 
 CANARY = "c4n4ry"

@@ -18,7 +18,7 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.orchestrator.policy import DataPolicy, KeepFor, ToolData, held
+from concertino.orchestrator.journal.data_policy import DataPolicy, KeepFor, ToolData, held
 
 CANARY = "c4n4ry"
 RAW = f'{{"x":"{CANARY}"}}'

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concertino.messages import Message, Messages, ToolSpec, UserMessage
-from concertino.orchestrator.budget import Reserve
-from concertino.providers.port import ModelRequest
-from concertino.token_engine.estimate import EstimatingCounter
-from concertino.token_engine.port import TokenCounter
+from concertino.orchestrator.model_call.budget import Reserve
+from concertino.providers.base import ModelRequest
+from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
 
 
 def fresh(counter: TokenCounter | None = None) -> Reserve:

@@ -11,9 +11,9 @@ from openai import AsyncOpenAI
 
 from concertino.errors import ConcertinoError, MissingExtraError, MissingKeyError
 from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.base import Model, model_id
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
-from concertino.providers.port import Model, model_id
 
 MAKERS: list[tuple[Callable[[str], Model], list[str], str]] = [
     (AnthropicModel, ["ANTHROPIC_API_KEY"], "anthropic"),
@@ -65,7 +65,7 @@ def test_importing_loads_no_sdk() -> None:
 import sys
 import concertino
 import concertino.providers.anthropic, concertino.providers.openai, concertino.providers.google
-import concertino.providers.catalogue, concertino.token_engine.prices
+import concertino.providers.catalog, concertino.token_engine.pricing
 loaded = {"anthropic", "openai", "google.genai", "genai_prices", "httpx2"} & sys.modules.keys()
 assert not loaded, loaded
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from concertino.providers import catalogue
-from concertino.providers.catalogue import DEFAULT_CONTEXT, context_window, max_output_tokens
-from concertino.token_engine.profiles import cache_rule
+from concertino.providers import catalog as catalogue
+from concertino.providers.catalog import DEFAULT_CONTEXT, context_window, max_output_tokens
+from concertino.token_engine.caching.rules import cache_rule
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from concertino.messages import ToolSpec, UserMessage
+from concertino.providers.base import ModelRequest, Reply, ToolCallChunk, ToolCallReady
 from concertino.providers.extractive import ExtractiveModel
 from concertino.providers.extractive.researcher import SEARCH
-from concertino.providers.port import ModelRequest, Reply, ToolCallChunk, ToolCallReady
 from concertino.testing import Answer, ScriptedModel, call
 
 

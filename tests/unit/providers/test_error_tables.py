@@ -25,7 +25,8 @@ from concertino.errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from concertino.providers import failures, kinds
+from concertino.providers import errors as failures
+from concertino.providers import errors as kinds
 from concertino.providers.anthropic import errors as of_anthropic
 from concertino.providers.google import errors as of_google
 from concertino.providers.openai import errors as of_openai

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from concertino.errors import RateLimitError
-from concertino.providers import gate as gate_module
-from concertino.providers.gate import Gate
+from concertino.providers import rate_limit as gate_module
+from concertino.providers.rate_limit import Gate
 
 
 class Clock:

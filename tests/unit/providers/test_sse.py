@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concertino.providers.sse import Event, SseDecoder
+from concertino.providers.http.sse import Event, SseDecoder
 
 TEXTS = st.text(st.characters(blacklist_characters="\r\n", blacklist_categories=["Cs"]), max_size=12)
 NAMES = st.text("abc._", max_size=5)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from concertino.messages import UserMessage
 from concertino.storage.sqlite import SqliteStore
-from concertino.storage.values import Claim, Entry, HeldMessage, RunStart
+from concertino.storage.types import Claim, Entry, HeldMessage, RunStart
 from concertino.usage import Tokens, UsageRecord
 
 

@@ -16,8 +16,8 @@ import pytest
 from concertino.errors import StorageError
 from concertino.messages import AssistantMessage, Text, ToolCall, UserMessage
 from concertino.storage.sqlite import SqliteStore
-from concertino.storage.sqlite.failures import explain
-from concertino.storage.values import Entry, HeldMessage, RunEnd
+from concertino.storage.sqlite.errors import explain
+from concertino.storage.types import Entry, HeldMessage, RunEnd
 
 from .growing import begin, claim, entry, kill_after, writer
 

@@ -17,10 +17,8 @@ import pytest
 from concertino.errors import DatabaseVersionError, StorageError
 from concertino.messages import UserMessage
 from concertino.storage.sqlite import SqliteStore
-from concertino.storage.sqlite.functions import add_functions
-from concertino.storage.sqlite.opening import APPLICATION_ID
-from concertino.storage.sqlite.queries import migrations, queries, statements
-from concertino.storage.values import RunEnd
+from concertino.storage.sqlite.schema import APPLICATION_ID, add_functions, migrations, queries, statements
+from concertino.storage.types import RunEnd
 
 CURRENT = migrations()[-1][0]
 
@@ -188,7 +186,7 @@ async def test_a_migration_that_fails_leaves_nothing(tmp_path: Path, monkeypatch
     path = tmp_path / "a.db"
     broken = ((1, migrations()[0][1] + "\nCREATE TABLE runs (twice);\n"),)
     with monkeypatch.context() as patch:
-        patch.setattr("concertino.storage.sqlite.opening.migrations", lambda: broken)
+        patch.setattr("concertino.storage.sqlite.schema.migrations", lambda: broken)
         with pytest.raises(StorageError, match="already exists"):
             await SqliteStore.open(path)
     assert number(path, "user_version") == 0

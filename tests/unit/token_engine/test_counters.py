@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from concertino.token_engine.estimate import EstimatingCounter
-from concertino.token_engine.exact import TiktokenCounter
-from concertino.token_engine.port import TokenCounter
+from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
+from concertino.token_engine.counting.tiktoken import TiktokenCounter
 
 RUNS = {
     "spaces": "x" + " " * 1_500_000,

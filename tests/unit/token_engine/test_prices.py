@@ -13,7 +13,7 @@ from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concertino.token_engine.prices import price
+from concertino.token_engine.pricing import price
 from concertino.usage import Tokens
 
 

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from concertino import AgentConfig, Chat, Limits, ToolOrchestrator, ToolRegistry
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.testing import ScriptedModel
-from concertino.token_engine.calibration import Calibration, Gauge, calibration_of
+from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
+from concertino.token_engine.counting.calibration import Calibration, Gauge, calibration_of
+from concertino.token_engine.counting.tiktoken import TiktokenCounter
 from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.estimate import EstimatingCounter
-from concertino.token_engine.exact import TiktokenCounter
-from concertino.token_engine.port import TokenCounter
 from concertino.token_engine.retention import Retention
 
 UNSURE = 0.1

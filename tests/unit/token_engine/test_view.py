@@ -17,8 +17,8 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
+from concertino.token_engine.counting.sizes import KINDS, Size, message_text
 from concertino.token_engine.edits import Edit, Reduce, Strip, Summarise
-from concertino.token_engine.sizes import KINDS, Size, message_text
 from concertino.token_engine.view import View, fold, reduced, without_reasoning
 
 

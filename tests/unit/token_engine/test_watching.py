@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from concertino.messages import AssistantMessage, Text, UserMessage
+from concertino.token_engine.counting.base import EstimatingCounter
 from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.estimate import EstimatingCounter
 from concertino.usage import Tokens
 
 

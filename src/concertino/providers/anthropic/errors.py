@@ -19,8 +19,7 @@ from ...errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from ..failures import HTTP_FAILURES, http_failure, retry_after, timed_out
-from ..kinds import by_status, make
+from ..errors import HTTP_FAILURES, by_status, http_failure, make, retry_after, timed_out
 from .reply import ERROR_TYPES
 from .request import PROVIDER
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import MissingExtraError, ProviderError
-from ..catalogue import max_output_tokens as most_output
-from ..port import ModelRequest
-from ..streaming import SILENCE, RawResponse, StreamingModel, Timeouts, key_from
-from ..wire import Body, ToolForms
+from ..base import ModelRequest
+from ..catalog import max_output_tokens as most_output
+from ..http.encoding import Body, ToolForms
+from ..http.transport import SILENCE, RawResponse, StreamingModel, Timeouts, key_from
 from .reply import MessageReader
 from .request import PROVIDER, request_body, tool_form
 

@@ -34,9 +34,10 @@ from ...messages import (
     ToolSpec,
     UserMessage,
 )
-from .. import catalogue, media
-from ..port import ModelRequest
-from ..wire import (
+from .. import catalog as catalogue
+from ..base import ModelRequest
+from ..http import encoding as media
+from ..http.encoding import (
     Body,
     Form,
     ToolForms,

@@ -7,18 +7,9 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from hashlib import blake2b
 
-from ...messages import (
-    AssistantMessage,
-    Message,
-    Part,
-    StopReason,
-    Text,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-)
+from ...messages import AssistantMessage, Message, Part, StopReason, Text, ToolCall, ToolMessage, ToolSpec
 from ...usage import Tokens
-from ..port import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
+from ..base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from .roles import plan
 from .splitting import split_pieces
 from .turn import Turn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...messages import ForcedTool, ToolSpec
-from ..port import ModelRequest
+from ..base import ModelRequest
 from . import researcher, supervisor
 from .transcript import Transcript, read_transcript
 from .turn import Call, Turn, argument_name, fill

@@ -16,8 +16,7 @@ from ...errors import (
     ProviderError,
     ProviderTimeoutError,
 )
-from ..failures import HTTP_FAILURES, http_failure, retry_after, timed_out
-from ..kinds import by_status, make
+from ..errors import HTTP_FAILURES, by_status, http_failure, make, retry_after, timed_out
 from .request import PROVIDER
 
 TABLE: dict[type[Exception], type[ProviderError]] = {

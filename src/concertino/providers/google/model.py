@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import MissingExtraError, ProviderError
-from ..port import ModelRequest
-from ..streaming import SILENCE, RawResponse, StreamingModel, Timeouts, key_from
-from ..wire import Body, ToolForms
+from ..base import ModelRequest
+from ..http.encoding import Body, ToolForms
+from ..http.transport import SILENCE, RawResponse, StreamingModel, Timeouts, key_from
 from .reply import ContentReader
 from .request import PROVIDER, request_body, tool_form
 

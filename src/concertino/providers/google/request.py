@@ -31,9 +31,10 @@ from ...messages import (
     ToolSpec,
     UserMessage,
 )
-from .. import catalogue, media
-from ..port import ModelRequest
-from ..wire import ASIDE, Body, Form, ToolForms, arguments_object, body, dumps, losses, lost, turns
+from .. import catalog as catalogue
+from ..base import ModelRequest
+from ..http import encoding as media
+from ..http.encoding import ASIDE, Body, Form, ToolForms, arguments_object, body, dumps, losses, lost, turns
 
 PROVIDER = "google"
 _STRICT = re.compile(r"(^|.*/)gemini-(?:[3-9]|\d\d)")

@@ -18,7 +18,7 @@ import httpx2
 from google import genai
 from google.genai import types
 
-from ..streaming import RawResponse
+from ..http.transport import RawResponse
 
 _PLACEHOLDER = types.Content()
 """The contents that the SDK is given; they are replaced before anything is sent."""

@@ -3,8 +3,8 @@
 The SDK is imported when a model is made, not when this package is.
 """
 
+from .chat.vendors import Vendor
 from .compatible import OpenAICompatibleModel
 from .model import OpenAIModel
-from .vendors import Vendor
 
 __all__ = ["OpenAIModel", "OpenAICompatibleModel", "Vendor"]  # noqa: RUF022 - the usual one is the first

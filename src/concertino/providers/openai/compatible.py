@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from ...errors import ConfigurationError, MissingKeyError
-from ..streaming import SILENCE, Timeouts
+from ..http.transport import SILENCE, Timeouts
+from .chat.vendors import Vendor, vendor_of
 from .model import OpenAIModel
-from .vendors import Vendor, vendor_of
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from ...errors import MissingExtraError, MissingKeyError, ProviderError
-from ..port import ModelRequest
-from ..streaming import SILENCE, RawResponse, Reader, StreamingModel, Timeouts, key_from
-from ..wire import Body, ToolForms
-from . import chat_request
-from . import request as responses
-from .chat_reply import ChatReader
-from .reply import ResponseReader
-from .vendors import OPENAI, vendor_of
+from ..base import ModelRequest
+from ..http.encoding import Body, ToolForms
+from ..http.transport import SILENCE, RawResponse, Reader, StreamingModel, Timeouts, key_from
+from .chat import request as chat_request
+from .chat.reply import ChatReader
+from .chat.vendors import OPENAI, vendor_of
+from .responses import request as responses
+from .responses.reply import ResponseReader
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

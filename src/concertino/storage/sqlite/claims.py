@@ -7,10 +7,9 @@ import time
 
 from ...errors import RunClaimedError, RunEndedError, StorageError, UnknownRunError
 from ..owners import is_dead
-from ..values import Claim, Head
+from ..types import Claim, Head
 from .journal import stale, standing
-from .opening import transaction
-from .queries import queries
+from .schema import queries, transaction
 
 
 def claim(connection: sqlite3.Connection, run_id: str, owner: str, seconds: float) -> Claim:

@@ -11,13 +11,11 @@ from ...errors import RunEndedError, RunExistsError, StaleClaimError, StorageErr
 from ...usage import UsageRecord
 from ...waits import Wait
 from ..codec import encode_json, storable
-from ..values import GOES_ON, JOURNAL_VERSION, Claim, Entry, Head, RunEnd, RunStart, StoredText
-from .accounts import reserve, settle
-from .erasing import checkpoint, end_run
-from .functions import hash_key
-from .opening import transaction
-from .queries import queries
+from ..types import GOES_ON, JOURNAL_VERSION, Claim, Entry, Head, RunEnd, RunStart, StoredText
+from .budgets import reserve, settle
+from .erasure import checkpoint, end_run
 from .rows import message_row, start_row, usage_row, wait_row
+from .schema import hash_key, queries, transaction
 
 _ORPHAN = "the run that it belonged to has ended"
 Work = Callable[[sqlite3.Connection], Any]

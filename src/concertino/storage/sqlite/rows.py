@@ -10,17 +10,9 @@ from typing import Any
 from ...errors import StorageError
 from ...usage import Tokens, UsageRecord
 from ...waits import Resolution, Wait
-from ..codec import (
-    decode_json,
-    decode_message,
-    decode_progress,
-    encode_json,
-    encode_message,
-    encode_progress,
-    storable,
-)
-from ..values import HeldMessage, Memory, RunEnd, RunStart, StoredMessage, StoredRun
-from .functions import hash_key
+from ..codec import decode_json, decode_message, decode_progress, encode_json, encode_message, encode_progress, storable
+from ..types import HeldMessage, Memory, RunEnd, RunStart, StoredMessage, StoredRun
+from .schema import hash_key
 
 
 def start_row(start: RunStart) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ...errors import ToolError
-from ..context import ToolContext
+from ..base import Tool, ToolContext, ToolResult
 from ..function import tool
-from ..port import Tool, ToolResult
 
 _SNIPPET = 100
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ..base import Tool, ToolResult
 from ..function import tool
-from ..port import Tool, ToolResult
 
 
 def feedback_questions() -> Tool:

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ...errors import ConfigurationError
-from ..context import ToolContext
+from ..base import Tool, ToolContext, ToolResult
 from ..function import tool
-from ..port import Tool, ToolResult
 
 Backend = Callable[..., Awaitable[Any]]
 """An async function of the call's arguments and its context; what it returns is the result."""

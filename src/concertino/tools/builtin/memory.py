@@ -7,9 +7,8 @@ from typing import Annotated, Any, Protocol
 from pydantic import Field
 
 from ...errors import ToolError
-from ..context import ToolContext
+from ..base import Tool, ToolContext
 from ..function import tool
-from ..port import Tool
 
 
 class MemoryBackend(Protocol):

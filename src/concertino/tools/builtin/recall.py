@@ -6,8 +6,7 @@ from typing import Any
 
 from ...errors import ToolError
 from ...messages import Retain
-from ..context import ToolContext
-from ..port import Effect, Tool
+from ..base import Effect, Tool, ToolContext
 
 _PAGE = 20_000
 """Characters that are shown at once, at most."""

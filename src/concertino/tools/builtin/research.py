@@ -9,10 +9,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ...errors import LibraryError, ToolError
-from ..context import ToolContext
+from ..base import Tool, ToolContext, ToolResult
 from ..function import tool
 from ..library import Library, Source
-from ..port import Tool, ToolResult
 
 _CITATION = re.compile(r"( *)\[(s[0-9a-f]{10}(?:\s*[,;]\s*s[0-9a-f]{10})*)\]")
 _LOOKS_CITED = re.compile(r"\[(S\d+)\]")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from concertino.tools.corpus.blocks import Block, Document
-from concertino.tools.corpus.docstrings import doc_blocks
-from concertino.tools.corpus.sources import compiled
+from .blocks import Block, Document
+from .docstrings import doc_blocks
+from .sources import compiled
 
 _EMPTY = {"Initialize self.  See help(type(self)) for accurate signature.", "The type of the None singleton."}
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from concertino.errors import CorpusError, LibraryError
-from concertino.tools.corpus import ranking, words
-from concertino.tools.corpus.index import ROW_BITS, count
-from concertino.tools.corpus.origin import Origin
-from concertino.tools.library import Hit, Page, Source
+from ...errors import CorpusError, LibraryError
+from ..library import Hit, Page, Source
+from . import ranking, words
+from .index import ROW_BITS, count
+from .origin import Origin
 
 Answer = TypeVar("Answer")
 

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from inspect import cleandoc
 
-from concertino.tools.corpus import plain
-from concertino.tools.corpus.blocks import Block, Document
-from concertino.tools.corpus.prose import looks_like_code
-from concertino.tools.corpus.rst import clean_inline
-from concertino.tools.corpus.sources import Definition, Module, statements
+from . import plain
+from .blocks import Block, Document
+from .prose import looks_like_code
+from .rst import clean_inline
+from .sources import Definition, Module, statements
 
 _MAX_SIGNATURE = 400
 _LEGAL = re.compile(r"copyright|licen[sc]e|all rights|-\*-|vim?:|coding[:=]|\$Id|^\s*(?:by|author)\b", re.IGNORECASE)

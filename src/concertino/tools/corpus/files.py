@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from concertino.errors import CorpusError
-from concertino.tools.corpus.blocks import Document
-from concertino.tools.corpus.origin import Changes
-from concertino.tools.corpus.reading import MAX_BYTES, SUFFIXES, UnreadableError, read_document_text
+from ...errors import CorpusError
+from .blocks import Document
+from .origin import Changes
+from .reading import MAX_BYTES, SUFFIXES, UnreadableError, read_document_text
 
 _NOISE = {"__pycache__", "node_modules"}
 _READ = "files that can be read end in " + " ".join(SUFFIXES)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
-from concertino.errors import MissingExtraError
-from concertino.tools.corpus import markdown
-from concertino.tools.corpus.blocks import Block, BlockKind, first_heading
+from ...errors import MissingExtraError
+from . import markdown
+from .blocks import Block, BlockKind, first_heading
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -9,13 +9,13 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-from concertino._version import __version__
-from concertino.errors import CorpusError
-from concertino.tools.corpus.blocks import Document
-from concertino.tools.corpus.origin import Changes, Origin
-from concertino.tools.corpus.passages import passages
-from concertino.tools.corpus.words import anchor_keys, hidden_words, keys
-from concertino.tools.library import source_id
+from ..._version import __version__
+from ...errors import CorpusError
+from ..library import source_id
+from .blocks import Document
+from .origin import Changes, Origin
+from .passages import passages
+from .words import anchor_keys, hidden_words, keys
 
 ROW_BITS = 20
 """A passage's row number is its document's, shifted by this, plus its place in the document."""

@@ -5,16 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from concertino.tools.corpus.blocks import Block
-from concertino.tools.corpus.prose import (
-    MAX_DEPTH,
-    MAX_INLINE,
-    code_block,
-    indent_of,
-    looks_like_table,
-    plain_blocks,
-    prose_block,
-)
+from .blocks import Block
+from .prose import MAX_DEPTH, MAX_INLINE, code_block, indent_of, looks_like_table, plain_blocks, prose_block
 
 _HEADING = re.compile(r" {0,3}#{1,6}(?:\s+(.*?))?\s*#*\s*$")
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})\s*$")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 
-from concertino.tools.corpus.corpus import Corpus
-from concertino.tools.corpus.files import Files
-from concertino.tools.corpus.index import connect, update
-from concertino.tools.corpus.origin import Origin
-from concertino.tools.corpus.stdlib import StandardLibrary
+from .corpus import Corpus
+from .files import Files
+from .index import connect, update
+from .origin import Origin
+from .stdlib import StandardLibrary
 
 Report = Callable[[str], None]
 

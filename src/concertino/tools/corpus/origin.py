@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from concertino.tools.corpus.blocks import Document
+from .blocks import Document
 
 
 @dataclass(frozen=True, slots=True)

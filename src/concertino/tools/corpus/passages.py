@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from concertino.tools.corpus.blocks import Block
+from .blocks import Block
 
 LONGEST = 1_500
 _ENOUGH = 800

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from concertino.tools.corpus.blocks import Block
-from concertino.tools.corpus.headings import heading_at, is_underline
-from concertino.tools.corpus.prose import Inline, plain_blocks
+from .blocks import Block
+from .headings import heading_at, is_underline
+from .prose import Inline, plain_blocks
 
 
 def parse(lines: Sequence[str], inline: Inline = str) -> list[Block]:

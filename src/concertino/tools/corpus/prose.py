@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import dedent
 
-from concertino.tools.corpus.blocks import Block, indented
+from .blocks import Block, indented
 
 MAX_INLINE = 10_000
 """Longer paragraphs keep their markup: on such lengths, unmatched markers would cost seconds."""

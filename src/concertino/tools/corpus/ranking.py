@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import log
 
-from concertino.tools.corpus import words
-from concertino.tools.corpus.index import ROW_BITS
-from concertino.tools.library import Hit, Source
+from ..library import Hit, Source
+from . import words
+from .index import ROW_BITS
 
 _WEIGHTS = "6.0, 2.5, 1.0, 0.8"
 """Of title, heading, body and hidden words."""

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from concertino.tools.corpus import markdown, rst
-from concertino.tools.corpus.blocks import Block, first_heading
-from concertino.tools.corpus.html import read_html
-from concertino.tools.corpus.plain import parse as parse_plain
-from concertino.tools.corpus.prose import Inline
+from . import markdown, rst
+from .blocks import Block, first_heading
+from .html import read_html
+from .plain import parse as parse_plain
+from .prose import Inline
 
 SUFFIXES = (".md", ".markdown", ".rst", ".txt", ".html", ".htm")
 MAX_BYTES = 8_000_000

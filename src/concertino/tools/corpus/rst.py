@@ -6,17 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from textwrap import dedent
 
-from concertino.tools.corpus.blocks import Block
-from concertino.tools.corpus.headings import heading_at, is_underline
-from concertino.tools.corpus.prose import (
-    MAX_DEPTH,
-    MAX_INLINE,
-    code_block,
-    indent_of,
-    looks_like_table,
-    plain_blocks,
-    prose_block,
-)
+from .blocks import Block
+from .headings import heading_at, is_underline
+from .prose import MAX_DEPTH, MAX_INLINE, code_block, indent_of, looks_like_table, plain_blocks, prose_block
 
 _CODE_DIRECTIVES = {
     "code-block",

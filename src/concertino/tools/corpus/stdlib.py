@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from concertino.tools.corpus import compiled, docstrings, plain
-from concertino.tools.corpus.blocks import Document, first_heading
-from concertino.tools.corpus.index import code_version
-from concertino.tools.corpus.origin import Changes
-from concertino.tools.corpus.rst import clean_inline
-from concertino.tools.corpus.sources import Place, Sources, compiled_modules, is_public
+from . import compiled, docstrings, plain
+from .blocks import Document, first_heading
+from .index import code_version
+from .origin import Changes
+from .rst import clean_inline
+from .sources import Place, Sources, compiled_modules, is_public
 
 
 class StandardLibrary:

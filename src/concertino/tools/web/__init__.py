@@ -1,8 +1,8 @@
 """The web as a `Library`: search through Tavily, Brave or SearXNG, and pages fetched with care."""
 
-from concertino.tools.web.backends import Brave, Result, SearchBackend, SearXNG, Tavily
-from concertino.tools.web.fetching import FetchLimits, fetch_page
-from concertino.tools.web.web import WebLibrary, web_library_from_environment
+from .backends import Brave, Result, SearchBackend, SearXNG, Tavily
+from .fetching import FetchLimits, fetch_page
+from .web import WebLibrary, web_library_from_environment
 
 __all__ = [
     "Brave",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import unescape
 from typing import TYPE_CHECKING, Any, Protocol
 
-from concertino.errors import LibraryError
+from ...errors import LibraryError
 
 if TYPE_CHECKING:
     import httpx2

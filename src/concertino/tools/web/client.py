@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from concertino._version import __version__
-from concertino.errors import MissingExtraError
+from ..._version import __version__
+from ...errors import MissingExtraError
 
 if TYPE_CHECKING:
     import httpx2

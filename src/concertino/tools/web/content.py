@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from email.message import Message
 
-from concertino.errors import LibraryError
-from concertino.tools.corpus.html import read_html
+from ...errors import LibraryError
+from ..corpus.html import read_html
 
 _HTML = {"text/html", "application/xhtml+xml"}
 _TEXT = {"text/plain", "text/markdown", "text/x-markdown", "text/x-rst", "text/csv", "application/json"}

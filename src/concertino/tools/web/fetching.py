@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from concertino.errors import LibraryError
-from concertino.tools.library import Page, Source, source_id
-from concertino.tools.threads import threads
-from concertino.tools.web.addresses import Resolver, resolve
-from concertino.tools.web.client import USER_AGENT, http
-from concertino.tools.web.content import Body, page_text
+from ...errors import LibraryError
+from ..library import Page, Source, source_id
+from ..threads import threads
+from .addresses import Resolver, resolve
+from .client import USER_AGENT, http
+from .content import Body, page_text
 
 if TYPE_CHECKING:
     import httpx2
@@ -69,7 +69,7 @@ async def fetch_page(
 
 async def _fetched(url: str, *, allow_private: bool, limits: FetchLimits, resolver: Resolver) -> tuple[str, Body]:
     """Follow *url* to its end; return the last address and what is there."""
-    from concertino.tools.web.pinned import PinnedTransport  # noqa: PLC0415  needs the extra
+    from .pinned import PinnedTransport  # noqa: PLC0415  needs the extra
 
     httpx2 = http()
     headers = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import httpx2
 
-from concertino.tools.web.addresses import Address, Resolver, checked_addresses
+from .addresses import Address, Resolver, checked_addresses
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from concertino.errors import LibraryError
-from concertino.tools.library import Hit, Page, Source, source_id
-from concertino.tools.web.addresses import ALLOW_VARIABLE
-from concertino.tools.web.backends import Brave, SearchBackend, SearXNG, Tavily
-from concertino.tools.web.client import http, search_client
-from concertino.tools.web.fetching import fetch_page
+from ...errors import LibraryError
+from ..library import Hit, Page, Source, source_id
+from .addresses import ALLOW_VARIABLE
+from .backends import Brave, SearchBackend, SearXNG, Tavily
+from .client import http, search_client
+from .fetching import fetch_page
 
 if TYPE_CHECKING:
     import httpx2

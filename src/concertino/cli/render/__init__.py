@@ -1,0 +1,1 @@
+"""Rendering of runs, tables and events in the terminal."""

@@ -1,0 +1,106 @@
+"""Plain lines: a run for pipes, log files and terminals that cannot redraw. Only what matters, nothing per delta."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from ...events import (
+    CallWaiting,
+    Notice,
+    RunEnded,
+    RunEvent,
+    RunResult,
+    RunStarted,
+    Steered,
+    ToolDone,
+    ToolFailed,
+    ToolProgress,
+    ToolStarted,
+)
+from ...usage import total
+from .format import about, counted, money, one_line, seconds, tokens, waits_for
+
+_WIDTH = 160
+
+
+class Lines:
+    """A view that writes a line per event: the agent's path, and what happened.
+
+    *delegates* are the tools that are agents: these tell of themselves.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        delegates: frozenset[str] = frozenset(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._write = write
+        self._delegates = delegates
+        self._clock = clock
+        self._started: dict[str, float] = {}
+        self._news: dict[tuple[str, str], str] = {}
+
+    async def __aenter__(self) -> Lines:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Everything is written already."""
+
+    def see(self, event: RunEvent) -> None:
+        """Write the line of *event*, if it has one."""
+        line = self._line(event)
+        if line:
+            self._write(f"{event.agent_path}: {line}")
+
+    def _line(self, event: RunEvent) -> str:
+        match event:
+            case RunStarted():
+                self._started[event.run_id] = self._clock()
+                return ("taken up again: " if event.resumed else "started: ") + one_line(event.task, _WIDTH)
+            case ToolStarted() | ToolProgress() | ToolDone() | ToolFailed():
+                told = event.name in self._delegates and not isinstance(event, ToolFailed)
+                return "" if told else self._tool(event)
+            case CallWaiting():
+                return _joined(f"{event.name} {waits_for(event.kind)}", event.key)
+            case Steered() | Notice():
+                return ("told: " if isinstance(event, Steered) else "") + one_line(event.text)
+            case RunEnded():
+                return self._ended(event.result)
+            case _:
+                return ""
+
+    def _tool(self, event: ToolStarted | ToolProgress | ToolDone | ToolFailed) -> str:
+        key = (event.run_id, event.call_id)
+        match event:
+            case ToolStarted():
+                self._news[key] = one_line(about(event.arguments), _WIDTH)
+                return _joined(event.name, self._news[key])
+            case ToolProgress():
+                parts = event.step.get("parts") or [""]
+                self._news[key] = one_line(str(parts[-1]), _WIDTH)
+                return ""
+            case ToolDone():
+                return _joined(f"{event.name} done", self._news.pop(key, ""))
+            case ToolFailed():
+                return _joined(f"{event.name} failed", one_line(event.error, _WIDTH))
+
+    def _ended(self, result: RunResult) -> str:
+        used = total(result.usage)
+        started = self._started.pop(result.run_id, self._clock())
+        figures = (
+            counted(result.tool_call_count, "tool call"),
+            tokens(used.tokens.total),
+            money(used.cost),
+            seconds(self._clock() - started),
+        )
+        why = f" ({one_line(result.error, _WIDTH)})" if result.error and result.status == "failed" else ""
+        return f"{result.status}{why}: {', '.join(figures)}"
+
+
+def _joined(what: str, more: str) -> str:
+    return f"{what}: {more}" if more else what

@@ -1,0 +1,279 @@
+"""The timeline of a run: its steps, from the journal alone, also where the data policy has erased what they held.
+
+What the policy does not let remain is not shown while it is still there, either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
+from ...storage.types import StoredEntry, StoredJournal
+from ...usage import UsageRecord
+from ...waits import Wait
+
+_INTERRUPTED, _UNKNOWN = "interrupted:", "OUTCOME_UNKNOWN:"
+"""How the engine's own results begin, of calls that were cut short, and of those that may have taken effect."""
+CallState = Literal["ok", "error", "unknown", "waiting", "open", "erased"]
+"""`unknown`: nobody can say whether it took effect. `open`: the run has no outcome of it yet. `erased`: it has one."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A call of a step."""
+
+    name: str
+    """"": erased."""
+    call_id: str
+    arguments: str | None
+    """None: erased, or about to be."""
+    state: CallState = "open"
+    begun: bool = False
+    """Whether it may take effect once, and may have done so."""
+    wait: Wait | None = None
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A request that was about to be sent."""
+
+    usage_id: str
+    model: str
+    at: float
+    record: UsageRecord | None = None
+    """What it took, if that was booked under its id."""
+    lost: bool = False
+    """Whether its process ended before the answer was there."""
+    aside: bool = False
+    """Whether it was asked beside the conversation."""
+
+
+@dataclass(slots=True)
+class Step:
+    """One turn: a request, its answer, and the calls of it."""
+
+    number: int
+    at: float
+    attempts: list[Attempt] = field(default_factory=list)
+    answered: float | None = None
+    until: float = 0.0
+    """When the last of it was on record."""
+    calls: list[Call] = field(default_factory=list)
+    notes: list[tuple[float, str]] = field(default_factory=list)
+    """What else happened meanwhile: it was suspended, taken up again."""
+    usage: list[UsageRecord] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, waiting included."""
+        return max(self.until - self.at, 0.0)
+
+    @property
+    def model_seconds(self) -> float | None:
+        """How long the attempt took that was answered; None: there is no answer."""
+        asked = [attempt.at for attempt in self.attempts if not attempt.aside]
+        return None if self.answered is None or not asked else max(self.answered - asked[-1], 0.0)
+
+    @property
+    def model(self) -> str:
+        """Who answered, or was asked last."""
+        asked = [attempt.model for attempt in self.attempts if not attempt.aside]
+        return asked[-1] if asked else ""
+
+    @property
+    def lost(self) -> list[Attempt]:
+        """The attempts of which nobody knows what became of them."""
+        return [attempt for attempt in self.attempts if attempt.lost]
+
+
+@dataclass(slots=True)
+class Timeline:
+    """All steps of a run."""
+
+    steps: list[Step]
+    erased: bool
+    """Whether something of what the run held is gone."""
+    receipt: dict[str, Any] | None = None
+    """Of a stop."""
+
+
+def timeline(
+    journal: StoredJournal, usage: Iterable[UsageRecord], waits: Iterable[Wait], *, interrupted: bool
+) -> Timeline:
+    """The timeline of *journal*; *interrupted*: nobody is at work on it."""
+    if not journal.entries:
+        return Timeline([], erased=False)
+    reader = _Reader(journal, list(usage), list(waits))
+    for entry in journal.entries:
+        reader.take(entry)
+    reader.end(interrupted=interrupted)
+    return Timeline(list(reader.steps.values()), reader.erased, reader.receipt)
+
+
+class _Reader:
+    """A fold over the entries that needs no content: see `orchestrator/record.py` for the one that does."""
+
+    def __init__(self, journal: StoredJournal, usage: list[UsageRecord], waits: list[Wait]) -> None:
+        self.steps: dict[int, Step] = {}
+        self.erased = False
+        self.receipt: dict[str, Any] | None = None
+        self._run_id = journal.run.start.run_id
+        self._over = journal.run.end is not None
+        form = journal.entries[0].body.get("policy")
+        self._policy = DataPolicy() if form is None else policy_of(form)
+        self._usage = {record.id: record for record in usage}
+        self._waits = {wait.key: wait for wait in waits if wait.run_id == self._run_id}
+        self._turn: Step | None = None
+
+    def take(self, entry: StoredEntry) -> None:
+        """Take *entry* in."""
+        self.erased = self.erased or entry.erased
+        messages = [stored.message for stored in entry.messages]
+        self._take_results(messages)
+        step = self.steps.get(entry.step)
+        body, held = entry.body, entry.held or {}
+        if entry.kind == "asking":
+            step = self._take_asking(entry)
+        elif step is None:
+            self.receipt = body.get("receipt", self.receipt)
+            return
+        step.until = entry.at
+        match entry.kind:
+            case "answered":
+                self._take_answer(step, entry, messages)
+            case "outcome" | "waiting" | "suspended":
+                self._take_outcomes(step, body, held)
+                if entry.kind == "suspended":
+                    step.notes.append((entry.at, "suspended: only waits were left"))
+            case "resumed":
+                step.notes.append((entry.at, "taken up again"))
+            case "ended":
+                self.receipt = body.get("receipt", self.receipt)
+
+    def _take_asking(self, entry: StoredEntry) -> Step:
+        asked = entry.body["request"]
+        before = self.steps.get(entry.step - 1)
+        step = self.steps.get(entry.step)
+        if step is None:
+            step = self.steps[entry.step] = Step(entry.step, entry.at)
+            if before is not None:
+                before.until = entry.at  # the outcomes of its calls are in this entry
+        if not asked.get("forked"):  # that was sent where the run was forked from
+            aside = bool(asked.get("side"))
+            step.attempts.append(
+                Attempt(asked["usage"], asked["model"], entry.at, self._usage.get(asked["usage"]), aside=aside)
+            )
+        if not asked.get("side"):
+            self._turn = None
+        return step
+
+    def _take_answer(self, step: Step, entry: StoredEntry, messages: Sequence[Message]) -> None:
+        body, held = entry.body, entry.held or {}
+        step.answered = entry.at
+        said = next((m for m in messages if isinstance(m, AssistantMessage)), None)
+        known = said.tool_calls if said is not None else ()
+        if "calls" in held:
+            known = tuple(ToolCall(*call) for call in held["calls"])
+        wanted = int(body.get("calls", 0))
+        calls = [self._call(call) for call in known[:wanted]]
+        if len(calls) < wanted:
+            calls += [Call("", "", None, "erased") for _ in range(wanted - len(calls))]
+        step.calls = calls
+        if len(known) >= wanted:  # else nobody knows which is which
+            self._begin(step, body)
+        self._turn = step
+        self._take_results(messages)
+
+    def _call(self, call: ToolCall) -> Call:
+        how = self._policy.tool(call.name).arguments
+        return Call(call.name, call.id, call.arguments if how == "keep" or isinstance(how, KeepFor) else None)
+
+    def _begin(self, step: Step, body: dict[str, Any]) -> None:
+        for place in body.get("begun", ()):
+            if place < len(step.calls):
+                step.calls[place].begun = True
+
+    def _take_outcomes(self, step: Step, body: dict[str, Any], held: dict[str, Any]) -> None:
+        if any(not call.name for call in step.calls):
+            return  # erased: nobody knows which is which
+        self._begin(step, body)
+        for place in body.get("waiting", ()):
+            if place < len(step.calls):
+                step.calls[place].state = "waiting"
+        for place, kept in held.get("outcomes", {}).items():
+            if int(place) < len(step.calls):
+                self._close(step.calls[int(place)], kept.get("content", ""), bool(kept.get("is_error")), kept)
+
+    def _take_results(self, messages: Sequence[Message]) -> None:
+        if self._turn is None:
+            return
+        for message in messages:
+            if isinstance(message, ToolMessage):
+                call = next((c for c in self._turn.calls if c.name and c.call_id == message.call_id), None)
+                if call is not None:
+                    self._close(call, message.content, message.is_error, {})
+            elif isinstance(message, UserMessage) and message.text.startswith("[result of "):
+                name = message.text.removeprefix("[result of ").partition("]")[0]
+                call = next((c for c in self._turn.calls if c.name == name and c.state in ("open", "waiting")), None)
+                if call is not None:
+                    self._close(call, "", False, {})
+
+    def _close(self, call: Call, content: str, is_error: bool, kept: dict[str, Any]) -> None:
+        cut_short = call.begun and content.startswith(_INTERRUPTED)
+        if kept.get("unknown") or cut_short or (is_error and content.startswith(_UNKNOWN)):
+            call.state = "unknown"
+        else:
+            call.state = "error" if is_error else "ok"
+        how = self._policy.tool(call.name).results
+        if is_error and (how == "keep" or isinstance(how, KeepFor)):
+            call.error = content
+
+    def end(self, *, interrupted: bool) -> None:
+        """Nothing follows: see what each attempt and call came to."""
+        for step in self.steps.values():
+            step.usage = [r for r in self._usage.values() if r.id.startswith(f"{self._run_id}:{step.number}:")]
+            asked = [attempt for attempt in step.attempts if not attempt.aside]
+            over = interrupted or self._over or step.answered is not None
+            for attempt in asked if over and step.answered is None else asked[:-1]:
+                attempt.lost = attempt.record is None or attempt.record.source == "unknown"
+            last = step.number == max(self.steps)
+            self._name_erased(step)
+            for place, call in enumerate(step.calls):
+                call.wait = call.wait or self._wait(step, place, call)
+                if call.wait is not None and call.wait.resolution is None:
+                    call.state = "waiting"
+                elif call.state in ("open", "waiting") and (self._over or not last):
+                    call.state = "erased"
+
+    def _name_erased(self, step: Step) -> None:
+        """Calls that are erased, and had waited, are known by their waits; then nobody knows the others' places."""
+        gone = [call for call in step.calls if not call.name]
+        if not gone:
+            return
+        known = {(call.name, call.call_id) for call in step.calls}
+        waits = [w for w in self._waits.values() if step_of_wait(w) == step.number]
+        for call, wait in zip(gone, [w for w in waits if (w.tool, w.call_id) not in known], strict=False):
+            call.name, call.call_id, call.wait = wait.tool, wait.call_id, wait
+
+    def _wait(self, step: Step, place: int, call: Call) -> Wait | None:
+        wait = self._waits.get(f"{self._run_id}:{step.number}.{place}")
+        if wait is not None and (wait.tool, wait.call_id) == (call.name, call.call_id):
+            return wait
+        return next(
+            (
+                w
+                for w in self._waits.values()
+                if step_of_wait(w) == step.number and (w.tool, w.call_id) == (call.name, call.call_id)
+            ),
+            None,
+        )
+
+
+def step_of_wait(wait: Wait) -> int:
+    """The step that a wait belongs to; its key tells."""
+    step = wait.key.rpartition(":")[2].partition(".")[0]
+    return int(step) if step.isdecimal() else 0

@@ -1,0 +1,1 @@
+"""The journal of a run: entries, writer, replay, lease and data policy."""

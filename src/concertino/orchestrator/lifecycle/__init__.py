@@ -1,0 +1,1 @@
+"""A run's lifecycle: open, resume, fork, seal and result."""

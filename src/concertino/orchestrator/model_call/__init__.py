@@ -1,0 +1,1 @@
+"""Model calls: one attempt, retries, budgets and summaries."""

@@ -1,0 +1,108 @@
+"""What is done when a model could not be asked: once more, another one, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...errors import (
+    AuthenticationError,
+    BadRequestError,
+    BrokenStreamError,
+    ConfigurationError,
+    ContextTooLongError,
+    ModelNotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+    RateLimitError,
+)
+
+_PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConnectionError, BrokenStreamError)
+"""Failures that may be over when the same request is sent again."""
+_THE_MODELS_OWN = (*_PASSING, AuthenticationError, PermissionDeniedError, ModelNotFoundError, ContextTooLongError)
+"""Failures that another model need not have."""
+_NOT_BILLED = (
+    AuthenticationError,
+    PermissionDeniedError,
+    ModelNotFoundError,
+    BadRequestError,
+    RateLimitError,
+    OverloadedError,
+    ProviderConnectionError,
+)
+"""Failures before an answer began for which providers bill nothing. A refusal by a filter is none of them: Azure bills
+the prompt that it has read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
+
+
+def not_billed(error: BaseException | None) -> bool:
+    """Whether a provider bills nothing for a request that ended in *error* before an answer began; not even a prompt
+    that never got there."""
+    unreached = isinstance(error, ProviderTimeoutError) and error.limit == "connect"
+    return unreached or isinstance(error, _NOT_BILLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often a model is asked again. The SDKs' own retries are off: one place decides, and every attempt is booked.
+
+    Raises `ConfigurationError` for figures that make no sense.
+    """
+
+    attempts: int = 3
+    """For each model, the first one included."""
+    first: float = 0.5
+    """Seconds before the second attempt; twice as many before each further one, half to all of them by chance."""
+    longest: float = 30.0
+    """Seconds that a provider may ask us to wait. One that wants more is not asked again."""
+    restart: bool = False
+    """Whether an answer may be begun again of which the consumer has seen a part already."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attempts, int) or self.attempts < 1:
+            raise ConfigurationError(f"Retry(attempts={self.attempts!r}): use a whole number of at least 1")
+        for name in ("first", "longest"):
+            seconds = getattr(self, name)
+            if not isinstance(seconds, int | float) or not seconds >= 0:
+                raise ConfigurationError(f"Retry({name}={seconds!r}): use seconds of at least 0")
+
+
+class Attempts:
+    """The attempts of one request, over a model and its *fallback*, without those that cannot be opened: *opens* says
+    of a model's id whether it can."""
+
+    __slots__ = ("_fallback", "_made", "_opens", "_retry")
+
+    def __init__(self, retry: Retry, fallback: Sequence[str], opens: Callable[[str], bool] = lambda _: True) -> None:
+        self._retry = retry
+        self._fallback = list(fallback)
+        self._opens = opens
+        self._made = 0
+
+    def after(self, error: ProviderError, model: str, *, seen: bool) -> tuple[str, float] | None:
+        """The model to ask next, and the seconds to wait before; None: *error* stands. *seen*: whether the consumer has
+        seen a part of the answer."""
+        self._made += 1
+        if seen and not self._retry.restart:
+            return None
+        if isinstance(error, (*_PASSING, ContextTooLongError)) and self._made < self._retry.attempts:
+            wait = 0.0 if isinstance(error, ContextTooLongError) else self._wait(error)  # less is sent then
+            if wait <= self._retry.longest:
+                return model, wait
+        if isinstance(error, _THE_MODELS_OWN):
+            while self._fallback:
+                other = self._fallback.pop(0)
+                if other != model and self._opens(other):
+                    self._made = 0
+                    return other, 0.0
+        return None
+
+    def _wait(self, error: ProviderError) -> float:
+        import random  # noqa: PLC0415 - hardly ever needed, and dear to import
+
+        if error.retry_after is not None:
+            return error.retry_after
+        doubled = self._retry.first * 2.0 ** (self._made - 1)
+        return min(doubled, self._retry.longest) * random.uniform(0.5, 1.0)  # noqa: S311 - it only spreads the load

@@ -1,0 +1,175 @@
+"""Summaries of what is older: made beside the conversation, by the model that leads it, through its cached prefix.
+
+A summary that fails changes nothing: messages stay as they are, or are left out where they cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+from ...errors import HookError
+from ...messages import AssistantMessage, UserMessage
+from ...providers.base import Model, ModelRequest
+from ...token_engine.planner import SummaryJob
+from ..hooks import Hooks
+from ..lifecycle.recorder import note_asking, note_summary
+from ..run import Run
+from .attempt import Asking
+
+log = logging.getLogger("concertino")
+
+ASKS = "[Context summary]"
+"""How the engine's request for a summary begins, so that a scripted model can tell it."""
+PATIENCE = 10.0
+"""Seconds that a run's end waits for a summary that is being made: it is paid for."""
+_LIMIT = 120.0
+"""Seconds that a summary may take."""
+_SUMMARISE = ASKS + (
+    " The engine asks, not the user. Summarise the conversation above for yourself{upto}.{earlier} Keep the task and "
+    "what the user asked for or ruled out; decisions and their reasons; facts, names, numbers, ids and places exactly "
+    "as they were; what was done and what it led to; what failed; what is still open. Leave out what no longer matters."
+    " Write plain notes of at most {words} words. Call no tools, and write nothing but the summary."
+)
+_UPTO = (
+    ", up to its last {kept} messages, which stay as they are: your summary will stand in the place of what came "
+    "before them"
+)
+_EARLIER = (
+    " So do the earlier summaries in it: summarise what came after the last of them, and do not repeat what they say."
+)
+_MERGE = ASKS + (
+    " These are summaries of successive parts of one conversation. Write one that can stand for all of them, of at "
+    "most {words} words. Keep facts, names, numbers and ids exactly as they are.\n\n{summaries}"
+)
+
+
+class Summaries:
+    """The summaries of one run; one is made at a time."""
+
+    def __init__(self, run: Run[Any], hooks: Hooks) -> None:
+        self._run = run
+        self._hooks = hooks
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, job: SummaryJob, model: Model, request: ModelRequest) -> None:
+        """Begin to make the summary of *job*, while the run goes on; *request* is the one whose prefix is cached."""
+        task, self._task = self._task, None
+        if task is not None and not task.cancelled() and (error := task.exception()) is not None:
+            raise error  # what a hook has raised in the one before
+        self._task = asyncio.create_task(self._make(job, model, request, self._asking_for(job, request)))
+
+    async def now(self, job: SummaryJob, model: Model, request: ModelRequest) -> None:
+        """Make it before anything else is done."""
+        await self._make(job, model, request, self._asking_for(job, request))
+
+    async def settle(self, seconds: float = _LIMIT) -> None:
+        """Wait for the one that is being made; one that takes more than *seconds* is given up. Raises what a hook has
+        raised meanwhile."""
+        if self._task is None:
+            return
+        task, self._task = self._task, None
+        if not task.done():
+            await asyncio.wait([task], timeout=seconds)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+    async def stop(self) -> None:
+        """Give up what is being made."""
+        with suppress(HookError):
+            await self.settle(0.0)
+
+    async def _make(self, job: SummaryJob, model: Model, request: ModelRequest, asked: ModelRequest) -> None:
+        window = self._run.window
+        text: str | None = None
+        merged: str | None = None
+        try:
+            async with asyncio.timeout(_LIMIT):
+                if job.merges:
+                    merged = await self._ask(model, self._merging(job, request))
+                text = await self._ask(model, asked)
+        except (asyncio.CancelledError, HookError):
+            window.complete(job, None)
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a model's adapter raises must not end the run
+            log.warning("run %s: a summary failed: %s", self._run.id, type(error).__name__)
+        if window.complete(job, text, merged):
+            await note_summary(self._run, window.ready)
+        else:
+            self._run.notify("summary_failed", "a summary of older messages failed, and changes nothing")
+
+    def _asking_for(self, job: SummaryJob, request: ModelRequest) -> ModelRequest:
+        kept = max(len(request.messages) - self._run.window.shown_before(job.end), 1)
+        upto = ": your summary will stand in its place" if job.alone else _UPTO.format(kept=kept)
+        earlier = _EARLIER if job.earlier else ""
+        asked = UserMessage(_SUMMARISE.format(upto=upto, words=_words(job.tokens), earlier=earlier))
+        return _beside(request, (*request.messages, asked), job.tokens)
+
+    def _merging(self, job: SummaryJob, request: ModelRequest) -> ModelRequest:
+        texts = [segment.text for segment in job.merges]
+        tokens = sum(map(self._run.chat.counter.count, texts))
+        asked = _MERGE.format(words=_words(tokens * 4), summaries="\n\n".join(texts))
+        return ModelRequest(
+            model=request.model, system="", messages=(UserMessage(asked),), max_output_tokens=max(tokens, 256)
+        )
+
+    async def _ask(self, model: Model, request: ModelRequest) -> str | None:
+        """The answer; None if it is not a whole text. Booked like any other attempt."""
+        run = self._run
+        usage = run.next_attempt()
+        if run.journal.on:
+            reserve = None
+            if run.tree.budgeted:
+                reserve = run.reserve.reservation(usage, model, request, last=False)
+            await note_asking(run, usage, model, request, reserve, side=True)
+        asking = Asking(run, self._hooks, model, request, usage)
+        try:
+            async for chunk in asking.chunks:
+                asking.take(chunk)
+            event = await asking.settle()
+            run.mailbox.put(event)
+            run.window.report.summaries += 1
+            run.window.report.summary_tokens += event.record.tokens.total
+        except Exception as error:
+            await asking.close(error)
+            raise
+        finally:
+            await asking.close()
+        return _text(asking.message)
+
+
+def _text(message: AssistantMessage) -> str | None:
+    whole = message.stop_reason == "end" and not message.tool_calls
+    return message.text if whole else None
+
+
+def _words(tokens: int) -> int:
+    """How long a summary of *tokens* should be: about a tenth."""
+    return min(max(tokens // 14, 60), 1_500)
+
+
+def _beside(request: ModelRequest, messages: Any, tokens: int) -> ModelRequest:
+    """*request* with the same beginning, so that the provider reads it from its cache, and a short answer."""
+    return ModelRequest(
+        model=request.model,
+        system=request.system,
+        messages=messages,
+        tools=request.tools,
+        tool_choice=request.tool_choice if isinstance(request.tool_choice, str) else "auto",
+        parallel_tool_calls=request.parallel_tool_calls,
+        max_output_tokens=min(max(tokens // 2, 512), request.max_output_tokens or 8_192),
+        extra=request.extra,
+        effort=request.effort,
+        temperature=request.temperature,
+        marks=request.marks,
+        cache_key=request.cache_key,
+    )
+
+
+def can_summarise(model: Model) -> bool:
+    """Whether *model* can write a summary: one that can says so (`summarises = True`)."""
+    return bool(getattr(model, "summarises", False))

@@ -1,0 +1,1 @@
+"""Tool calls: dispatch, approval, context and timeouts."""

@@ -1,0 +1,156 @@
+"""What models can do: how much fits, how much they may say, and which settings they take: plain data, and
+genai-prices' bundled list where it knows more.
+
+Nothing here decides a bill. A figure that is too small only makes a conversation trimmed earlier; one that is too
+large is found out by the provider's refusal, so unknown models get small figures. What is said of abilities only
+refuses: an unknown model is asked, and its provider decides.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..errors import UnsupportedError
+from ..families import SINCE_GPT_5_6, is_of
+from .base import Effort, ModelRequest
+
+DEFAULT_CONTEXT = 128_000
+DEFAULT_OUTPUT = {"anthropic": 32_000, "google": 65_536}
+"""By provider; for all others 16,384."""
+
+# Model pages of the makers as of November 2026: platform.claude.com/docs (models overview),
+# developers.openai.com (models), ai.google.dev/gemini-api/docs/models. The first pattern that matches counts.
+_CONTEXT: tuple[tuple[str, int], ...] = (
+    (r"claude-(fable|mythos|[a-z]+-5|(opus|sonnet)-4-[6-9])", 1_000_000),
+    (r"claude", 200_000),
+    (r"gpt-(5\.[4-9]|[6-9])(?!.*-(mini|nano))", 1_000_000),
+    (r"gpt-5", 400_000),
+    (r"gpt-4\.1", 1_000_000),
+    (r"gpt-4(-\d{4})?$", 8_192),
+    (r"o[1-9]", 200_000),
+    (r"gemini-.*-(tts|image|live)", 32_768),
+    (r"gemini", 1_000_000),
+)
+
+_OUTPUT: tuple[tuple[str, int], ...] = (
+    (r"claude-3-5", 8_192),
+    (r"claude-(2|3-(haiku|opus|sonnet)|v1|instant)", 4_096),
+    (r"claude-(4-opus|opus-4(-0|-1)?(-2025\d{4})?(@|$))", 32_000),
+    (r"claude-(3-7|4-sonnet|sonnet-4|haiku-4|opus-4-5)", 64_000),
+    (r"claude-(fable|mythos|[a-z]+-[5-9]|opus-4-[6-9])", 128_000),
+    (r"claude", 32_000),
+    (r"gpt-[5-9](?!.*-chat)", 128_000),
+    (r"gpt-4\.1", 32_768),
+    (r"gpt-4(-turbo|-\d{4})?$|gpt-3", 4_096),
+    (r"o[1-9](?!-mini)|o[34]", 100_000),
+    (r"gemini-(1|2\.0)", 8_192),
+    (r"gemini", 65_536),
+)
+
+# How much each may be told to reason, as of November 2026. Anthropic: "Effort", "Adaptive thinking" and "Extended
+# thinking"; Claude reasons when told to. OpenAI: the model pages, and the refusals of its API, which list the values
+# (openai-agents-python#2089). Google: "Thinking", and the page of each Gemini 3 model.
+_BY_EFFORT = r"claude-(fable|mythos|[a-z]+-[5-9]|(opus|sonnet)-4-[6-9])"
+_EFFORTS: tuple[tuple[str, tuple[Effort, ...]], ...] = (
+    (_BY_EFFORT, ("none", "low", "medium", "high")),
+    (r"claude-(3-7|4-|(opus|sonnet|haiku)-4)", ("none", "low", "medium", "high")),
+    (r"claude", ("none",)),
+    (r"gpt-5[^/]*-chat", ("none",)),
+    (r"gpt-5-pro", ("high",)),
+    (r"gpt-5[^/]*-pro", ("medium", "high")),
+    (r"gpt-5[^/]*-codex", ("low", "medium", "high")),
+    (r"gpt-5(?!\.)", ("minimal", "low", "medium", "high")),
+    (r"gpt-([5-9]|\d\d)", ("none", "low", "medium", "high")),
+    (r"gpt-", ("none",)),
+    (r"o[1-9]", ("low", "medium", "high")),
+    (r"gemini-3-pro", ("low", "high")),
+    (r"gemini-([3-9]|\d\d)[^/]*-pro", ("low", "medium", "high")),
+    (r"gemini-([3-9]|\d\d)", ("minimal", "low", "medium", "high")),
+    (r"gemini-2\.5-pro", ("minimal", "low", "medium", "high")),
+    (r"gemini-2\.5", ("none", "minimal", "low", "medium", "high")),
+    (r"gemini-(1|2)", ("none",)),
+)
+
+# Anthropic removed the sampling parameters with Opus 4.7; OpenAI's models take them only while they do not reason
+# ("Reasoning models", limitations).
+_NO_TEMPERATURE = r"claude-(fable|mythos|[a-z]+-[5-9]|opus-4-[7-9])|o[1-9]|gpt-5(?![^/]*-chat)(?!\.)|gpt-5[^/]*-codex"
+
+# Structured outputs: Anthropic has them since Sonnet 4.5 and Opus 4.1, OpenAI since GPT-4o.
+_NO_SCHEMA = (
+    r"claude-(2|3|v1|instant|4-|(opus|sonnet)-4(-0|-2025\d{4})?(@|$))|gpt-3|gpt-4(-turbo|-32k|-\d{4})?($|-preview)"
+    r"|o1-(mini|preview)"
+)
+
+_SCHEMA_OR_TOOLS = r"gemini-(1|2)"
+"""Gemini has taken both in one request since version 3 ("Structured outputs with tools")."""
+
+_TOOLS_OR_EFFORT = SINCE_GPT_5_6
+"""Over Chat Completions: "Function tools with reasoning_effort are not supported", says the API since GPT-5.6."""
+
+
+@lru_cache(maxsize=256)  # it is asked for every request
+def efforts(model: str) -> tuple[Effort, ...] | None:
+    """How much *model* may be told to reason; None where nothing is known of it."""
+    for pattern, levels in _EFFORTS:
+        if is_of(pattern, model):
+            return levels
+    return None
+
+
+def reasons_by_effort(model: str) -> bool:
+    """Whether Claude is told an effort ("Adaptive thinking"); the models before take a budget of tokens."""
+    return is_of(_BY_EFFORT, model)
+
+
+def takes_breakpoints(model: str) -> bool:
+    """Whether OpenAI caches its prompts where they are marked ("Prompt caching": since GPT-5.6)."""
+    return is_of(SINCE_GPT_5_6, model)
+
+
+def check(request: ModelRequest, provider: str, *, chat: bool = False) -> None:
+    """Raise `UnsupportedError` for a setting that the model is known not to take; *chat*: over Chat Completions."""
+    model, effort = request.model, request.effort
+    levels = efforts(model)
+    if effort is not None and levels is not None and effort not in levels:
+        raise unsupported(provider, model, f"effort={effort!r}", f"it takes {', '.join(map(repr, levels))}")
+    reasons = effort not in (None, "none")
+    if request.temperature is not None and (is_of(_NO_TEMPERATURE, model) or (is_of("gpt-", model) and reasons)):
+        raise unsupported(provider, model, f"temperature={request.temperature:g}", "leave it out")
+    if request.output_schema is not None:
+        if is_of(_NO_SCHEMA, model):
+            raise unsupported(provider, model, "output_schema", "force a tool with this schema, or take a newer model")
+        if request.tools and is_of(_SCHEMA_OR_TOOLS, model):
+            raise unsupported(provider, model, "output_schema beside tools", "send one of them, or take Gemini 3")
+    if chat and reasons and request.tools and is_of(_TOOLS_OR_EFFORT, model):
+        raise unsupported(provider, model, f"effort={effort!r} beside tools", 'use api="responses", or effort="none"')
+
+
+def unsupported(provider: str, model: str, field: str, remedy: str) -> UnsupportedError:
+    """The error for a *field* of a request that *model* cannot take."""
+    error = UnsupportedError(f"{provider}: {model} does not take {field}; {remedy}", provider=provider)
+    error.part = field.partition("=")[0]
+    return error
+
+
+def context_window(provider: str, model: str) -> int:
+    """The tokens that *model* takes in one request, its answer included; a cautious guess for an unknown one.
+
+    The first call imports genai-prices, which takes a quarter of a second.
+    """
+    # Not `genai_prices` itself at the top: the list is a megabyte of objects that few programs need.
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
+
+    try:
+        known = get_snapshot().find_provider_model(model, None, provider, None)[1].context_window
+    except LookupError:
+        known = None
+    return known or _first(_CONTEXT, model, DEFAULT_CONTEXT)
+
+
+def max_output_tokens(provider: str, model: str) -> int:
+    """The most tokens that an answer of *model* may have; a cautious guess for an unknown one."""
+    return _first(_OUTPUT, model, DEFAULT_OUTPUT.get(provider, 16_384))
+
+
+def _first(table: tuple[tuple[str, int], ...], model: str, default: int) -> int:
+    return next((figure for pattern, figure in table if is_of(pattern, model)), default)

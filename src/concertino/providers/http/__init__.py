@@ -1,0 +1,1 @@
+"""HTTP transport shared by the adapters: streams, bodies, timeouts and encodings."""

@@ -1,0 +1,106 @@
+"""Erasing. Rows are blanked where they lie: migrations/0002_journal.sql says why."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import suppress
+from typing import Any
+
+from ...errors import StorageError
+from ..types import Erased
+from .schema import account_key, hash_key, queries, transaction
+
+PATIENCE = 250
+"""Milliseconds to wait for a reader that keeps the write-ahead log from being emptied; the next sweep tries again."""
+
+_OF_A_RUN = (
+    "erase_messages",
+    "erase_held",
+    "erase_waits",
+    "erase_answers",
+    "erase_commands",
+    "erase_texts_of_run",
+)
+_OF_A_USER = ("forget_messages", "erase_held", "erase_texts_of_run", "forget_end")
+_OF_A_USERS_RUN = ("forget_waits", "forget_answers", "forget_commands", "forget_run")
+
+
+def end_run(connection: sqlite3.Connection, run: int, now: float, after: float | None) -> None:
+    """What an end erases at once, and when the next of it is due; inside a transaction."""
+    if after is not None and after <= 0:
+        _blank(connection, run)
+        after = None
+    _plan(connection, run, None if after is None else now + after)
+
+
+def sweep(connection: sqlite3.Connection) -> int:
+    """Erase what was kept for a time that is over. How many runs were touched."""
+    now = time.time()
+    with transaction(connection):
+        rows = connection.execute(queries()["due_to_sweep"], {"now": now}).fetchall()
+        for run, erase_at in rows:
+            over = erase_at is not None and erase_at <= now
+            if over:
+                _blank(connection, run)
+            bound = {"run": run, "now": now}
+            connection.execute(queries()["expire_messages"], bound)
+            if connection.execute(queries()["expire_end"], bound).fetchall():
+                connection.execute(queries()["expire_task"], bound)
+            _plan(connection, run, None if over else erase_at)
+    # Also if nothing was due: a reader may have been in the way of the last one.
+    checkpoint(connection)
+    return len(rows)
+
+
+def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | None) -> Erased:
+    """Erase all that is known of a user, but for the ledger."""
+    sql = queries()
+    user: dict[str, Any] = {"user_key": hash_key(user_id), "user_id": user_id, "organization_id": organization_id}
+    with transaction(connection):
+        rows = connection.execute(sql["runs_of_user"], user).fetchall()
+        for row in rows:
+            if not row["ended"]:
+                raise StorageError(f"run {row['run_id']!r} of user {user_id!r} has not ended: stop it first")
+        for row in rows:
+            for name in (*_OF_A_USER, *_OF_A_USERS_RUN):
+                connection.execute(sql[name], {"run": row["number"]})
+            connection.execute(sql["plan_sweep"], {"run": row["number"], "erase_at": None, "sweep_at": None})
+        for name in ("forget_texts", "forget_answerer", "forget_sender"):
+            connection.execute(sql[name], user)
+        memories = connection.execute(sql["forget_memories"], user).rowcount
+        if memories:
+            # Its segments keep the words of deleted rows: the index is made anew, and what is dropped is overwritten.
+            for name in ("words_new", "words_copy", "words_drop", "words_rename"):
+                connection.execute(sql[name])
+        organizations = {row["organization_id"] for row in rows} | ({organization_id} - {None})
+        for organization in organizations:
+            key = (account_key(f"user:{organization}/{user_id}"),)
+            connection.execute(sql["forget_account"], key)
+            connection.execute(sql["forget_reservations"], key)
+    checkpoint(connection)
+    return Erased(runs=len(rows), memories=memories)
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Empty the write-ahead log, which still holds what was erased. Where a reader is in the way, the log stays."""
+    with suppress(sqlite3.Error):
+        patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+        connection.execute(f"PRAGMA busy_timeout = {min(patience, PATIENCE)}")
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {patience}")
+
+
+def _blank(connection: sqlite3.Connection, run: int) -> None:
+    for name in _OF_A_RUN:
+        connection.execute(queries()[name], {"run": run})
+
+
+def _plan(connection: sqlite3.Connection, run: int, erase_at: float | None) -> None:
+    """Note when something of *run* is to be erased next."""
+    (expiry,) = connection.execute(queries()["next_expiry"], {"run": run}).fetchone()
+    times = [moment for moment in (erase_at, expiry) if moment is not None]
+    bound = {"run": run, "erase_at": erase_at, "sweep_at": min(times, default=None)}
+    connection.execute(queries()["plan_sweep"], bound)

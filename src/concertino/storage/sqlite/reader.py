@@ -1,0 +1,167 @@
+"""Reading runs, their journals and the ledger."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import Any, TypeVar, get_args
+
+from ...errors import StorageError
+from ...usage import Tokens, UsageRecord
+from ..codec import decode_json
+from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
+from .rows import to_message, to_run, to_usage
+from .schema import hash_key, queries, reading
+
+T = TypeVar("T")
+
+_CONDITIONS = {
+    "run_id": "r.run_id = :run_id",
+    "conversation_id": "r.conversation_key = :conversation_key AND r.conversation_id = :conversation_id",
+    "root_id": "r.root = (SELECT number FROM runs WHERE run_id = :root_id)",
+    "user_id": "r.user_key = :user_key AND r.user_id = :user_id",
+    "state": "h.state = :state",
+    "roots": "r.root = r.number",
+}
+_COLUMNS = {
+    "run": "top.run_id",
+    "agent": "u.agent_path",
+    "model": "u.provider || ':' || u.model",
+    "user": "r.user_id",
+    "organization": "r.organization_id",
+    "day": "date(u.booked, 'unixepoch')",
+}
+_KINDS = frozenset(get_args(EntryKind))
+
+
+def runs(connection: sqlite3.Connection, limit: int, **asked: Any) -> tuple[StoredRun, ...]:
+    """Runs, newest first: those for which all that is *asked*, and not None or False, holds."""
+    wanted = {name: value for name, value in asked.items() if value is not None and value is not False}
+    keys = {f"{name.removesuffix('_id')}_key": hash_key(wanted[name]) for name in _HASHED if name in wanted}
+    conditions = " AND ".join(_CONDITIONS[name] for name in wanted) or "true"
+    sql = queries()["runs"].replace("/*conditions*/", conditions)
+    rows = connection.execute(sql, {**wanted, **keys, "limit": max(limit, 0)}).fetchall()
+    return tuple(to_run(row) for row in rows)
+
+
+_HASHED = ("conversation_id", "user_id")
+
+
+def messages(connection: sqlite3.Connection, run_id: str) -> tuple[StoredMessage, ...]:
+    """The messages of a run, in the form that remains."""
+    return tuple(to_message(row) for row in connection.execute(queries()["messages"], (run_id,)).fetchall())
+
+
+def usage(connection: sqlite3.Connection, root_id: str) -> tuple[UsageRecord, ...]:
+    """The usage records of a tree."""
+    return tuple(to_usage(row) for row in connection.execute(queries()["usage"], (root_id,)).fetchall())
+
+
+def usage_sums(
+    connection: sqlite3.Connection, by: Sequence[str], since: float | None, until: float | None
+) -> tuple[UsageSum, ...]:
+    """Sums over the ledger. Costs are added exactly."""
+    unknown = [word for word in by if word not in _COLUMNS]
+    if unknown:
+        raise StorageError(f"usage cannot be summed by {unknown[0]!r}: give some of {', '.join(_COLUMNS)}")
+    columns = "".join(f"{_COLUMNS[word]}, " for word in by)
+    places = ", ".join(str(place + 1) for place in range(len(by)))
+    grouping = f"GROUP BY {places} ORDER BY {places}" if by else "HAVING count(*) > 0"
+    sql = queries()["usage_sums"].replace("/*columns*/", columns).replace("/*grouping*/", grouping)
+    rows = connection.execute(sql, {"since": since, "until": until}).fetchall()
+    return tuple(_to_sum(tuple(row), len(by)) for row in rows)
+
+
+def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:
+    attempts, *tokens, cost, unpriced, estimated, unknown = row[width:]
+    return UsageSum(
+        by=row[:width],
+        attempts=attempts,
+        tokens=Tokens(*tokens),
+        cost=Decimal(cost),
+        unpriced=unpriced,
+        estimated=estimated,
+        unknown=unknown,
+    )
+
+
+def load(connection: sqlite3.Connection, run_id: str) -> StoredJournal | None:
+    """A run's journal, whole. StorageError, which names the run and the entry: one of them cannot be read."""
+    sql = queries()
+    # One transaction: entries, messages and usage must be of one moment.
+    with reading(connection):
+        found = connection.execute(sql["run_number"], (run_id,)).fetchone()
+        if found is None:
+            return None
+        (run,) = runs(connection, 1, run_id=run_id)
+        rows = connection.execute(sql["entries"], found).fetchall()
+        said = _by_entry(run_id, connection.execute(sql["messages_of_entries"], found).fetchall(), _message)
+        used = _by_entry(run_id, connection.execute(sql["usage_of_entries"], found).fetchall(), _usage)
+        entries = tuple(_entry(run_id, row, said, used) for row in rows)
+        names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
+        texts = {name: _text(connection, name) for name in names}
+    return StoredJournal(
+        run=run, entries=entries, texts={name: body for name, body in texts.items() if body is not None}
+    )
+
+
+def _entry(
+    run_id: str, row: sqlite3.Row, said: dict[int, list[StoredMessage]], used: dict[int, list[UsageRecord]]
+) -> StoredEntry:
+    seq = row["seq"]
+    if row["version"] > JOURNAL_VERSION or row["kind"] not in _KINDS:
+        raise StorageError(
+            f"entry {seq} of run {run_id!r} is {row['kind']!r} of version {row['version']}, which this concertino "
+            f"does not know (up to {JOURNAL_VERSION}): install a newer concertino"
+        )
+    try:
+        body = decode_json(row["body"], dict)
+        held = None if row["held"] is None else decode_json(row["held"], dict)
+    except StorageError as error:
+        raise _damaged(run_id, seq, error) from error
+    return StoredEntry(
+        seq=seq,
+        epoch=row["epoch"],
+        kind=row["kind"],
+        step=row["step"],
+        at=row["at"],
+        body=body,
+        held=held,
+        erased=bool(row["erased"]),
+        messages=tuple(said.get(seq, ())),
+        usage=tuple(used.get(seq, ())),
+    )
+
+
+def _by_entry(run_id: str, rows: Iterable[sqlite3.Row], build: Callable[[sqlite3.Row], T]) -> dict[int, list[T]]:
+    found: dict[int, list[T]] = {}
+    for row in rows:
+        try:
+            found.setdefault(row["entry"], []).append(build(row))
+        except StorageError as error:
+            raise _damaged(run_id, row["entry"], error) from error
+    return found
+
+
+def _message(row: sqlite3.Row) -> StoredMessage:
+    return to_message((row["body"], row["tokens"], row["progress"]))
+
+
+def _usage(row: sqlite3.Row) -> UsageRecord:
+    return to_usage(row)
+
+
+def _damaged(run_id: str, seq: int, error: StorageError) -> StorageError:
+    return StorageError(f"entry {seq} of run {run_id!r} cannot be read: {error}")
+
+
+def _texts(body: dict[str, Any]) -> list[str]:
+    named = body.get("texts", ())
+    values = named.values() if isinstance(named, dict) else named
+    return [value for value in values if isinstance(value, str)]
+
+
+def _text(connection: sqlite3.Connection, name: str) -> str | None:
+    row = connection.execute(queries()["text"], (name,)).fetchone()
+    return None if row is None else str(row[0])

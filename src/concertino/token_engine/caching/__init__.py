@@ -1,0 +1,1 @@
+"""Prompt caches: providers' rules, breakpoints and a monitor of hits."""

@@ -1,0 +1,1 @@
+"""Token counters: estimated, exact and calibrated."""
