@@ -60,7 +60,7 @@ class Models:
                     raise
                 problem = str(error).removesuffix(", or pass api_key=")  # which is for programs
                 raise MissingKeyError(
-                    f"--model {spec}: {problem}; or use --model {wiring.EXTRACTIVE}, which needs no key"
+                    f"--model {spec}: {problem}; or use --model {wiring.DEMO}, which needs no key"
                 ) from error
         return self._opened[spec]
 
@@ -93,9 +93,9 @@ class Means(Desk):
     limits: LimitsFunction
 
     @property
-    def extractive(self) -> bool:
+    def is_demo(self) -> bool:
         """Whether rules answer instead of a language model."""
-        return self.model.provider == wiring.EXTRACTIVE
+        return self.model.provider == wiring.DEMO
 
 
 @asynccontextmanager
@@ -157,8 +157,8 @@ def _paths(corpus: Sequence[str]) -> list[Path]:
 
 
 def _say_model(model: Model, screen: Screen) -> None:
-    if model.provider == wiring.EXTRACTIVE:
-        screen.notice("model: extractive - no language model is involved: sentences are quoted from sources by rules")
+    if model.provider == wiring.DEMO:
+        screen.notice("model: demo - no language model is involved: passages are quoted from the sources")
     else:
         screen.notice(f"model: {model_id(model)}")
 

@@ -19,8 +19,8 @@ ModelName = Annotated[
     str | None,
     typer.Option(
         metavar="PROVIDER:MODEL",
-        help="anthropic, openai, google or extractive, and its model. Without it: by the key in the environment; "
-        "without a key extractive, which involves no language model.",
+        help="anthropic, openai, google or demo, and its model. Without it: by the key in the environment; "
+        "without a key demo, which involves no language model.",
     ),
 ]
 Database = Annotated[

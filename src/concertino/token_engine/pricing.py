@@ -10,7 +10,7 @@ from typing import Any
 
 from ..usage import Tokens
 
-FREE = frozenset({"extractive", "scripted"})
+FREE = frozenset({"demo", "scripted"})
 """Providers that ask nobody and cost nothing."""
 
 

@@ -26,7 +26,7 @@ async def research(question: str | None, means: Means) -> int:
     """
     assert question is not None
     conversation = new_conversation_id()
-    asks_back = not means.extractive and not means.screen.as_json and is_terminal(sys.stdin) and is_terminal(sys.stderr)
+    asks_back = not means.is_demo and not means.screen.as_json and is_terminal(sys.stdin) and is_terminal(sys.stderr)
     outcome = await _run(question, (), conversation, means, asks_back=asks_back)
     result = outcome.result
     if asks_back and result.status == "completed" and FEEDBACK in result.data:

@@ -13,6 +13,7 @@ from typing import Any
 from ...agents.deep_research import REPORT, RESEARCHER
 from ...events import RunEvent, RunResult, ToolDone
 from ...messages import AssistantMessage, ToolMessage
+from ...tools.builtin.research import SEARCH_TOOLS
 from ...usage import UsageRecord, total
 from .format import about
 
@@ -104,12 +105,12 @@ class Sources:
         """Take in what *event* tells of sources."""
         if isinstance(event, ToolDone):
             self._add(event.data)
-            if event.name == "web_search":
+            if event.name in SEARCH_TOOLS:
                 self._add_results(event.content)
 
     def remember(self, message: ToolMessage) -> None:
         """Take in a result that an earlier life of the run had."""
-        if message.name == "web_search" and not message.is_error:
+        if message.name in SEARCH_TOOLS and not message.is_error:
             self._add_results(message.content if message.whole is None else message.whole)
 
     def cited(self, text: str) -> tuple[str, list[dict[str, str]]]:

@@ -39,10 +39,10 @@ def image_generation(backend: Backend | None) -> Tool:
 def rag(backend: Backend | None) -> Tool:
     """`rag`: *backend* takes `query` and `context`, and gives the matching passages of the attachments as text.
 
-    A named real backend is `concertino.tools.corpus.open_corpus` over the attachments' folder. Raises
+    A named real backend is `concertino.tools.documents.open_documents` over the attachments' folder. Raises
     `ConfigurationError` without one.
     """
-    run = _required("rag", backend, "an async function that searches the attachments, such as a Corpus's search")
+    run = _required("rag", backend, "an async function that searches the attachments, such as a DocumentLibrary's search")
 
     @tool(name="rag", selection_rule="when the answer may be in the files that the user gave", effect="read")
     async def search_attachments(

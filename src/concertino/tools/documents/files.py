@@ -11,14 +11,20 @@ from hashlib import blake2b
 from pathlib import Path
 
 from ...errors import CorpusError, MissingExtraError
+from ..html import read_html
 from .document import Document, one_line
-from .html import read_html
 from .markdown import read_markdown
 from .rst import read_rst
 
+
+
+def _read_page(text: str) -> Document:
+    return Document(*read_html(text))
+
+
 _READERS: dict[str, Callable[[str], Document]] = {
     ".md": read_markdown, ".markdown": read_markdown, ".txt": read_markdown, ".rst": read_rst,
-    ".html": read_html, ".htm": read_html,
+    ".html": _read_page, ".htm": _read_page,
 }  # fmt: skip
 _READABLE = f"readable files end in {' '.join(_READERS)}"
 LONGEST_FILE = 2_000_000
@@ -93,7 +99,7 @@ class FileCollection:
             self._problems[location] = getattr(error, "strerror", None) or str(error)
             return Document(location=location, problem=self._problems[location])
         reader = _READERS[path.suffix.lower()]
-        if len(text) > _LONGEST_MARKUP and reader is not read_html:
+        if len(text) > _LONGEST_MARKUP and reader is not _read_page:
             reader = _read_text
         try:
             document = reader(text)

@@ -19,8 +19,8 @@ _CANDIDATES = 200
 _CHANGE_FACTOR = 0.5
 _SAME_DOCUMENT_FACTOR = 0.85
 _SHORT = 300
-import os,json
-W=json.loads(os.environ.get('W','[1.5,0.6,0.3,0.5,0.005,0.7,1.0]'))
+_RARE = 0.005
+"""Terms in a smaller share of the chunks all weigh the same."""
 _WORD = re.compile(r'[^\W_]+')
 _INTRODUCTION = re.compile(r'(?:introduction|overview|basics|usage|summary|abstract|description|example|getting started)s?$', re.I)
 _ASKS_FOR_CHANGES = re.compile(
@@ -57,17 +57,17 @@ def search(connection: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
         named = next((name for name in reversed(headings.split("\n")) if name and not _INTRODUCTION.match(name)), title)
         words = [stem(word) for word in _WORD.findall(named.lower()) if word not in STOP_WORDS]
         precision = sum(word in stems for word in words) / max(len(words), 1)
-        found[row].score = _score(found[row]) * (1 + W[3] * precision) * (changes if is_change else 1.0)
+        found[row].score = _score(found[row]) * (1 + precision) * (changes if is_change else 1.0)
     return _hits(connection, sorted(found.values(), key=lambda one: (-one.score, one.row)), limit)
 
 
 def _score(candidate: _Candidate) -> float:
-    fullness = min(1.0, W[5] + (1-W[5]) * candidate.length / _SHORT)  # BM25 prefers short chunks, readers do not
+    fullness = min(1.0, 0.5 + 0.5 * candidate.length / _SHORT)  # BM25 prefers short chunks, readers do not
     return (
-        candidate.bm25**W[6]
-        * (0.1 + candidate.covered) ** W[0]
-        * (1 + W[1] * candidate.headed)
-        * (1 + W[2] * candidate.adjacent)
+        candidate.bm25**0.5
+        * (0.1 + candidate.covered) ** 1.5
+        * (1 + 0.5 * candidate.headed)
+        * (1 + 0.3 * candidate.adjacent)
         * fullness
     )
 
@@ -102,7 +102,7 @@ def _measure(connection: sqlite3.Connection, terms: Sequence[Term], found: dict[
             rows = _matches(connection, _expression([variant]))
             everywhere |= rows
             covered |= dict.fromkeys(rows & found.keys(), worth)
-        weight = log(1 + total / (0.5 + W[4] * total + len(everywhere)))
+        weight = log(1 + total / (0.5 + _RARE * total + len(everywhere)))
         weights.append(weight)
         for row, worth in covered.items():
             found[row].covered += weight * worth
