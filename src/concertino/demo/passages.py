@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..tools.documents.markdown import Block, blocks, join
 from .questions import stems
@@ -15,13 +15,15 @@ WEAK = 0.45
 """Below this share of the question's words, a passage is called a weak match."""
 _LONGEST_QUOTE = 1_100
 _MOST_PASSAGES = 4
+_NEAR = 0.8
+"""The share of the best passage's coverage that another one needs to be quoted next to it."""
 _SOURCE_ID = re.compile(r"s[0-9a-f]{10}")
-_FUSION = 4
+_TEXTS = ("id", "title", "location", "heading", "snippet", "version", "date")
 
 
 @dataclass(slots=True)
 class Passage:
-    """A search result, with its score over all searches."""
+    """A search result."""
 
     id: str
     title: str
@@ -32,7 +34,11 @@ class Passage:
     date: str = ""
     coverage: float = 0.0
     """The share of the question that the passage contains."""
-    score: float = 0.0
+
+    @property
+    def path(self) -> str:
+        """The title and the headings above the passage."""
+        return f"{self.title} {self.heading}"
 
     @property
     def section(self) -> str:
@@ -40,37 +46,37 @@ class Passage:
         return f"{self.location}#{self.heading.rpartition(' > ')[2]}" if self.heading else self.location
 
 
-def ranked(question: str, searches: Sequence[Step]) -> list[Passage]:
-    """Return the passages of all searches, best first, by reciprocal rank fusion.
+def chosen(question: str, searches: Sequence[Step]) -> list[Passage]:
+    """Return the passages to quote, best first.
 
-    A search for the whole question counts in full, a search for a name in it by half.
+    These are the results for the whole question that come near the best one. A name or a side of a comparison that is
+    not in any of their headings adds its own best result, if that has it in its heading.
     """
-    found: dict[tuple[str, str], Passage] = {}
-    asked = stems(question)
-    for step in searches:
-        whole = step.text == question
-        rows = parse_object(step.content).get("results")
-        for rank, row in enumerate(rows if isinstance(rows, list) else []):
-            if not isinstance(row, dict) or not _SOURCE_ID.fullmatch(str(row.get("id"))):
-                continue
-            text = {name: str(row.get(name) or "") for name in Passage.__annotations__ if name not in ("coverage", "score")}
-            passage = found.setdefault((text["id"], text["snippet"]), Passage(**text))
-            shared = len(asked & stems(f"{passage.title} {passage.heading} {passage.snippet}")) / max(len(asked), 1)
-            stated = row.get("coverage")
-            coverage = stated if whole and isinstance(stated, int | float) else shared
-            passage.coverage = max(passage.coverage, coverage)
-            passage.score += (1.0 if whole else 0.5) / (_FUSION + rank)
-    for passage in found.values():
-        passage.score *= 0.3 + passage.coverage
-    return sorted(found.values(), key=lambda passage: -passage.score)
+    found = {step.text: _results(step) for step in searches}
+    passages: dict[str, Passage] = {}
+    for passage in found.pop(question, []):
+        passages.setdefault(passage.snippet, passage)
+    best = max((one.coverage for one in list(passages.values())[:_MOST_PASSAGES]), default=0.0)
+    near = [one for one in list(passages.values())[:_MOST_PASSAGES] if one.coverage >= _NEAR * best]
+    for query, results in found.items():
+        wanted = stems(query)
+        if results and not any(wanted <= stems(one.path) for one in near) and wanted <= stems(results[0].path):
+            near.append(replace(results[0], coverage=0.0))
+    return near
 
 
-def chosen(passages: Sequence[Passage]) -> list[Passage]:
-    """Return the passages to quote: those that come near the best one."""
-    if not passages:
-        return []
-    enough = [one for one in passages if one.score >= 0.4 * passages[0].score]
-    return enough[:_MOST_PASSAGES]
+def _results(step: Step) -> list[Passage]:
+    """Return the results of a search in their order."""
+    rows = parse_object(step.content).get("results")
+    found = []
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, dict) and _SOURCE_ID.fullmatch(str(row.get("id"))):
+            passage = Passage(**{name: str(row.get(name) or "") for name in _TEXTS})
+            shared = stems(step.text) & stems(f"{passage.path} {passage.snippet}")
+            stated = row.get("coverage")  # only local libraries know how rare a word is
+            passage.coverage = stated if isinstance(stated, float) else len(shared) / max(len(stems(step.text)), 1)
+            found.append(passage)
+    return found
 
 
 def quoted(question: str, passage: Passage, section: str) -> str:

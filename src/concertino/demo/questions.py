@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from ..tools.documents.terms import STOP_WORDS, stem
+from ..tools.documents.ranking import STOP_WORDS, stem
 
 _LONGEST = 1_500
 _MOST_PARTS = 4
+_MOST_QUERIES = 4
 _ASKING = "how|what|why|when|where|which|who|is|are|does|do|can|should|did|was|were|will"
 _END = re.compile(r"(?<=\?)\s+|;\s+")
 _NEXT = re.compile(rf"(?:,\s*|\s+)(?:and|but|or)\s+(?=(?:in\s+)?(?:{_ASKING})\b)|,\s*(?=(?:{_ASKING})\b)", re.IGNORECASE)
@@ -51,22 +52,13 @@ def parts(question: str, earlier: Sequence[str] = ()) -> list[str]:
             elif not context or len(words(part)) > 2:
                 context = part
             found.append(part)
-    return list(dict.fromkeys(_with_sides(found)))[:_MOST_PARTS]
-
-
-def _with_sides(found: Sequence[str]) -> Iterator[str]:
-    """Yield each part; after a comparison also the two sides, for which the sources may have separate passages."""
-    for part in found:
-        yield part
-        match = next((match for pattern in _SIDES if (match := pattern.search(part))), None)
-        for side in match.groups() if match else ():
-            text = re.sub(r"^(?:using|use|the|a|an)\s+", "", side.strip(" ?.,()"), flags=re.IGNORECASE)
-            if words(text):
-                yield text
+    return list(dict.fromkeys(found))[:_MOST_PARTS]
 
 
 def queries(question: str) -> list[str]:
-    """Return the searches for a question: itself, and each technical name in it alone."""
-    names = [name for name in dict.fromkeys(_NAME.findall(question)) if len(name) > 2]
-    several = len(words(question)) > len(names) > 0
-    return [question, *(names[:2] if several else ())]
+    """Return the searches for a question: itself, then the sides of a comparison and the technical names in it."""
+    match = next((match for pattern in _SIDES if (match := pattern.search(question))), None)
+    sides = [re.sub(r"^(?:using|use|the|a|an)\s+", "", side.strip(" ?.,()"), flags=re.I) for side in match.groups()] if match else []
+    names = [name for name in _NAME.findall(question) if len(name) > 2]
+    several = len(words(question)) > 1
+    return list(dict.fromkeys([question, *(side for side in [*sides, *names] if several and words(side))]))[:_MOST_QUERIES]

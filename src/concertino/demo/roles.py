@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..messages import ForcedTool, ToolSpec
 from ..providers.base import ModelRequest
 from ..tools.builtin.research import READ_TOOLS, SEARCH_TOOLS
-from .passages import WEAK, Passage, chosen, quoted, ranked
+from .passages import WEAK, Passage, chosen, quoted
 from .questions import parts, queries
 from .transcript import Call, Transcript, make_call, read_transcript
 
@@ -69,7 +69,7 @@ def _research(transcript: Transcript, search: ToolSpec, read: ToolSpec | None) -
     made = {step.text for step in transcript.named(SEARCH_TOOLS)}
     if left := [query for query in queries(question) if query not in made]:
         return "", [make_call(search, query, query=query) for query in left]
-    passages = chosen(ranked(question, transcript.named(SEARCH_TOOLS)))
+    passages = chosen(question, transcript.named(SEARCH_TOOLS))
     wanted = list(dict.fromkeys(passage.section for passage in passages))[:_READ_SECTIONS]
     if read and not transcript.named(READ_TOOLS) and wanted:
         return "", [make_call(read, location, location=location) for location in wanted]
@@ -105,7 +105,7 @@ def _answer(transcript: Transcript) -> str:
 
 def _quotes(question: str, transcript: Transcript) -> str:
     """Return the passages under their headings, each with its citation."""
-    passages = chosen(ranked(question, transcript.named(SEARCH_TOOLS)))
+    passages = chosen(question, transcript.named(SEARCH_TOOLS))
     if not passages:
         return _NOTHING.format(question=question)
     pages = {step.text: step.content for step in transcript.named(READ_TOOLS)}

@@ -1,15 +1,13 @@
-"""Markdown, the common form of all documents: reading it, and dividing it into blocks."""
+"""Markdown, the form into which every document is read, and its blocks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from markdown_it import MarkdownIt
-
-from .document import Document
 
 BlockKind = Literal["heading", "text", "item", "code"]
 _KINDS: dict[str, BlockKind] = {"heading_open": "heading", "fence": "code", "code_block": "code"}
@@ -17,10 +15,20 @@ _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)",
 _FIELD = re.compile(r"^(title|version|date|updated|last[_-]updated|last[_-]modified)[ \t]*:[ \t]*(.+)$", re.M | re.I)
 _CONTAINER = re.compile(r"(?:!!!|\?\?\?\+?|===|:::+)[ \t]*\{?([\w-]*)\}?(?:[ \t]+(.*))?$")
 _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:[ \t]+\"[^\"]*\")?\)|\[[^\[\]]*\])|[ \t]*\{[#.:][^{}\n]*\}$", re.M)
-_NOISE = re.compile(r"<!--|</?(?:div|span|a|img|br|p|center|details|summary|figure)\b|\[[^\]]+\]: |:(?:mod|py:)\w+:")
-_MAX_NESTING = 20
+_NOISE = re.compile(r"<!--|</?(?:div|span|a|img|br|p|center|details|summary|figure)\b|\[[^\]]+\]: ")
 
-_parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING}).enable("table").disable("inline")
+_parser = MarkdownIt("commonmark", {"maxNesting": 20}).enable("table").disable("inline")
+
+
+class Document(NamedTuple):
+    """A document as its reader returns it. All fields but the text may be empty."""
+
+    text: str
+    """Markdown."""
+    title: str = ""
+    version: str = ""
+    """The version that the document states for itself, as in its front matter."""
+    date: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +48,8 @@ def read_markdown(text: str) -> Document:
     if front := _FRONT_MATTER.match(text):
         fields = {name.lower(): value.strip().strip("\"'") for name, value in _FIELD.findall(front[1])}
         text = text[front.end() :]
-    dates = [value for name, value in fields.items() if name not in ("title", "version")]
-    text = "\n".join(_flattened(text))
-    return Document(fields.get("title", ""), text, fields.get("version", ""), dates[0] if dates else "")
+    title, version = fields.pop("title", ""), fields.pop("version", "")
+    return Document("\n".join(_flattened(text)), title, version, next(iter(fields.values()), ""))
 
 
 def _flattened(text: str) -> Iterator[str]:
@@ -59,8 +66,7 @@ def _flattened(text: str) -> Iterator[str]:
         if start.startswith(("```", "~~~")):
             fence = "" if start[:3] == fence else fence or start[:3]
         container = None if fence else _CONTAINER.match(start)
-        label = container and (container[2] or container[1].capitalize()).strip("\"' ")
-        if label:
+        if label := container and (container[2] or container[1].capitalize()).strip("\"' "):
             yield from ("", f"**{label}**", "")
             margin = 0 if start.startswith(":") else len(line) - len(start) + 4
         elif not container:
@@ -78,7 +84,7 @@ def blocks(text: str) -> Iterator[Block]:
         kind: BlockKind = "item" if item else _KINDS.get(token.type, "text")
         if kind == "heading":
             title = _LINK.sub(r"\1", source.strip("# \t").split("\n")[0].rstrip("¶"))
-            yield Block("heading", title.strip(), int(token.tag[1]))
+            yield Block("heading", " ".join(title.split()), int(token.tag[1]))
         elif kind == "code":
             fenced = token.type == "fence" and not token.info.startswith("{")
             yield Block("code", source if fenced else f"```\n{token.content.rstrip()}\n```")
@@ -89,8 +95,8 @@ def blocks(text: str) -> Iterator[Block]:
 def join(parts: list[Block]) -> str:
     """Return the Markdown of *parts*: list items on consecutive lines, an empty line between all others."""
     text = ""
-    for place, block in enumerate(parts):
-        if place:
-            text += "\n" if block.kind == "item" == parts[place - 1].kind else "\n\n"
+    for index, block in enumerate(parts):
+        if index:
+            text += "\n" if block.kind == "item" == parts[index - 1].kind else "\n\n"
         text += f"{'#' * block.level} {block.text}" if block.kind == "heading" else block.text
     return text
