@@ -1,4 +1,4 @@
-"""A function's parameters as a JSON Schema, and the check of arguments against it."""
+"""The arguments of a function tool: a JSON Schema from its parameters, and validation against it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .base import ToolContext
 
 
 class Arguments:
-    """What a function takes, worked out once when it becomes a tool.
+    """The parameters of a function, compiled once when it becomes a tool.
 
-    Raises `ConfigurationError` if a parameter has no type, or one that has no JSON Schema.
+    Raises `ConfigurationError` if a parameter has no type or a type without a JSON Schema.
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
@@ -25,27 +25,31 @@ class Arguments:
         self.schema = _schema(self._model)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by parameter, converted. Raises `ToolArgumentsError`, naming the parameter."""
+        """Return the converted arguments by parameter. Raises `ToolArgumentsError`, naming the parameter."""
         try:
             checked = self._model.model_validate(arguments)
         except ValidationError as error:
             raise ToolArgumentsError("; ".join(_problem(e) for e in error.errors(include_url=False))) from None
-        return dict(checked.__dict__)  # the fields as they were converted, which are not pydantic's to dump
+        return dict(checked.__dict__)  # not `model_dump`, which would turn nested models back into dicts
 
 
 def _model_of(function: Callable[..., Any], name: str) -> tuple[str | None, type[BaseModel]]:
-    """The name of the context parameter, and a pydantic model of the others."""
+    """Return the name of the context parameter, if any, and a pydantic model of the other parameters."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except NameError as error:
-        raise ConfigurationError(f"tool {name!r}: {error}; types of tools must be importable") from None
+        raise ConfigurationError(
+            f"tool {name!r}: {error}; define the types of its parameters at module level"
+        ) from None
     context_name: str | None = None
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ConfigurationError(f"tool {name!r}: parameter {parameter} cannot be described to a model")
+            raise ConfigurationError(
+                f"tool {name!r}: parameter {str(parameter)!r} has no JSON Schema; use named parameters with a type"
+            )
         if parameter.name not in hints:
-            raise ConfigurationError(f"tool {name!r}: parameter {parameter.name!r} needs a type")
+            raise ConfigurationError(f"tool {name!r}: parameter {parameter.name!r} has no type; annotate it")
         if hints[parameter.name] is ToolContext:
             context_name = parameter.name
             continue
@@ -55,7 +59,7 @@ def _model_of(function: Callable[..., Any], name: str) -> tuple[str | None, type
         return context_name, create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
     except PydanticSchemaGenerationError as error:
         kind = str(error).split(". ", 1)[0]
-        raise ConfigurationError(f"tool {name!r}: {kind}: use types that JSON can carry") from None
+        raise ConfigurationError(f"tool {name!r}: {kind}; use types that have a JSON Schema") from None
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -68,5 +72,5 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _problem(error: Any) -> str:
-    place = ".".join(str(step) for step in error["loc"])
-    return f"{place}: {error['msg']}" if place else str(error["msg"])
+    path = ".".join(str(step) for step in error["loc"])
+    return f"{path}: {error['msg']}" if path else str(error["msg"])

@@ -1,7 +1,7 @@
-"""A transport that connects to the very addresses that were checked.
+"""A transport that connects to exactly the addresses that were checked.
 
-Were the name resolved again for the connection, its owner could answer the check with a public address and the
-connection with a private one.
+If the connection resolved the name again, its owner could answer the check with a public address and the connection
+with a private one (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class PinnedTransport(httpx2.AsyncBaseTransport):
-    """Resolves and checks the host of each request, then connects to the address instead of the name.
+    """Resolve and check the host of each request, then connect to the address instead of the name.
 
-    The Host header is the name's already; TLS asks for the name and verifies its certificate. Addresses are tried
-    in the system's order until one accepts the connection.
+    The Host header and TLS still use the name, so certificates are verified as usual. Addresses are tried in the
+    resolver's order until one accepts the connection.
     """
 
     def __init__(self, resolver: Resolver, *, allow_private: bool) -> None:
         self._resolver = resolver
         self._allow_private = allow_private
-        # Connections are not kept: they are told apart by address, and two names at one address must not share
-        # a connection that was verified for one of them. Proxies would resolve the name themselves.
+        # No keep-alive: the pool is keyed by address, and two names at one address must not share a connection whose
+        # certificate was verified for one of them. No proxies: they would resolve the name themselves.
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._inner = httpx2.AsyncHTTPTransport(limits=limits, trust_env=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send the request. Raises `LibraryError` for a refused host, `httpx2.TransportError` for the rest."""
+        """Send the request. Raises `LibraryError` for a rejected host, else `httpx2.TransportError`."""
         url = request.url
         port = url.port or _DEFAULT_PORTS[url.scheme]
-        # A name in its ASCII form, since that is what certificates hold.
+        # Certificates contain the name in its ASCII form.
         host = url.raw_host.decode("ascii")
         addresses = await checked_addresses(host, port, allow_private=self._allow_private, resolver=self._resolver)
         failure: httpx2.TransportError | None = None
@@ -44,7 +44,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         raise failure or httpx2.ConnectError("no address to connect to")
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close all connections."""
         await self._inner.aclose()
 
 

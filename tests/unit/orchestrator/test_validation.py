@@ -1,7 +1,8 @@
-"""What a product hands in wrong is said before the run begins, and names the field."""
+"""Invalid input raises before the run begins, with the field, the value and the remedy."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,12 @@ from concertino.messages import Media, ToolMessage, UserMessage
 from concertino.providers.rate_limit import Gate
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
 
 
 def named(**attributes: Any) -> AgentConfig[Any]:
@@ -28,8 +35,8 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("history", None, "history"),
         ("history", [{"role": "user", "content": "hello"}], "UserMessage"),
         ("history", "hello", "history"),
-        ("history", (message for message in [UserMessage("x")]), "must be a list"),
-        ("session", {"user_id": "u"}, "must be a Session"),
+        ("history", (message for message in [UserMessage("x")]), "use a list of messages"),
+        ("session", {"user_id": "u"}, "use a Session"),
         ("summary", None, "summary"),
         ("personalization", 5, "personalization"),
         ("conversation_id", 7, "conversation_id"),
@@ -40,54 +47,54 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("store", "runs.db", "SqliteStore"),
         ("store", MemoryStore, "SqliteStore"),
         ("counter", None, "EstimatingCounter"),
-        ("limits", 5, "must be a function"),
-        ("retention", None, "must be a Retention"),
-        ("context", [], "must be the `context`"),
-        ("price", None, "must be a function"),
-        ("retry", 3, "must be a Retry"),
+        ("limits", 5, "use a function"),
+        ("retention", None, "use a Retention"),
+        ("context", [], "use the `context`"),
+        ("price", None, "use a function"),
+        ("retry", 3, "use a Retry"),
         ("models", "openai", r"wiring\.Models\(\)"),
-        ("gates", [Gate()], "must be Gates by provider"),
-        ("gates", {"openai": 1}, "must be Gates by provider"),
-        ("budget", 5, "must be a Budget"),
-        ("budget", Budget(tokens=5), r"needs Chat\(store="),
+        ("gates", [Gate()], "use Gates by provider"),
+        ("gates", {"openai": 1}, "use Gates by provider"),
+        ("budget", 5, "use a Budget"),
+        ("budget", Budget(tokens=5), r"pass Chat\(store="),
         ("chatbot_id", 3, "chatbot_id"),
-        ("few_shot", {3: []}, "by model id"),
-        ("few_shot", {"x:y": "hello"}, "few_shot.*must be a list of messages"),
+        ("few_shot", {3: []}, "for each model id"),
+        ("few_shot", {"x:y": "hello"}, "few_shot.*use a list of messages"),
         ("few_shot", {"x:y": ["hello"]}, "few_shot.*UserMessage"),
-        ("few_shot", {"x:y": [UserMessage(3)]}, "few_shot.*at place 0; its text"),  # type: ignore[arg-type]
-        ("history", [UserMessage("x", media="a.png")], "its media must be"),  # type: ignore[arg-type]
-        ("history", [UserMessage("x", media=("a.png",))], "its media must be"),  # type: ignore[arg-type]
-        ("history", [ToolMessage("1", "look", "x", media=(Media("image/png", b"x"),))], "its media must be"),  # type: ignore[arg-type]
-        ("fallback", "openai:gpt-6-luna", "must be a list of ids of models"),
+        ("few_shot", {"x:y": [UserMessage(3)]}, "few_shot.*at index 0, .*: use text"),  # type: ignore[arg-type]
+        ("history", [UserMessage("x", media="a.png")], "use a tuple of Media"),  # type: ignore[arg-type]
+        ("history", [UserMessage("x", media=("a.png",))], "use a tuple of Media"),  # type: ignore[arg-type]
+        ("history", [ToolMessage("1", "look", "x", media=(Media("image/png", b"x"),))], "use a tuple of Media"),  # type: ignore[arg-type]
+        ("fallback", "openai:gpt-6-luna", "use a list of model ids"),
         ("fallback", ["gpt-6-luna"], "'provider:name'"),
-        ("fallback", [ScriptedModel()], "must hold ids of models"),
+        ("fallback", [ScriptedModel()], "use a list of model ids"),
         ("fallback", ["openai:gpt-6-luna"], r"Chat\(models="),
     ],
 )
-def test_a_field_of_the_chat(field: str, value: Any, problem: str) -> None:
+def test_an_invalid_field_of_a_chat_raises(field: str, value: Any, problem: str) -> None:
     settings: dict[str, Any] = {"model": ScriptedModel(), "message": "go"} | {field: value}
     with pytest.raises(ConfigurationError, match=problem):
         ToolOrchestrator(Chat(**settings), AgentConfig())
 
 
 @pytest.mark.parametrize("field", ["user_id", "organization_id", "plan"])
-def test_a_session_that_names_nobody(field: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"Session\({field}=\.\.\.\) is 3; it must be text"):
+def test_an_invalid_field_of_a_session_raises(field: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"Session\({field}=3\): use text"):
         Session(**{field: 3})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["", " ", None, 5, "a/b", "two\nlines"])
-def test_a_name_that_cannot_stand_in_a_path(name: Any) -> None:
-    with pytest.raises(ConfigurationError, match="the agent's name"):
+def test_an_invalid_agent_name_raises(name: Any) -> None:
+    with pytest.raises(ConfigurationError, match="invalid agent name"):
         ToolOrchestrator(Chat(model=ScriptedModel(), message="go"), named(name=name))
 
 
-def test_a_prompt_that_is_no_text() -> None:
-    with pytest.raises(ConfigurationError, match="the prompt of agent 'agent' is 5"):
+def test_a_prompt_that_is_not_text_raises() -> None:
+    with pytest.raises(ConfigurationError, match="agent 'agent': invalid prompt 5"):
         ToolOrchestrator(Chat(model=ScriptedModel(), message="go"), named(prompt=5))
 
 
-def test_tools_that_are_none(add: Tool) -> None:
+def test_invalid_tools_of_an_agent_raise() -> None:
     for tools in (None, add, 5):
         with pytest.raises(ConfigurationError, match="use a tuple of tools"):
             ToolOrchestrator(Chat(model=ScriptedModel(), message="go"), named(tools=tools))
@@ -95,19 +102,19 @@ def test_tools_that_are_none(add: Tool) -> None:
         ToolOrchestrator(Chat(model=ScriptedModel(), message="go"), named(tools=[print]))
 
 
-def test_a_registry_that_is_none(add: Tool) -> None:
+def test_an_invalid_registry_raises() -> None:
     with pytest.raises(ConfigurationError, match=r"pass ToolRegistry\(\[\.\.\.\]\)"):
         ToolOrchestrator(Chat(model=ScriptedModel(), message="go"), AgentConfig(), [add])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("observers", [None, print, [3]])
-def test_observers_that_are_none(observers: Any) -> None:
+def test_invalid_observers_raise(observers: Any) -> None:
     with pytest.raises(ConfigurationError, match="list of functions"):
         ToolOrchestrator(Chat(model=ScriptedModel(), message="go"), AgentConfig(), observers=observers)
 
 
 class Raw(Tool):
-    """A tool by subclass."""
+    """A subclass of `Tool`."""
 
     name = "raw"
     description = "Raw."
@@ -130,21 +137,21 @@ class Raw(Tool):
         ("retain", "always"),
     ],
 )
-def test_a_tool_that_no_provider_takes(setting: str, value: Any) -> None:
+def test_an_invalid_tool_setting_raises(setting: str, value: Any) -> None:
     made = Raw()
     setattr(made, setting, value)
     with pytest.raises(ConfigurationError, match=setting):
         ToolRegistry([made])
 
 
-def test_an_agent_whose_name_is_no_name_of_a_tool() -> None:
+def test_delegating_to_an_agent_with_an_invalid_tool_name_raises() -> None:
     with pytest.raises(ConfigurationError, match="'my agent'"):
         ToolRegistry([delegate(named(name="my agent"), description="Mine.")])
 
 
-def test_a_misspelt_setting_of_a_tool() -> None:
+def test_a_misspelt_tool_setting_raises() -> None:
     settings: dict[str, Any] = {"tiemout": 5}
-    with pytest.raises(ConfigurationError, match=r"'tiemout'; there are: .*timeout"):
+    with pytest.raises(ConfigurationError, match=r"'tiemout': choose from .*timeout"):
         tool(**settings)
     settings = {"timeout": "5"}
     with pytest.raises(ConfigurationError, match="seconds above 0"):
@@ -155,6 +162,22 @@ def test_a_misspelt_setting_of_a_tool() -> None:
 
 
 @pytest.mark.parametrize("target", [5, int])
-def test_what_is_no_function(target: Any) -> None:
-    with pytest.raises(ConfigurationError, match="is no function"):
+def test_a_tool_made_from_anything_but_a_function_raises(target: Any) -> None:
+    with pytest.raises(ConfigurationError, match="is not a function"):
         tool(target)
+
+
+def test_a_valid_message_is_checked_once() -> None:
+    class Counted(tuple[Any, ...]):
+        """Media that count how often they are read."""
+
+        reads = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            Counted.reads += 1
+            return super().__iter__()
+
+    history = [UserMessage("look", media=Counted((Media("image/png", "eA=="),)))]
+    for _ in range(3):
+        ToolOrchestrator(Chat(model=ScriptedModel(), message="go", history=list(history)), AgentConfig())
+    assert Counted.reads == 1

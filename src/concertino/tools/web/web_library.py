@@ -1,4 +1,4 @@
-"""The web as a library: a search service finds pages, and the fetcher opens them."""
+"""The web as a `Library`: a search service finds pages, and `fetch_page` opens them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..library import Hit, Page, Source, source_id
 from .addresses import ALLOW_VARIABLE
 from .backends import Brave, SearchBackend, SearXNG, Tavily
 from .client import http, search_client
-from .fetching import fetch_page
+from .fetch import fetch_page
 
 if TYPE_CHECKING:
     import httpx2
@@ -20,9 +20,9 @@ _MAX_REMEMBERED = 10_000
 
 
 class WebLibrary:
-    """A `Library` over a search service. A client that is passed in is used for searches, and left open.
+    """A `Library` over a search service. Searches use *client* if it is given; `close` leaves it open.
 
-    Raises `MissingExtraError` when it is made without the extra `web`.
+    Raises `MissingExtraError` if the extra `web` is not installed.
     """
 
     kind: Literal["web"] = "web"
@@ -38,7 +38,7 @@ class WebLibrary:
         self._found: dict[str, Source] = {}
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
-        """What the search service finds, in its order; an empty query finds nothing.
+        """Return the results of the search service in its order; none for an empty query.
 
         Raises `LibraryError`, naming the service, the status and the remedy.
         """
@@ -47,7 +47,7 @@ class WebLibrary:
         if not query or limit < 1:
             return []
         if self._client.is_closed:
-            raise LibraryError(f"{self.name}: the library is closed; make a new one")
+            raise LibraryError(f"{self.name}: the library is closed; create a new one")
         try:
             results = await self._backend.search(self._client, query, limit)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -59,9 +59,9 @@ class WebLibrary:
             Hit(
                 source=Source(id=source_id(result.url), title=result.title, location=result.url),
                 snippet=result.snippet,
-                score=1 / place,
+                score=1 / rank,
             )
-            for place, result in enumerate(results[:limit], 1)
+            for rank, result in enumerate(results[:limit], 1)
         ]
         self._remember(hits)
         return hits
@@ -74,27 +74,29 @@ class WebLibrary:
             self._found.pop(next(iter(self._found)))
 
     async def open(self, location: str) -> Page:
-        """The page at an address, or at the source id of a hit that this library gave; see `fetch_page`."""
+        """Return the page at a URL, or at the source id of an earlier hit; see `fetch_page`."""
         location = location.strip()
         known = self._found.get(location) or self._found.get(source_id(location))
         url = known.location if known else location
         if known is None and "://" not in url:
-            raise LibraryError(f"{self.name}: {url!r} is neither an address nor the source id of an earlier hit")
+            raise LibraryError(
+                f"{self.name}: {url!r} is neither a URL nor the source id of an earlier hit; search first"
+            )
         page = await fetch_page(url, allow_private=self._allow_private)
-        # A page without a title of its own keeps the one that the search service gave it.
+        # A page without a title of its own gets the title from the search service.
         titled = known if known and page.source.title == page.source.location else page.source
         return replace(page, source=titled)
 
     async def close(self) -> None:
-        """Close the connections to the search service. May be called twice."""
+        """Close the connections to the search service. Calling it again does nothing."""
         if self._owns_client:
             await self._client.aclose()
 
 
 def web_library_from_environment(environ: Mapping[str, str]) -> WebLibrary | None:
-    """The web through the first service that *environ* has settings for: Tavily, Brave, SearXNG; else None.
+    """Return a library over the first service that *environ* configures (Tavily, Brave, SearXNG), or None.
 
-    Raises `MissingExtraError` where there are settings but the extra `web` is not installed.
+    Raises `MissingExtraError` if a service is configured but the extra `web` is not installed.
     """
     backend: SearchBackend | None = None
     if key := environ.get("TAVILY_API_KEY", "").strip():

@@ -1,4 +1,4 @@
-"""Fetching pages: what is refused, what is limited, and what is read."""
+"""Fetching pages: rejected hosts, limits and text formats."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def read(server: WebServer, reply: Reply, **limits: float) -> str:
     return page.text
 
 
-async def test_a_page_is_read_for_its_main_text(server: WebServer) -> None:
+async def test_the_main_text_of_a_page_is_extracted(server: WebServer) -> None:
     server.replies["/page"] = Reply(PAGE.encode(), "text/html; charset=utf-8")
     page = await fetch_page(f"{server.url}/page", allow_private=True)
     assert page.source.title == "Ponds"
@@ -71,30 +71,30 @@ async def test_a_page_is_read_for_its_main_text(server: WebServer) -> None:
         (Reply('<meta charset="cp1251"><p>Пруд</p>'.encode("cp1251"), "text/html"), "Пруд"),
     ],
 )
-async def test_kinds_of_text(server: WebServer, reply: Reply, text: str) -> None:
+async def test_text_formats_are_decoded(server: WebServer, reply: Reply, text: str) -> None:
     assert await read(server, reply) == text
 
 
 @pytest.mark.parametrize("kind", ["application/pdf", "image/png", "video/mp4", "application/zip"])
-async def test_other_kinds_are_refused_by_name(server: WebServer, kind: str) -> None:
-    with pytest.raises(LibraryError, match=f"is {kind}, not text"):
+async def test_other_content_types_raise(server: WebServer, kind: str) -> None:
+    with pytest.raises(LibraryError, match=f"content type {kind}, which is not text"):
         await read(server, Reply(b"%PDF-1.7", kind))
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(404, "no such page"), (403, "does not let programs"), (429, "wait"), (503, "later")]
+    ("status", "remedy"), [(404, "does not exist"), (403, "denies access"), (429, "wait"), (503, "later")]
 )
-async def test_statuses_are_explained(server: WebServer, status: int, words: str) -> None:
-    with pytest.raises(LibraryError, match=f"status {status}.*{words}"):
+async def test_an_http_error_raises_with_a_remedy(server: WebServer, status: int, remedy: str) -> None:
+    with pytest.raises(LibraryError, match=f"status {status}.*{remedy}"):
         await read(server, Reply(b"no", "text/plain", status=status))
 
 
-async def test_a_page_over_the_limit_is_not_read(server: WebServer) -> None:
+async def test_a_page_over_the_size_limit_raises(server: WebServer) -> None:
     with pytest.raises(LibraryError, match=r"larger than 0\.001 MB"):
         await read(server, Reply(b"x" * 2_000, "text/plain"), bytes=1_000)
 
 
-async def test_the_limit_counts_what_is_decompressed(server: WebServer) -> None:
+async def test_the_size_limit_applies_after_decompression(server: WebServer) -> None:
     bomb = gzip.compress(b"\0" * 50_000_000)
     reply = Reply(bomb, "text/plain", headers={"Content-Encoding": "gzip"})
     with pytest.raises(LibraryError, match="larger than 5 MB"):
@@ -105,7 +105,7 @@ async def test_the_limit_counts_what_is_decompressed(server: WebServer) -> None:
         await read(server, Reply(b"no gzip", "text/plain", headers={"Content-Encoding": "gzip"}))
 
 
-async def test_a_page_that_hangs_ends_at_the_limit(server: WebServer) -> None:
+async def test_a_hanging_page_raises_at_the_time_limit(server: WebServer) -> None:
     with pytest.raises(LibraryError, match=r"longer than 0\.05 s"):
         await read(server, Reply(hangs=True), seconds=0.05)
 
@@ -122,7 +122,7 @@ PUBLIC = "93.184.215.14"
 
 
 class Names:
-    """A resolver whose answers the test chooses."""
+    """A resolver with scripted answers."""
 
     def __init__(self, **names: Sequence[str]) -> None:
         self.names = names
@@ -145,7 +145,7 @@ class Names:
         "[64:ff9b:1::808:808]", "[fec0::1]", "[2001:db8::1]", "user:pass@127.0.0.1", "127.0.0.1.",
     ],
 )  # fmt: skip
-async def test_addresses_of_the_own_network_are_refused(server: WebServer, host: str) -> None:
+async def test_private_addresses_are_rejected(server: WebServer, host: str) -> None:
     with pytest.raises(LibraryError):
         await fetch_page(f"http://{host}:{server.port}/page")
     assert server.requests == []
@@ -165,43 +165,43 @@ async def test_addresses_of_the_own_network_are_refused(server: WebServer, host:
         "http://a.example:99999/",
     ],
 )
-async def test_other_addresses_are_refused(url: str) -> None:
+async def test_other_urls_raise(url: str) -> None:
     with pytest.raises(LibraryError):
         await fetch_page(url, resolver=Names())
 
 
 @pytest.mark.parametrize("answers", [["127.0.0.1"], [PUBLIC, "10.0.0.1"], ["::ffff:10.0.0.1"], [PUBLIC, "fe80::1%1"]])
-async def test_a_name_with_any_private_address_is_refused(answers: list[str]) -> None:
-    with pytest.raises(LibraryError, match=r"'inside\.example' is at .*CONCERTINO_ALLOW_PRIVATE_ADDRESSES=1"):
+async def test_a_host_with_any_private_address_raises(answers: list[str]) -> None:
+    with pytest.raises(LibraryError, match=r"'inside\.example' resolves to .*CONCERTINO_ALLOW_PRIVATE_ADDRESSES=1"):
         await fetch_page("http://inside.example/", resolver=Names(**{"inside.example": answers}))
 
 
-async def test_names_that_lead_nowhere_are_named() -> None:
-    with pytest.raises(LibraryError, match=r"'nowhere\.example' cannot be found"):
+async def test_an_unresolvable_host_raises_with_its_name() -> None:
+    with pytest.raises(LibraryError, match=r"cannot resolve the host 'nowhere\.example'"):
         await fetch_page("http://nowhere.example/", resolver=Names())
     with pytest.raises(LibraryError, match="has no address"):
         await fetch_page("http://empty.example/", resolver=Names(**{"empty.example": []}))
 
 
-async def test_the_connection_goes_to_the_checked_address_under_the_asked_name(server: WebServer) -> None:
+async def test_the_connection_uses_the_checked_address_and_the_requested_host(server: WebServer) -> None:
     server.replies["/page"] = Reply(b"Newts.", "text/plain")
     names = Names(**{"pond.example": ["127.0.0.1"]})
     page = await fetch_page(f"http://pond.example:{server.port}/page", allow_private=True, resolver=names)
     assert page.text == "Newts."
-    # One look-up: what was checked is what was connected to.
+    # One look-up: the connection uses the checked address.
     assert names.asked == ["pond.example"]
     assert server.requests[0].headers["host"] == f"pond.example:{server.port}"
 
 
-async def test_the_next_address_is_tried_when_one_does_not_answer(server: WebServer) -> None:
+async def test_the_next_address_is_tried_after_a_failed_connection(server: WebServer) -> None:
     server.replies["/page"] = Reply(b"Newts.", "text/plain")
     names = Names(**{"pond.example": ["::1", "127.0.0.1"]})
     page = await fetch_page(f"http://pond.example:{server.port}/page", allow_private=True, resolver=names)
     assert page.text == "Newts."
 
 
-async def test_each_redirect_is_checked_anew(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    # This machine's own address stands for a public one, so that a server here can send the redirect.
+async def test_every_redirect_is_checked(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Treat the loopback address as public, so that the test server can send the redirect.
     monkeypatch.setattr(
         "concertino.tools.web.addresses.is_public", lambda address: str(address) == "127.0.0.1" or is_public(address)
     )
@@ -209,20 +209,20 @@ async def test_each_redirect_is_checked_anew(server: WebServer, monkeypatch: pyt
     for target in ("http://inside.example/", "http://[::1]/", "http://169.254.169.254/latest", "http://twice.example/"):
         names.names.setdefault(target.split("/")[2].strip("[]"), [target.split("/")[2].strip("[]")])
         server.replies["/page"] = Reply(status=301, headers={"Location": target})
-        with pytest.raises(LibraryError, match="not on the public internet"):
+        with pytest.raises(LibraryError, match="not a public address"):
             await fetch_page(f"http://pond.example:{server.port}/page", resolver=names)
     server.replies["/page"] = Reply(status=302, headers={"Location": "file:///etc/passwd"})
-    with pytest.raises(LibraryError, match="only http and https"):
+    with pytest.raises(LibraryError, match="use an http or https URL"):
         await fetch_page(f"http://pond.example:{server.port}/page", resolver=names)
 
 
-async def test_proxies_of_the_environment_are_not_used(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxies_of_the_environment_are_ignored(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     assert await read(server, Reply(b"Newts.", "text/plain")) == "Newts."
 
 
-async def test_tls_asks_for_the_name_and_not_for_the_address() -> None:
+async def test_tls_uses_the_name_and_not_the_address() -> None:
     heard: list[bytes] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -246,18 +246,18 @@ def test_public_addresses_are_public(text: str) -> None:
 
 
 @given(st.ip_addresses(v=4, network="10.0.0.0/8") | st.ip_addresses(v=4, network="100.64.0.0/10"))
-def test_wrapping_does_not_make_an_address_public(address: object) -> None:
+def test_embedding_does_not_make_an_address_public(address: object) -> None:
     number = int(ip_address(str(address)))
     wrapped = [f"::ffff:{address}", f"64:ff9b::{address}", f"2002:{number >> 16:x}:{number & 0xFFFF:x}::1"]
     assert not any(is_public(ip_address(text)) for text in [str(address), *wrapped])
 
 
-def test_markup_that_takes_hours_to_read_does_not_keep_the_process_from_ending(server: WebServer) -> None:
+def test_hostile_markup_does_not_keep_the_process_from_exiting(server: WebServer) -> None:
     server.replies["/page"] = Reply(b"<html><body>" + b"<p" * 1_000_000, "text/html")
     program = f"""
 import asyncio
 from concertino.tools.web import FetchLimits, fetch_page
 asyncio.run(fetch_page("{server.url}/page", allow_private=True, limits=FetchLimits(seconds=1)))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=40, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "took longer than 1 s" in done.stderr
