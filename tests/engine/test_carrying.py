@@ -20,8 +20,8 @@ from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.retention import Retention
 
-REDUCES = Retention(results=2, patience=0.01, summaries=False)
-SUMMARISES = Retention(results=100, messages=4, patience=0.01)
+REDUCES = Retention(results=2, patience=0.01, floor=0, summaries=False)
+SUMMARISES = Retention(results=100, messages=4, patience=0.01, floor=0)
 EXAMPLES = [UserMessage("an example's question"), AssistantMessage((Text("an example's answer"),))]
 
 

@@ -291,7 +291,7 @@ async def test_the_report_is_priced_with_the_provider_that_has_answered() -> Non
     chat = Chat(model=ScriptedModel(), message="go", models=lambda name: small, price=price)
     report = (await ToolOrchestrator(chat, Chooses()).run()).report
     assert report.cost == report.prompt > 0
-    assert report.whole_cost == report.whole_prompt
+    assert report.untrimmed_cost == report.untrimmed_prompt
 
 
 async def test_each_request_is_priced_by_its_own_size(add: Tool) -> None:
@@ -303,4 +303,4 @@ async def test_each_request_is_priced_by_its_own_size(add: Tool) -> None:
     chat = Chat(model=model, message="go", price=steps)
     result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([add])).run()
     assert result.report is not None
-    assert result.report.cost == result.report.whole_cost == 150 + 150 + 600
+    assert result.report.cost == result.report.untrimmed_cost == 150 + 150 + 600

@@ -99,7 +99,7 @@ async def test_one_after_another_where_the_agent_wants_it(play: Play) -> None:
 
 
 async def test_blocking_tools_run_in_threads_side_by_side(play: Play) -> None:
-    together = threading.Barrier(40, timeout=10)
+    together = threading.Barrier(40)
 
     @tool
     def block() -> int:
@@ -203,7 +203,7 @@ async def test_a_blocking_tool_that_hangs(play: Play) -> None:
     @tool(timeout=0.05)
     def hang() -> None:
         """Hang."""
-        release.wait(10)
+        release.wait()
 
     with ScriptedModel(call("hang"), "sorry") as model:
         await play(model, tools=[hang])

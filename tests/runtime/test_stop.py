@@ -50,7 +50,7 @@ pays = tool(name="pays")(forever)
 def blocks(context: ToolContext) -> str:
     """Work in a thread."""
     begun.add("blocks")
-    free.wait(10)
+    free.wait()
     return "late"
 
 

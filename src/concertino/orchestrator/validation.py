@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..context import ContextState
+from ..context_state import ContextState
 from ..errors import ConfigurationError
 from ..messages import (
     AssistantMessage,
@@ -27,7 +27,7 @@ from ..messages import (
 from ..providers.base import model_id
 from ..providers.rate_limit import Gate
 from ..storage.types import Budget
-from ..token_engine.edits import edit_of
+from ..token_engine.edits import decode_edit
 from ..token_engine.retention import Retention
 from ..tools.base import Session, Tool
 from ..tools.registry import ToolRegistry
@@ -74,8 +74,8 @@ def _is_context(value: object) -> bool:
     if not isinstance(value, ContextState):
         return False
     try:
-        for encoded in (*value.edits, *value.ready):
-            edit_of(encoded)
+        for encoded in (*value.edits, *value.prepared):
+            decode_edit(encoded)
     except (TypeError, ValueError):
         return False
     return True

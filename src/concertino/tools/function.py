@@ -9,7 +9,7 @@ from typing import Any, overload
 from ..errors import ConfigurationError
 from ..messages import Retain
 from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Tool, ToolContext, check_tool
-from .threads import threads
+from .threads import run_in_thread
 
 _SETTINGS = ("selection_rule", "counts_as_iteration", "timeout", "retain", "max_tokens", "shown", "effect", "remote")
 Probe = Callable[[str], Awaitable[Done | NotDone | None]]
@@ -47,7 +47,7 @@ class FunctionTool(Tool):
             arguments = {**arguments, self._arguments.context_name: context}
         if self._is_async:
             return self.function(**arguments)
-        return threads.run(self.function, **arguments)
+        return run_in_thread(self.function, **arguments)
 
 
 @overload

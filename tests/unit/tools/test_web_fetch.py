@@ -259,5 +259,5 @@ import asyncio
 from concertino.tools.web import FetchLimits, fetch_page
 asyncio.run(fetch_page("{server.url}/page", allow_private=True, limits=FetchLimits(seconds=1)))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=40, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "took longer than 1 s" in done.stderr

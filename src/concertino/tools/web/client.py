@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..._version import __version__
-from ...errors import MissingExtraError
+from ...extras import extra
 
 if TYPE_CHECKING:
     import httpx2
@@ -15,13 +15,9 @@ USER_AGENT = f"concertino/{__version__}"
 
 
 def http() -> ModuleType:
-    """Return the module `httpx2`. Raises `MissingExtraError` if it is not installed."""
-    try:
+    """Return the module `httpx2`. Raises `MissingExtraError` if it cannot be imported."""
+    with extra("web", "web search"):
         import httpx2  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError(
-            "web search and fetch need httpx2; install it with: pip install 'concertino[web]'"
-        ) from error
     return httpx2
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from email.message import Message
 
 from ...errors import LibraryError
-from ..corpus.html import read_html
+from ..html import read_html
 
 _HTML = {"text/html", "application/xhtml+xml"}
 _TEXT = {"text/plain", "text/markdown", "text/x-markdown", "text/x-rst", "text/csv", "application/json"}
@@ -33,7 +33,7 @@ def page_text(url: str, body: Body) -> tuple[str, str]:
     charset = header.get_content_charset()
     if kind in _HTML:
         page = read_html(_decode(body.data, charset, markup=True))
-        return page.title, "\n\n".join(block.text for block in page.blocks) or "[This page has no text.]"
+        return page.title, page.text or "[This page has no text.]"
     if kind in _TEXT or kind.endswith("+json"):
         return "", _decode(body.data, charset, markup=False).strip() or "[This page has no text.]"
     raise LibraryError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ...errors import LibraryError
 from ..library import Hit, Page, Source, source_id
@@ -24,6 +24,8 @@ class WebLibrary:
 
     Raises `MissingExtraError` if the extra `web` is not installed.
     """
+
+    kind: Literal["web"] = "web"
 
     def __init__(
         self, backend: SearchBackend, *, allow_private: bool = False, client: httpx2.AsyncClient | None = None
