@@ -279,9 +279,8 @@ def _shown_wait(policy: DataPolicy, wait: Wait) -> Wait:
     if how == "keep":
         return wait
     arguments, note = _arguments(how, wait.arguments, key), _treated(how, wait.note, key)
-    return replace(
-        wait, arguments=arguments, arguments_hash="", note=note
-    )  # that hash has no key, so it can be guessed
+    # Remove the hash: it has no key, so short arguments could be guessed from it.
+    return replace(wait, tool=tool_name(policy, wait.tool), arguments=arguments, arguments_hash="", note=note)
 
 
 def tool_name(policy: DataPolicy, name: str) -> str:
