@@ -65,9 +65,9 @@ class AgentConfig(Generic[S]):
     allow_prompt_override: bool = False
     """Whether `Chat(system_prompt=...)` replaces the prompt."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self:
+    def __new__(cls, *_args: object, **_kwargs: object) -> Self:
         """Create the agent after checking the names and signatures of its hooks, once per class."""
-        _check_hooks(cls)
+        _check_hooks(cls)  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
         return super().__new__(cls)
 
     # -- start ---------------------------------------------------------------------------------------------------
@@ -203,7 +203,8 @@ def _check_hooks(kind: type[AgentConfig[Any]]) -> None:
         if name in HOOKS:
             _check_signature(kind, name, value)
         elif inspect.isfunction(value) and not name.startswith("_") and not hasattr(AgentConfig, name):
-            if similar := difflib.get_close_matches(name, HOOKS, 1, 0.8):
+            similar = difflib.get_close_matches(name, HOOKS, 1, 0.8)
+            if similar:
                 raise ConfigurationError(
                     f"{kind.__name__}.{name} is not a hook: rename it to {similar[0]}, or start its name with '_'"
                 )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..context import ContextState
+from ..context_state import ContextState
 from ..messages import Message
 from ..providers.base import Model
 from ..storage.types import Budget

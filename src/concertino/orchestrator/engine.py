@@ -27,7 +27,7 @@ from .lifecycle.seal import closed_calls, seal_below
 from .model_call.ask import Questions
 from .model_call.request import TurnRequests
 from .model_call.summarize import PATIENCE, Summaries
-from .outcome import CONTINUE, Continue, Fail, Finish, NextStep, StepOutcome, Suspend, result_message
+from .outcome import CONTINUE, Continue, Fail, Finish, StepOutcome, Suspend, result_message
 from .plain import load_state
 from .recorder import record_end
 from .resources import Resources
@@ -45,9 +45,9 @@ T = TypeVar("T")
 class ToolOrchestrator:
     """Runs one agent once: `await run()`, or `async for event in stream()`.
 
-    *registry* holds the agent's tools; the default is the agent's own `tools`. *resources* hold the store and everything
-    else that runs share. *tool_call_limit* replaces the agent's own limit. *run_id* names the run; the default is a new
-    id. *observers* see every event.
+    *registry* holds the agent's tools; the default is the agent's own `tools`. *resources* hold the store and
+    everything else that runs share. *tool_call_limit* replaces the agent's own limit. *run_id* names the run; the
+    default is a new id. *observers* see every event.
 
     With *resume*, the run *run_id* continues from its journal in the store, at the point where it stopped. *lease* is
     the number of seconds after which another process may claim a run whose process is silent.
@@ -194,7 +194,7 @@ class ToolOrchestrator:
         try:
             turns = await self._prepare(run, hooks)
             outcome: StepOutcome = CONTINUE
-            while run.opened is not None or await self._continues(run, hooks, outcome):
+            while run.opened is not None or isinstance(outcome := await self._next_step(run, hooks, outcome), Continue):
                 outcome = await turns.run()
             await self._conclude(run, hooks, outcome)
             await self._end(run, outcome)
@@ -241,39 +241,30 @@ class ToolOrchestrator:
         call = self._parent.call_id if self._parent else None
         run.emit(RunStarted, self._config.name, run.chat.message, call, self._resume)
         if run.repairs:
-            run.notify("history_mended", run.repairs)
+            run.notify("history_repaired", run.repairs)
 
-    async def _continues(self, run: RunSession, hooks: Hooks, last: StepOutcome) -> bool:
-        """Return whether there is another step, after applying what the last one and the hook decided.
+    async def _next_step(self, run: RunSession, hooks: Hooks, last: StepOutcome) -> StepOutcome:
+        """Return `Continue` for another step, after applying what the last one and the hook decided; else how it ends.
 
         A run that was about to finish takes another step if a message was sent to it meanwhile.
         """
         if not isinstance(last, Continue | Finish):
-            return False
+            return last
         steers = await self._new_steers(run)
         if isinstance(last, Finish):
             if not steers:
-                return False
+                return last
             self._answer(run, run.state.text if last.text is None else last.text)
             last = CONTINUE
         for text in steers:
             run.add(UserMessage(fitting(run, text)))
             run.state.has_tool_calls = True
             run.emit(Steered, text)
-        decision: NextStep = await hooks.should_continue_loop(run.context)
+        decision = await hooks.should_continue_loop(run.context)
         run.apply(last)
-        match decision:
-            case Continue():
-                run.apply(decision)
-                return True
-            case Finish(text):
-                if text is not None:
-                    self._answer(run, text)
-                return False
-            case Fail(error):
-                raise RunError(error)
-            case _:
-                assert_never(decision)
+        if isinstance(decision, Continue):
+            run.apply(decision)
+        return decision
 
     async def _new_steers(self, run: RunSession) -> list[str]:
         """Return the messages sent to the running agent since the last step."""
@@ -297,9 +288,9 @@ class ToolOrchestrator:
             case _:
                 assert_never(outcome)
         if hooks.conclude.own:
-            text = await self._within_patience(run, "conclude", hooks.conclude(run.context, run.state.text))
-            if text is not None:
-                self._answer(run, text)
+            concluded = await self._within_patience(run, "conclude", hooks.conclude(run.context, run.state.text))
+            if concluded is not None:
+                self._answer(run, concluded)
         if run.state.budget_reached and not run.state.text:
             self._answer(run, BUDGET_EXHAUSTED)
 
@@ -367,8 +358,7 @@ class ToolOrchestrator:
                 self._cause = raised
                 return False  # there is no run to end
             self._cause = raised
-            own = isinstance(raised, RunError) and self._result is None
-            await self._end_badly(run, "failed", str(raised) if own else f"{type(raised).__name__}: {raised}")
+            await self._end_badly(run, "failed", f"{type(raised).__name__}: {raised}")
             return True
         lost = run.tree.lost
         if lost is not None and self._parent is None and self._task is not None:
@@ -383,8 +373,8 @@ class ToolOrchestrator:
         """End a run as failed or cancelled. A store that fails now must not hide the first failure.
 
         If the store hangs, a cancelled caller does not wait for it; the write continues in the background. A run whose
-        store failed is not ended: it can be resumed when the store works again. Nor is a parked run, or one that another
-        process has claimed.
+        store failed is not ended: it can be resumed when the store works again. A parked run, and one that another
+        process has claimed, stay open too.
         """
         if self._summaries is not None:
             await self._summaries.stop()

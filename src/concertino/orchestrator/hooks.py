@@ -102,7 +102,7 @@ class Hooks:
 
     def __init__(self, config: AgentConfig[Any]) -> None:
         self.config = config
-        own = _overridden(type(config)) | (vars(config).keys() & set(HOOKS))  # type: ignore[arg-type]
+        own = _overridden(type(config)) | (vars(config).keys() & set(HOOKS))
         for name in HOOKS:
             if name not in OBSERVERS:
                 setattr(self, name, Hook(config, name, name in own))

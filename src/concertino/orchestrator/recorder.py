@@ -35,7 +35,7 @@ from .run import RunSession
 def position(run: RunSession) -> Position:
     """Return where *run* is, without what did not change since the previous entry."""
     journal = run.journal
-    carrying = run.window.rent
+    carrying = run.window.carrying_cost
     agent_state = dump_state(run.context.agent_state)
     return Position(
         state=run.state,
@@ -139,9 +139,7 @@ async def record_end(run: RunSession, status: RunStatus, error: str | None) -> N
     await run.journal.append(entry, run.state.step, end=end)
 
 
-def _request_record(
-    model: Model, request: ModelRequest, usage_id: str, reserve: Reservation | None
-) -> RequestRecord:
+def _request_record(model: Model, request: ModelRequest, usage_id: str, reserve: Reservation | None) -> RequestRecord:
     return RequestRecord(
         attempt=usage_id.rpartition(":")[2],
         usage_id=usage_id,

@@ -113,10 +113,18 @@ class Resources:
     """How much of a conversation stays unchanged while it grows."""
     price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
     """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list."""
-    _opened: dict[str, Model] = field(default_factory=dict, repr=False, compare=False)
+    _opened: dict[str, Model | None] = field(default_factory=dict, repr=False, compare=False)
+
+    def is_valid(self) -> bool:
+        """Return whether these resources were checked already; they are frozen, so once is enough."""
+        return "" in self._opened
+
+    def mark_valid(self) -> None:
+        """Remember that these resources were checked."""
+        self._opened[""] = None
 
     def find_model(self, wanted: str) -> Model:
-        """Return the model with the id *wanted* (`provider:name`). Raises `UnknownModelError`, and what `models` raises."""
+        """Return the model with the id *wanted*. Raises `UnknownModelError`, and what `models` raises."""
         if self.model is not None and wanted == model_id(self.model):
             return self.model
         if (found := self._opened.get(wanted)) is not None:

@@ -125,8 +125,9 @@ class RunSession:
         "window",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every part is required
         self,
+        *,
         id: str,
         path: str,
         agent: HasLimits,
@@ -166,8 +167,8 @@ class RunSession:
         """Messages that this run added to the conversation."""
         self.attempts = 0
         self.skipped: tuple[int, ...] | None = ()
-        """Indexes of messages that the next run of the conversation does not have: examples, an older summary. None if a
-        hook has replaced the conversation."""
+        """Indexes of messages that the next run of the conversation does not have: examples, an older summary. None
+        if a hook has replaced the conversation."""
         self.first_record = len(tree.ledger)
         """The number of the tree's usage records when the run started."""
         self.repairs = ""

@@ -14,7 +14,19 @@ from .journal.replay import OpenTurn
 from .model_call.attempt import Attempt
 from .model_call.call import ModelCall, Prepared
 from .model_call.request import TurnRequests
-from .outcome import CONTINUE, Continue, Fail, Finish, NextStep, Outcome, Special, StepOutcome, Suspend, Turn, result_message
+from .outcome import (
+    CONTINUE,
+    Continue,
+    Fail,
+    Finish,
+    NextStep,
+    Outcome,
+    Special,
+    StepOutcome,
+    Suspend,
+    Turn,
+    result_message,
+)
 from .recorder import record_answer
 from .run import RunSession
 from .tool_calls.call import cut_off_call
@@ -67,11 +79,12 @@ class TurnRunner:
             return prepared
         attempt = await self._answer(prepared)
         turn = await self._interpret(attempt)
-        calls, outcome = await self._select(turn)
-        await self._record(turn, calls, outcome)
+        calls, decision = await self._select(turn)
+        await self._record(turn, calls, decision)
         self._requests.start_summary(attempt)
+        outcome: StepOutcome = decision
         if calls:
-            outcome = await self._run_calls(turn, calls, outcome)
+            outcome = await self._run_calls(turn, calls, decision)
         return outcome if isinstance(outcome, Suspend) else await self._account(calls, outcome)
 
     async def _continue(self, opened: OpenTurn) -> StepOutcome:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
-from ...context import ContextState
+from ...context_state import ContextState
 from ...errors import ErasedError, StorageError
 from ...events import StopReceipt
 from ...messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoice, ToolSpec
@@ -21,7 +21,7 @@ from ...operations import OperationState
 from ...providers.base import ModelRequest, OutputSchema
 from ...storage.codec import decode_message, encode_message
 from ...storage.types import EntryKind, StoredEntry
-from ...token_engine.edits import Edit, edit_of, form
+from ...token_engine.edits import Edit, decode_edit, encode_edit
 from ..outcome import Outcome
 from ..plain import plain
 from ..run_state import RunState
@@ -239,7 +239,7 @@ class SideRequested:
         body["request"] = self.request.write()
 
     @classmethod
-    def read(cls, body: Json, content: Json) -> SideRequested:
+    def read(cls, body: Json, _content: Json) -> SideRequested:
         return cls(request=RequestRecord.read(body["request"]))
 
 
@@ -308,7 +308,7 @@ class CallsChanged:
         """Write nothing: the transitions are part of every entry."""
 
     @classmethod
-    def read(cls, body: Json, content: Json) -> CallsChanged:
+    def read(cls, _body: Json, _content: Json) -> CallsChanged:
         return cls()
 
 
@@ -335,11 +335,11 @@ class SummaryReady:
     ready: Sequence[Edit]
 
     def write(self, body: Json, content: Json) -> None:
-        content["ready"] = [form(edit) for edit in self.ready]
+        content["ready"] = [encode_edit(edit) for edit in self.ready]
 
     @classmethod
-    def read(cls, body: Json, content: Json) -> SummaryReady:
-        return cls(ready=[edit_of(written) for written in content["ready"]])
+    def read(cls, _body: Json, content: Json) -> SummaryReady:
+        return cls(ready=[decode_edit(written) for written in content["ready"]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,7 +354,7 @@ class Resumed:
         body["sure"] = self.sure
 
     @classmethod
-    def read(cls, body: Json, content: Json) -> Resumed:
+    def read(cls, body: Json, _content: Json) -> Resumed:
         return cls(sure=body["sure"])
 
 
@@ -368,7 +368,7 @@ class UsageBooked:
         """Write nothing: the usage records have rows of their own."""
 
     @classmethod
-    def read(cls, body: Json, content: Json) -> UsageBooked:
+    def read(cls, _body: Json, _content: Json) -> UsageBooked:
         return cls()
 
 
@@ -465,7 +465,7 @@ class Common:
         if self.data:
             content["data"] = {name: plain(value) for name, value in self.data.items()}
         if self.edits:
-            content["edits"] = [form(edit) for edit in self.edits]
+            content["edits"] = [encode_edit(edit) for edit in self.edits]
 
     @classmethod
     def read(cls, body: Json, content: Json, messages: int) -> Common:
@@ -475,7 +475,7 @@ class Common:
             counts=body.get("counts", {}),
             transitions=[(key, state) for key, state in body.get("transitions", ())],
             data=content.get("data", {}),
-            edits=[edit_of(edit) for edit in content.get("edits", ())],
+            edits=[decode_edit(edit) for edit in content.get("edits", ())],
         )
 
 
@@ -548,8 +548,8 @@ def message_of(text: str) -> Message:
 
 def pack_context(context: ContextState, text_ids: Any) -> list[Any]:
     """Return a context state as JSON; *text_ids* stores the texts of its edits once for all runs."""
-    logs = ([json.dumps(edit) for edit in log] for log in (context.edits, context.ready))
-    return [*map(text_ids, logs), context.at, context.model, context.rent]
+    logs = ([json.dumps(edit) for edit in log] for log in (context.edits, context.prepared))
+    return [*map(text_ids, logs), context.sent_at, context.model, context.carrying_cost]
 
 
 def unpack_context(written: list[Any], texts: Mapping[str, str]) -> ContextState:

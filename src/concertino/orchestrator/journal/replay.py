@@ -14,8 +14,8 @@ from ...events import StopReceipt
 from ...messages import AssistantMessage, Message, ToolCall, ToolSpec
 from ...providers.base import ModelRequest
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
-from ...token_engine.edits import Edit, Summarise
-from ...token_engine.view import View, uncounted
+from ...token_engine.edits import Edit, Summarize
+from ...token_engine.view import View, unmeasured_view
 from ...usage import UsageRecord
 from ..outcome import CONTINUE, Finish, StepOutcome
 from ..run_state import RunState
@@ -106,7 +106,7 @@ class Replay:
     started: Started = field(init=False)
     before: tuple[Message, ...] = ()
     """Messages before the run: examples, the history, its summary."""
-    view: View = field(default_factory=uncounted)
+    view: View = field(default_factory=unmeasured_view)
     """The conversation and what the model sees of it."""
     added: list[Message] = field(default_factory=list)
     """Messages that this run added."""
@@ -116,7 +116,7 @@ class Replay:
     """Summaries that were made and are not in use yet."""
     cache_key: str = ""
     carrying_cost: tuple[float, float] = (0.0, 0.0)
-    """See `TokenEngine.rent`."""
+    """See `TokenEngine.carrying_cost`."""
     state: RunState = field(default_factory=RunState)
     index: int = 0
     attempts: int = 0
@@ -156,7 +156,7 @@ class Replay:
         if isinstance(entry, Started):
             self.started = entry
             self.before = tuple(message_of(self.texts[key]) for key in entry.before)
-            self.view = uncounted(self.before)
+            self.view = unmeasured_view(self.before)
         added_before = len(self.added)
         self._apply_log(common, step.messages)
         self.state.tool_calls.update(common.counts)
@@ -193,7 +193,7 @@ class Replay:
                         self.state.text = message.text
             else:
                 replaced = [message_of(self.texts[key]) for key in change]
-                self.view, self.replaced = uncounted([*replaced, self.messages[-1]]), True
+                self.view, self.replaced = unmeasured_view([*replaced, self.messages[-1]]), True
 
     def _apply_edits(self, common: Common) -> None:
         if not common.edits:
@@ -201,7 +201,7 @@ class Replay:
         self.view.settle()
         for edit in common.edits:
             self.view.apply(edit)
-            if isinstance(edit, Summarise):
+            if isinstance(edit, Summarize):
                 self.ready = []
 
     def _apply_position(self, position: Position) -> None:

@@ -23,7 +23,7 @@ from .prompt import before_user_message, system_prompt
 from .repair import call_ids, repaired
 
 
-def open_run(
+def open_run(  # noqa: PLR0913 - every argument is one of the engine's
     chat: Chat,
     resources: Resources,
     config: AgentConfig[object],
@@ -44,15 +44,15 @@ def open_run(
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
     chat, changes = repaired(chat, model_id(model))
     run = RunSession(
-        run_id,
-        f"{parent.run.path}/{parent.element}" if parent else config.name,
-        config,
-        chat,
-        resources,
-        model,
-        registry.copy(),
-        limits,
-        parent.run.tree if parent else Tree(run_id, resources.store, chat.session, lease),
+        id=run_id,
+        path=f"{parent.run.path}/{parent.element}" if parent else config.name,
+        agent=config,
+        chat=chat,
+        resources=resources,
+        model=model,
+        registry=registry.copy(),
+        limits=limits,
+        tree=parent.run.tree if parent else Tree(run_id, resources.store, chat.session, lease),
     )
     if parent is not None:
         run.stream = parent.run.stream
@@ -124,11 +124,11 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
         run.window.append(message)  # not added by this run: earlier runs have recorded it
     run.call_ids = call_ids(earlier)
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
-    run.window.examples = example_count(run.skipped)
+    run.window.example_count = example_count(run.skipped)
     if chat.context is not None:
-        if not run.window.resume(chat.context, run.window.examples):
+        if not run.window.resume(chat.context, run.window.example_count):
             text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
-            run.notify("context_not_taken", text)
+            run.notify("context_not_applied", text)
         if run.journal.on:
             run.journal.edit(run.window.edits)
     run.add(UserMessage(fitting(run, chat.message)))
@@ -139,7 +139,7 @@ def fitting(run: RunSession, text: str) -> str:
 
     Raises `ContextFloorError` if nothing of it fits.
     """
-    sent = run.window.room.cut(text, run.fixed(), run.limits.output, model_id(run.model))
+    sent = run.window.truncate(text, run.fixed(), run.limits.output, model_id(run.model))
     if sent is text:
         return text
     size = run.resources.counter.count(sent)

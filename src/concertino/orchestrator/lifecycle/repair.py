@@ -23,7 +23,7 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
 
 
 def repaired(chat: Chat, model: str) -> tuple[Chat, str]:
-    """Return *chat* with a history, and examples for *model*, that every provider accepts, and a list of the changes."""
+    """Return *chat* with a history and examples that every provider accepts, and a list of the changes."""
     examples = chat.few_shot.get(model, ()) if chat.few_shot else ()
     if not examples and not chat.history:
         return chat, ""

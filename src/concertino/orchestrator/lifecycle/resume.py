@@ -10,7 +10,7 @@ from ...operations import Operation
 from ...storage.base import Store
 from ...storage.owners import process_owner
 from ...storage.types import Claim, RunStart
-from ...token_engine.engine import TokenEngine, ready_of
+from ...token_engine.engine import TokenEngine, prepared_edits
 from ...tools.base import Session
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
@@ -143,14 +143,14 @@ def _restore(run: RunSession, found: Replay) -> None:
     run.system = found.system
     skipped = tuple(found.started.skipped)
     run.skipped = None if found.replaced else skipped
-    run.window.examples = 0 if found.replaced else example_count(skipped)
+    run.window.example_count = 0 if found.replaced else example_count(skipped)
     for message in found.messages:
         run.window.append(message)
     run.window.restore(found.view.edits, found.carrying_cost)
     if found.ready or run.chat.context is None:
-        run.window.make_ready(found.ready)
+        run.window.restore_prepared(found.ready)
     else:
-        run.window.make_ready(ready_of(run.chat.context, run.window.examples))
+        run.window.restore_prepared(prepared_edits(run.chat.context, run.window.example_count))
     run.added = found.added
     run.call_ids = call_ids(found.messages)
     kept = {spec.name for spec in found.tools}

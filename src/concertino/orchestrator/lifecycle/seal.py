@@ -123,9 +123,7 @@ def closed_calls(tree: Tree, path: str, operations: Sequence[Operation]) -> list
     return found
 
 
-def lost_usage(
-    operation: Operation, path: str, accounts: tuple[str, ...]
-) -> tuple[UsageRecord, Settlement | None]:
+def lost_usage(operation: Operation, path: str, accounts: tuple[str, ...]) -> tuple[UsageRecord, Settlement | None]:
     """Return the usage record of an attempt whose outcome is unknown, and what it takes from the accounts.
 
     Budgets must hold, so the attempt takes everything that was reserved for it.

@@ -72,9 +72,7 @@ class Reserve:
 
     def settlement(self, record: UsageRecord) -> Settlement:
         """Return what an attempt takes from the accounts."""
-        return Settlement(
-            id=record.id, accounts=self._tree.accounts, tokens=record.tokens.total, money=record.cost
-        )
+        return Settlement(id=record.id, accounts=self._tree.accounts, tokens=record.tokens.total, money=record.cost)
 
     def affordable(self, model: Model, request: ModelRequest, tokens: int | None, money: Decimal | None) -> int:
         """Return the longest answer to *request*, in tokens, that *tokens* and *money* cover; 0 if too short."""

@@ -11,7 +11,7 @@ from ...errors import BudgetError, ContextTooLongError, ProviderError
 from ...events import CacheMiss, ContextEdited
 from ...messages import Messages
 from ...providers.base import Model, ModelRequest, model_id
-from ...token_engine.edits import Edit, Reduce, Summarise
+from ...token_engine.edits import Edit, Reduce, Summarize
 from ...token_engine.engine import Plan
 from ...token_engine.planner import SummaryJob
 from ...token_engine.recall import RECALL
@@ -83,10 +83,10 @@ class TurnRequests:
             if refused and self._planned.own_messages:
                 return None
             if refused:
-                run.window.refused()
-            if refused or (limits.context < run.window.room.limit and not self._planned.own_messages):
+                run.window.lower_limit()
+            if refused or (limits.context < run.window.limit and not self._planned.own_messages):
                 request.messages = await self._view(model, limits, summaries=False)
-                request.marks = run.window.marks
+                request.marks = run.window.breakpoints
         usage_id = run.next_attempt()
         if run.tree.budgeted:
             return None if await self._reserve(model, request, usage_id) else Prepared(model, request, usage_id)
@@ -130,7 +130,7 @@ class TurnRequests:
             tool_choice=choice,
             parallel_tool_calls=hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
             max_output_tokens=limits.output,
-            marks=run.window.marks,
+            marks=run.window.breakpoints,
             cache_key=run.cache_key,
         )
         run.state.tool_choice = "auto"
@@ -145,19 +145,19 @@ class TurnRequests:
         """Return the part of the conversation that *model* is sent, within its context window."""
         run, window = self._run, self._run.window
         self._planned = _Planned(model_id(model))
-        window.room.limit = limits.context
+        window.limit = limits.context
         recallable = RECALL in run.registry
         name = self._planned.model
         plan = window.plan(run.fixed(), limits.output, name, recallable=recallable, summaries=summaries)
         while plan.urgent:
             await self._summarize_now(plan, model)
-            if plan.job is None or not plan.job.alone or not window.ready:
+            if plan.job is None or not plan.job.prefix_only or not window.prepared:
                 break
             plan = window.plan(run.fixed(), limits.output, name, recallable=recallable, summaries=summaries)
         if plan.job is not None:
             self.job = None if plan.urgent else plan.job
         if edits := window.fit():
-            self._report(edits, window.before)
+            self._report(edits, window.tokens_before)
         return window.view()
 
     async def _summarize_now(self, plan: Plan, model: Model) -> None:
@@ -166,14 +166,14 @@ class TurnRequests:
         if plan.job is None:
             await self._summaries.settle()
             return
-        messages = run.window.shown()
+        messages = run.window.preview()
         request = ModelRequest(
             model=model.name,
             system=run.system,
-            messages=messages[: run.window.shown_before(plan.job.end)] if plan.job.alone else messages,
+            messages=messages[: run.window.position_of(plan.job.end)] if plan.job.prefix_only else messages,
             tools=run.registry.specs(),
             max_output_tokens=run.limits_of(model).output,
-            marks=run.window.marks and (),
+            marks=run.window.breakpoints and (),
             cache_key=run.cache_key,
         )
         await self._summaries.make(plan.job, model, request)
@@ -184,10 +184,10 @@ class TurnRequests:
             run.journal.edit(edits)
         if run.stream is None:
             return
-        reduced = sum(len(edit.places) for edit in edits if isinstance(edit, Reduce))
-        spans = [edit for edit in edits if isinstance(edit, Summarise)]
-        left_out = sum(edit.messages for edit in spans if edit.left_out)
-        summarized = sum(edit.messages for edit in spans if not edit.left_out)
+        reduced = sum(len(edit.indexes) for edit in edits if isinstance(edit, Reduce))
+        spans = [edit for edit in edits if isinstance(edit, Summarize)]
+        left_out = sum(edit.messages for edit in spans if edit.omitted)
+        summarized = sum(edit.messages for edit in spans if not edit.omitted)
         run.emit(ContextEdited, reduced, summarized, left_out, before, run.window.tokens)
         if left_out:
             run.notify("context_trimmed", f"the model no longer sees {left_out:,} of the oldest messages")

@@ -28,7 +28,7 @@ PATIENCE = 10.0
 _LIMIT = 120.0
 """Seconds that a summary may take."""
 _SUMMARIZE = ASKS + (
-    " The engine asks, not the user. Summarise the conversation above for yourself{upto}.{earlier} Keep the task and "
+    " The engine asks, not the user. Summarize the conversation above for yourself{upto}.{earlier} Keep the task and "
     "what the user asked for or ruled out; decisions and their reasons; facts, names, numbers, ids and places exactly "
     "as they were; what was done and what it led to; what failed; what is still open. Leave out what no longer matters."
     " Write plain notes of at most {words} words. Call no tools, and write nothing but the summary."
@@ -97,14 +97,14 @@ class Summaries:
         except Exception as error:  # noqa: BLE001 - a failing adapter must not end the run
             log.warning("run %s: a summary failed: %s", self._run.id, type(error).__name__)
         if window.complete(job, text, merged):
-            await record_summary(self._run, window.ready)
+            await record_summary(self._run, window.prepared)
         else:
             self._run.notify("summary_failed", "a summary of older messages failed, and changes nothing")
 
     def _request_for(self, job: SummaryJob, request: ModelRequest) -> ModelRequest:
-        kept = max(len(request.messages) - self._run.window.shown_before(job.end), 1)
-        upto = ": your summary will stand in its place" if job.alone else _UPTO.format(kept=kept)
-        earlier = _EARLIER if job.earlier else ""
+        kept = max(len(request.messages) - self._run.window.position_of(job.end), 1)
+        upto = ": your summary will stand in its place" if job.prefix_only else _UPTO.format(kept=kept)
+        earlier = _EARLIER if job.follows_summary else ""
         asked = UserMessage(_SUMMARIZE.format(upto=upto, words=_words(job.tokens), earlier=earlier))
         return _beside(request, (*request.messages, asked), job.tokens)
 

@@ -35,7 +35,7 @@ _ERROR_LENGTH = 2_000
 _SHOWN = "The user already sees this. Do not write it again.\n<shown_to_the_user>\n{content}\n</shown_to_the_user>"
 
 
-class NotEnabled(ToolError):
+class NotEnabledError(ToolError):
     """The tool is not enabled for this user."""
 
 
@@ -170,7 +170,7 @@ class Call:
 
     # -- execution -----------------------------------------------------------------------------------------------
 
-    async def perform(self, context: CallContext, *, again: bool) -> Outcome:
+    async def perform(self, context: CallContext, *, again: bool) -> Outcome:  # noqa: C901 - the order of checks
         """Return the outcome: from an answer, from a probe after a crash, or from the tool.
 
         Raises `NeedsAnswer`, `SubAgentWaits`, and what hooks and tools raise.
@@ -215,7 +215,7 @@ class Call:
         """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval."""
         run, call, hooks = self._run, self.call, self._hooks
         if type(tool).should_use is not Tool.should_use and not await tool.should_use(context):
-            raise NotEnabled(NOT_ENABLED)
+            raise NotEnabledError(NOT_ENABLED)
         if hooks.preprocess_tool_arguments.own:
             arguments = await hooks.preprocess_tool_arguments(run.context, call)
         else:

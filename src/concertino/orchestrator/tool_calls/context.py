@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ...events import RunResult, ToolProgress, ToolStreamed, UsageRecorded
 from ...ids import call_key, child_run_id, usage_id
 from ...messages import ToolCall
-from ...tools.base import Session, ToolContext
+from ...tools.base import Session, Tool, ToolContext
 from ...tools.progress import Progress
 from ...tools.registry import ToolRegistry
 from ...usage import Tokens
@@ -121,10 +121,11 @@ class CallContext(ToolContext):
         agent: Any,
         task: str,
         *,
-        registry: ToolRegistry | None = None,
+        tools: Iterable[Tool] | None = None,
         tool_call_limit: int | None = None,
     ) -> RunResult:
         """See `ToolContext.spawn`."""
+        registry = tools if tools is None or isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self._spawned += 1
         element = f"{agent.name}-{self._ordinal}" + (f".{self._spawned}" if self._spawned > 1 else "")
         parent = Parent(self._run, self._call.id, self.key, element, self._spawned, self._again)
@@ -150,10 +151,10 @@ class CallContext(ToolContext):
         """Set how many calls of the turn share the context; 0 while the model is still writing the turn."""
         self._calls = calls
 
-    def beginning(self, text: str, spare: int = 0) -> str:
-        """See `ToolContext.beginning`."""
+    def truncate(self, text: str, reserve: int = 0) -> str:
+        """See `ToolContext.truncate`."""
         run, tool = self._run, self._run.registry.get(self._call.name)
-        most = run.window.allowance(self._calls or _ASSUMED_CALLS, None if tool is None else tool.max_tokens) - spare
+        most = run.window.allowance(self._calls or _ASSUMED_CALLS, None if tool is None else tool.max_tokens) - reserve
         return text if len(text) <= most and text.isascii() else run.resources.counter.cut(text, max(most, 1))
 
     def stream(self, content: str) -> None:

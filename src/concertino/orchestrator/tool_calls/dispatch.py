@@ -19,7 +19,7 @@ from ..outcome import Outcome
 from ..recorder import record_calls, record_suspension
 from ..run import RunSession
 from .approval import NeedsAnswer, answer_text, wait_of
-from .call import Call, NotEnabled, described, failed
+from .call import Call, NotEnabledError, described, failed
 from .context import CallContext, Spawn, SubAgentWaits
 from .timeouts import Deadlines
 
@@ -184,12 +184,10 @@ class ToolCalls:
             if not call.abandoned:
                 slots.release()
 
-    async def _one(self, call: Call) -> None:  # noqa: C901 - one branch for each way in which a call can end
+    async def _one(self, call: Call) -> None:  # noqa: C901, PLR0912 - one branch for each way in which a call can end
         """Run one call from its start to its outcome."""
         run = self._run
-        context = CallContext(
-            run, self._hooks, call.call, call.index, call.ordinal, self._spawn, again=self._again
-        )
+        context = CallContext(run, self._hooks, call.call, call.index, call.ordinal, self._spawn, again=self._again)
         context.expect(call.siblings)
         context.emit(ToolStarted, call.call.arguments)
         deadlines: Deadlines | None = None
@@ -209,7 +207,7 @@ class ToolCalls:
         except (SubAgentWaits, NeedsAnswer) as needs:
             await self._wait(call, context, needs)
             return
-        except NotEnabled as error:
+        except NotEnabledError as error:
             outcome = failed(call.call, str(error))
             outcome.not_enabled = True
         except ToolError as error:
@@ -230,7 +228,7 @@ class ToolCalls:
 
     async def _end(self, call: Call, outcome: Outcome, context: CallContext) -> None:
         call.end(outcome)
-        if call.declared and self._run.journal.on and any([not other.ended for other in self._calls]):
+        if call.declared and self._run.journal.on and not self.finished:
             call.note()  # the outcome of an effect does not wait for other calls to be recorded
             await record_calls(self._run)
         self._emit_end(call, context)
@@ -336,7 +334,7 @@ class ToolCalls:
     @property
     def finished(self) -> bool:
         """Whether every call has its outcome."""
-        return all([call.ended for call in self._calls])
+        return all(call.ended for call in self._calls)
 
     def outcomes(self) -> list[Outcome]:
         """Return one outcome per call; a call that was stopped has one that says so."""
