@@ -55,12 +55,12 @@ BAD: dict[str, tuple[list[Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-@pytest.mark.parametrize("at", ["", "append:answered:after", "append:asking:before"])
+@pytest.mark.parametrize("at", ["", "append:model_answered:after", "append:model_requested:before"])
 async def test_a_bad_call_gets_a_result_that_says_so(kind: str, at: str) -> None:
     """Also where the process dies behind the answer, or before the next question; but that a `once` call was on record
     as begun counts for more than that it could not have run."""
     turn, told = BAD[kind]
-    dies_at = 2 if at == "append:asking:before" else 1
+    dies_at = 2 if at == "append:model_requested:before" else 1
     async with MemoryStore() as store:
         paid: list[str] = []
         model = ScriptedModel(turn, "done")

@@ -26,7 +26,7 @@ async def look(place: int) -> str:
     return f"seen {place}"
 
 
-@pytest.mark.parametrize("at", ["append:begun:after", "append:asking:after", "append:answered:after"])
+@pytest.mark.parametrize("at", ["append:started:after", "append:model_requested:after", "append:model_answered:after"])
 def test_of_two_that_resume_a_run_one_wins(world: World, reference: Evidence, at: str) -> None:
     case = world.case("raced")
     assert case.life(**kill_self(at)).end() is None

@@ -58,7 +58,7 @@ def test_another_run_goes_on_beside_it(world: World, reference: Evidence, agent:
 async def test_who_is_on_the_last_try_has_no_other_such_run_beside_it(world: World) -> None:
     """Each life ended before either got further, and nobody knows whose fault it was: one by one they show."""
     case, runs = world.case("suspects"), [("run_a", "waiter"), ("run_b", "waiter")]
-    for at in ("append:begun:after", "claim:after", "claim:after"):
+    for at in ("append:started:after", "claim:after", "claim:after"):
         assert await asyncio.to_thread(case.life(runs=runs, **kill_self(at, 2)).end) is None
     answer_now = asyncio.Event()
     model = ScriptedModel(*[Answer(text="done", before=answer_now.wait)] * 2, name="model")
@@ -82,7 +82,7 @@ async def test_what_is_damaged_keeps_nobody_else(world: World, reference: Eviden
     case = world.case("damaged")
     for run_id in ("run_a", "run_b"):
         runs = [(run_id, "waiter")]
-        assert await asyncio.to_thread(case.life(runs=runs, **kill_self("append:answered:before")).end) is None
+        assert await asyncio.to_thread(case.life(runs=runs, **kill_self("append:model_answered:before")).end) is None
     import sqlite3
 
     with sqlite3.connect(case.database) as connection:
@@ -145,7 +145,7 @@ async def test_a_program_that_cannot_open_a_model_still_watches(world: World) ->
     """A function of the product fails for one run: the watchdog lives, and takes up the others."""
     case = world.case("models")
     for run_id in ("run_a", "run_b"):
-        orders = {"runs": [(run_id, "waiter")], **kill_self("append:answered:before")}
+        orders = {"runs": [(run_id, "waiter")], **kill_self("append:model_answered:before")}
         assert await asyncio.to_thread(case.life(**orders).end) is None
     asked: list[str] = []
     model = remote("done", "done")
@@ -170,7 +170,7 @@ def test_a_sub_agent_below_a_tool_of_unknown_effect_is_not_left_running(world: W
     """The call is not run again, for nobody knows its effect: the run that it had started must end all the same."""
     case = world.case("careless")
     runs = [("run_careless", "careless")]
-    assert case.life(runs=runs, **kill_self("append:asking:after", 2)).end() is None
+    assert case.life(runs=runs, **kill_self("append:model_requested:after", 2)).end() is None
     case.finish(runs=runs)
     evidence = gather(case, "run_careless")
     assert {run.start.agent: run.state for run in evidence.runs.values() if run.end is None} == {}

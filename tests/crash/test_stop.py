@@ -258,7 +258,7 @@ async def test_a_tree_is_stopped_to_its_leaves() -> None:
 
 
 @pytest.mark.parametrize(
-    "at", ["append:begun:after", "model:first", "append:answered:after", "tool:pay:after", "append:suspended:after"]
+    "at", ["append:started:after", "model:first", "append:model_answered:after", "tool:pay:after", "append:suspended:after"]
 )
 def test_what_a_dead_process_has_left_can_be_stopped(world: World, reference: Evidence, at: str) -> None:
     case = world.case("stopped")
@@ -269,5 +269,5 @@ def test_what_a_dead_process_has_left_can_be_stopped(world: World, reference: Ev
     holds = ("I2", "I6", "I7", "I8", "I9")  # the others compare with what would have come
     assert [each for each in problems if each.startswith(holds) or " times" in each] == []
     assert gather(case).runs[ROOT].end.status == "cancelled"
-    if at in ("append:answered:after", "tool:pay:after"):
+    if at in ("append:model_answered:after", "tool:pay:after"):
         assert {work["name"] for work in stopped["unknown"]} >= {"pay", "mail"}

@@ -94,7 +94,7 @@ def test_one_result_delivered_ten_times_by_each_of_two_processes(world: World) -
     assert len(evidence.calls) == 2
 
 
-@pytest.mark.parametrize("at", ["append:waiting:before", "append:waiting:after", "append:suspended:after"])
+@pytest.mark.parametrize("at", ["append:calls_changed:before", "append:calls_changed:after", "append:suspended:after"])
 def test_a_result_between_the_wait_and_the_suspension(world: World, at: str) -> None:
     """The process dies around the row of the wait, and the result comes while nobody is there."""
     case = world.case("between")

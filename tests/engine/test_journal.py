@@ -112,16 +112,16 @@ async def logged(agent: AgentConfig[Any], *script: Any) -> list[str]:
 async def test_each_entry_comes_before_what_follows_from_it() -> None:
     log = await logged(Desk(), call("look"), call("pay"), "end")
     assert log == [
-        *("asking", "model", "answered", "look"),
-        *("asking", "model", "answered", "pay"),  # the outcome of the last call of a turn goes with what follows
-        *("asking", "model", "answered", "ended"),
+        *("model_requested", "model", "model_answered", "look"),
+        *("model_requested", "model", "model_answered", "pay"),  # the outcome of the last call of a turn goes with what follows
+        *("model_requested", "model", "model_answered", "ended"),
     ]
 
 
 async def test_a_once_call_that_is_authorized_says_when_it_begins() -> None:
     log = await logged(Authorizes(), [call("look"), call("pay")], "end")
-    assert log[:3] == ["asking", "model", "answered"]
-    assert log.index("outcome") < log.index("pay") < log.index("asking", 1)
+    assert log[:3] == ["model_requested", "model", "model_answered"]
+    assert log.index("calls_changed") < log.index("pay") < log.index("model_requested", 1)
 
 
 async def test_a_once_call_has_its_outcome_on_record_before_its_siblings_end() -> None:
@@ -138,7 +138,7 @@ async def test_a_once_call_has_its_outcome_on_record_before_its_siblings_end() -
     model = ScriptedModel([call("pay"), call("slow")], "end")
     run = ToolOrchestrator(Chat(model=model, message="go", store=store, deps=[]), agent)
     task = asyncio.create_task(run.run())
-    await state(lambda: "outcome" in store.log)
+    await state(lambda: "calls_changed" in store.log)
     record = fold(await loaded(store, run.run_id))
     assert record.turn.outcomes[0].content == "paid"
     assert 1 not in record.turn.outcomes
@@ -151,9 +151,9 @@ async def test_what_stays_the_same_is_said_once() -> None:
     run = ToolOrchestrator(Chat(model=model, message="go", store=store, deps=[]), Desk())
     await run.run()
     journal = await loaded(store, run.run_id)
-    asking = [entry for entry in journal.entries if entry.kind == "asking"]
+    asking = [entry for entry in journal.entries if entry.kind == "model_requested"]
     assert [("system" in e.body, "tools" in e.body) for e in asking] == [(True, True)] + [(False, False)] * 6
-    sizes = [len(json.dumps([entry.body, entry.held])) for entry in asking]
+    sizes = [len(json.dumps([entry.body, entry.content])) for entry in asking]
     assert max(sizes[1:]) - min(sizes[1:]) < 20, "an entry is as large at the end as at the beginning"
     assert [len(entry.messages) for entry in asking] == [1] + [1] * 6
 
@@ -211,7 +211,7 @@ async def test_what_is_asked_aside_leaves_the_run_at_its_last_boundary(asks: int
     assert record.state.iteration == 1
 
 
-@pytest.mark.parametrize("kind", ["asking", "answered", "outcome"])
+@pytest.mark.parametrize("kind", ["model_requested", "model_answered", "calls_changed"])
 async def test_a_store_that_fails_once_leaves_a_run_that_can_be_taken_up(kind: str) -> None:
     store = Watched()
     store.fails[kind] = 1
@@ -225,7 +225,7 @@ async def test_a_store_that_fails_once_leaves_a_run_that_can_be_taken_up(kind: s
     assert events
     left = await store.run("r")
     assert left.end is None, "it can be taken up when the store is well again"
-    again = ScriptedModel(*([] if kind == "outcome" else [turn]), "end")
+    again = ScriptedModel(*([] if kind == "calls_changed" else [turn]), "end")
     result = await ToolOrchestrator(
         Chat(model=again, store=store, deps=store.log), Desk(), run_id="r", resume=True
     ).run()
@@ -234,12 +234,12 @@ async def test_a_store_that_fails_once_leaves_a_run_that_can_be_taken_up(kind: s
     kept = [stored.message for stored in await store.messages("r")]
     assert kept == list(result.messages)
     assert [m.role for m in kept] == ["user", "assistant", "tool", "tool", "assistant"]
-    unknown = kind == "outcome"
+    unknown = kind == "calls_changed"
     assert kept[2].content.startswith("OUTCOME_UNKNOWN" if unknown else "paid")
     assert list(result.usage) == list(await store.usage("r"))
 
 
-@pytest.mark.parametrize("kind", ["asking", "answered", "ended"])
+@pytest.mark.parametrize("kind", ["model_requested", "model_answered", "ended"])
 async def test_cancelled_while_an_entry_is_being_written(kind: str) -> None:
     """The store had it already: it is not written twice."""
     store = Watched()
@@ -279,7 +279,7 @@ async def test_a_wait_is_on_record_before_the_run_is_suspended(kind: str) -> Non
     agent.tools = (order,)
     store = Watched()
     result = await ToolOrchestrator(Chat(model=ScriptedModel(call("order")), message="go", store=store), agent).run()
-    assert store.log == ["asking", "answered", "waiting", "suspended"]
+    assert store.log == ["model_requested", "model_answered", "calls_changed", "suspended"]
     assert (result.status, len(result.waiting)) == ("suspended", 1)
     record = fold(await loaded(store, result.run_id))
     assert (record.turn.waiting, record.turn.outcomes) == ({0}, {})

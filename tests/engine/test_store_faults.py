@@ -119,9 +119,9 @@ async def check_goes_on(store: SqliteStore, run_id: str, agent: Worker) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Path], AbstractContextManager[None]], str]] = {
-    "no file may grow": (file_size_limit, "check the disk and its free space|the disk is full: make room"),
-    "another process stopped while it wrote": (stopped_writer, "is locked by another process: end what holds it"),
-    "a damaged page": (spoiled_page, "is damaged: restore a backup"),
+    "no file may grow": (file_size_limit, "check the disk and its free space|free some space"),
+    "another process stopped while it wrote": (stopped_writer, "is locked by another process: end that process"),
+    "a damaged page": (spoiled_page, "is corrupt: restore a backup"),
     "the file is gone": (deleted, ""),
 }
 
@@ -177,7 +177,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("where", ["in a tool", "in an answer"])
 async def test_a_full_disk(disk: Path, where: str) -> None:
     path = disk / "runs.db"
-    await fault_in_a_run(path, full_disk(path), "make room|check the disk and its free space", where)
+    await fault_in_a_run(path, full_disk(path), "free some space|check the disk and its free space", where)
 
 
 async def test_a_disk_that_can_only_be_read(disk: Path) -> None:
@@ -187,7 +187,7 @@ async def test_a_disk_that_can_only_be_read(disk: Path) -> None:
         runtime, run = await start(store, agent, asked)
         await reached.wait()
         await runtime.close()
-    with read_only(disk), pytest.raises(StorageError, match=r"disk.* cannot be written to: give this user the right"):
+    with read_only(disk), pytest.raises(StorageError, match=r"disk.* is not writable: grant this user write access"):
         await SqliteStore.open(path)
     async with await SqliteStore.open(path) as again:
         await check_goes_on(again, run.id, agent)

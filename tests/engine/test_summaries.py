@@ -109,7 +109,9 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
     assert account.reserved_tokens == 0
     assert account.spent_tokens == sum(record.tokens.total for record in result.usage)
     asked = [
-        entry.body["request"]["usage"] for entry in (await store.load(result.run_id)).entries if entry.kind == "asking"
+        entry.body["request"]["usage"]
+        for entry in (await store.load(result.run_id)).entries
+        if entry.kind in ("model_requested", "side_requested")
     ]
     assert sorted(asked) == sorted(record.id for record in result.usage)
 

@@ -114,7 +114,7 @@ def model() -> Steady:
         "It is done.",
         scripts={
             "the child": [[call("look", n=1), call("pay", n=2)], call("put", n=3), "child's answer"],
-            "Aside": ["noted"],
+            "Aside": ["usage_booked"],
         },
     )
 

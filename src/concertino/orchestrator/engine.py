@@ -349,7 +349,7 @@ class ToolOrchestrator:
                         await self._close(run, error)
                     await note_end(run, status, error)
                 elif run.tree.lost is None:
-                    await run.journal.append("noted", run.state.step, {})
+                    await run.journal.append("usage_booked", run.state.step, {})
             except Exception as failure:  # noqa: BLE001 - the run's own failure is what is told
                 log.error("run %s: what was gathered could not be stored: %s", run.id, type(failure).__name__)  # noqa: TRY400 - a traceback may show what the policy forbids
             finally:

@@ -135,17 +135,17 @@ class _Reader:
         messages = [stored.message for stored in entry.messages]
         self._take_results(messages)
         step = self.steps.get(entry.step)
-        body, held = entry.body, entry.held or {}
-        if entry.kind == "asking":
+        body, held = entry.body, entry.content or {}
+        if entry.kind in ("model_requested", "side_requested"):
             step = self._take_asking(entry)
         elif step is None:
             self.receipt = body.get("receipt", self.receipt)
             return
         step.until = entry.at
         match entry.kind:
-            case "answered":
+            case "model_answered":
                 self._take_answer(step, entry, messages)
-            case "outcome" | "waiting" | "suspended":
+            case "calls_changed" | "suspended":
                 self._take_outcomes(step, body, held)
                 if entry.kind == "suspended":
                     step.notes.append((entry.at, "suspended: only waits were left"))
@@ -172,7 +172,7 @@ class _Reader:
         return step
 
     def _take_answer(self, step: Step, entry: StoredEntry, messages: Sequence[Message]) -> None:
-        body, held = entry.body, entry.held or {}
+        body, held = entry.body, entry.content or {}
         step.answered = entry.at
         said = next((m for m in messages if isinstance(m, AssistantMessage)), None)
         known = said.tool_calls if said is not None else ()

@@ -137,7 +137,7 @@ class Record:
                 "and neither resumed, replayed nor forked"
             )
         try:
-            self._take(entry, entry.held or {})
+            self._take(entry, entry.content or {})
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, ConfigurationError) as error:
             where = f"run {self.run.start.run_id}, entry {entry.seq} ({entry.kind})"
             raise StorageError(f"the journal of {where} cannot be read: {error!r}") from error
@@ -160,11 +160,11 @@ class Record:
         self.rent = tuple(body.get("rent", self.rent))
         self._take_state(body)
         match entry.kind:
-            case "asking":
+            case "model_requested" | "side_requested":
                 self._take_asking(body, content)
-            case "answered":
+            case "model_answered":
                 self._take_answer(entry, content, at)
-            case "outcome" | "waiting" | "suspended":
+            case "calls_changed" | "suspended":
                 self._take_outcomes(body, content)
             case "ended":
                 self.stage = "ended"
@@ -173,7 +173,7 @@ class Record:
             case "resumed":
                 if self.turn is not None and body.get("unsure"):
                     self.turn.unsure = True
-            case "begun" | "noted":
+            case "started" | "usage_booked" | "summary_ready":
                 pass
 
     def _take_edits(self, content: dict[str, Any]) -> None:
@@ -186,7 +186,7 @@ class Record:
             self.ready = [edit_of(written) for written in content["ready"]]
 
     def _take_messages(self, entry: StoredEntry) -> None:
-        if entry.kind == "begun":
+        if entry.kind == "started":
             self.before = tuple(decode_message(self.texts[key]) for key in entry.body.get("before", ()))
             self.view = uncounted(self.before)
         rows = iter([stored.message for stored in entry.messages])
@@ -299,7 +299,7 @@ def fold(journal: StoredJournal, before_step: int | None = None) -> Record:
 
 
 def _asks(entry: StoredEntry, step: int) -> bool:
-    return entry.kind == "asking" and entry.step == step and not entry.body["request"].get("side")
+    return entry.kind == "model_requested" and entry.step == step
 
 
 def asking_entry(journal: StoredJournal, step: int) -> StoredEntry:
@@ -318,10 +318,10 @@ def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:
     record = _unfolded(journal)
     for entry in journal.entries:
         record.take(entry)
-        if entry.kind != "asking":
+        if entry.kind != "model_requested":
             continue
         asked = entry.body["request"]
-        if not asked.get("side") and not asked.get("forked"):  # where that was copied from, it was sent
+        if not asked.get("forked"):  # where that was copied from, it was sent
             assert record.request is not None
             yield entry.step, record.model, record.request
 
@@ -330,7 +330,7 @@ def _unfolded(journal: StoredJournal) -> Record:
     if not journal.entries:
         raise StorageError(f"run {journal.run.start.run_id} has no journal: it was kept by an older concertino")
     first = journal.entries[0]
-    return Record(journal.run, first.body, first.held or {}, journal.texts)
+    return Record(journal.run, first.body, first.content or {}, journal.texts)
 
 
 def chosen(choice: ToolChoice) -> str | dict[str, str]:

@@ -12,9 +12,10 @@ from typing import Any
 from ...errors import StaleClaimError
 from ...ids import text_id, token
 from ...messages import AssistantMessage, Message
+from ...operations import Operation
 from ...storage.base import Store
 from ...storage.codec import encode_message
-from ...storage.types import Entry, EntryKind, HeldMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
+from ...storage.types import Entry, EntryKind, EntryMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
 from ...token_engine.counting.base import TokenCounter
 from ...token_engine.counting.sizes import message_text
 from ...token_engine.edits import Edit, form
@@ -65,6 +66,7 @@ class Journal:
         "_gathered",
         "_known",
         "_lock",
+        "_open",
         "_salt",
         "_store",
         "_text",
@@ -98,6 +100,7 @@ class Journal:
         self._lock = asyncio.Lock()
         self._salt = token()  # ids outlive their texts: nobody may check a guess at a short one with them
         self._gathered = _Gathered()
+        self._open: list[str] = []
         self._unsure: tuple[int, _Gathered] | None = None
         self._known: dict[str, Any] = {}
         """What the journal has already said, by name: it is said again only when it changes."""
@@ -173,7 +176,7 @@ class Journal:
         start = dataclasses.replace(start, task=task, erase_after=self.policy.erase_after)
         self._begun = True  # also if this is cancelled or fails: the store may have it all the same
         self._unsure = (0, gathered)
-        await self._store.begin(start, self._entry("begun", 0, body, content, gathered), self._tree.claim)
+        await self._store.begin(start, self._entry("started", 0, body, content, gathered), self._tree.claim)
         self._unsure = None
         self.seq = 1
 
@@ -190,6 +193,7 @@ class Journal:
         content: dict[str, Any] | None = None,
         *,
         waits: Sequence[Wait] = (),
+        operations: Sequence[Operation] = (),
         reserve: Reservation | None = None,
         end: RunEnd | None = None,
         aside: bool = False,
@@ -201,18 +205,24 @@ class Journal:
 
         Raises `StaleClaimError` once somebody else has the run: then nothing more may be done for it here.
         """
-        if self._store is None or not self._begun or (self.ended and kind != "noted"):
+        if self._store is None or not self._begun or (self.ended and kind != "usage_booked"):
             return
         async with self._lock:
             if self._unsure is not None:
                 await self._find_out(self._store)
-                if self.ended and kind != "noted":
+                if self.ended and kind != "usage_booked":
                     return
             gathered, self._gathered = self._gathered, _Gathered()
-            if aside or kind == "noted":
+            if kind == "model_requested":
+                gathered.taken.extend(self._open)
+                self._open = []
+            self._open.extend(operation.key for operation in operations)
+            if aside or kind == "usage_booked":
                 gathered, rest = gathered.only("usage", "settle")
                 self._gathered = rest if aside else self._gathered
-            entry = self._entry(kind, step, body, content, gathered, waits=waits, reserve=reserve, end=end)
+            entry = self._entry(
+                kind, step, body, content, gathered, waits=waits, operations=operations, reserve=reserve, end=end
+            )
             try:
                 head = await self._store.append(entry)
             except asyncio.CancelledError:
@@ -262,6 +272,7 @@ class Journal:
         gathered: _Gathered,
         *,
         waits: Sequence[Wait] = (),
+        operations: Sequence[Operation] = (),
         reserve: Reservation | None = None,
         end: RunEnd | None = None,
     ) -> Entry:
@@ -284,7 +295,7 @@ class Journal:
             kind=kind,
             step=step,
             body=body,
-            held=content or None,
+            content=content or None,
             messages=[self._held(message, gathered.progress) for message in gathered.messages],
             texts=[
                 StoredText(id=key, body=text, user_id=self.user_id, run_id=lives)
@@ -292,13 +303,14 @@ class Journal:
             ],
             usage=tuple(gathered.usage),
             waits=waits,
-            taken=tuple(gathered.taken),
+            operations=operations,
+            closed=tuple(gathered.taken),
             reserve=reserve,
             settle=tuple(gathered.settle),
             end=end,
         )
 
-    def _held(self, message: Message, progress: dict[str, list[dict[str, Any]]]) -> HeldMessage:
+    def _held(self, message: Message, progress: dict[str, list[dict[str, Any]]]) -> EntryMessage:
         tokens = self._counter.count(message_text(message))
         steps = progress.get(message.call_id, ()) if message.role == "tool" else ()
         return held(self.policy, message, tokens, steps)
@@ -310,7 +322,7 @@ class Journal:
             answer=kept_text(self.policy, answer),
             error=None if error is None else kept_text(self.policy, error),
             ended=time.time(),
-            lasts=text_lasts(self.policy),
+            keep_seconds=text_lasts(self.policy),
             erase_after=self.policy.erase_after,
         )
 

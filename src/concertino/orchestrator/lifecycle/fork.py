@@ -9,7 +9,7 @@ from typing import Any
 from ...ids import new_run_id, usage_id
 from ...storage.base import Store
 from ...storage.codec import encode_message
-from ...storage.owners import process_owner
+from ...storage.process import process_owner
 from ...storage.types import Claim, StoredJournal
 from ...token_engine.counting.base import EstimatingCounter
 from ...tools.base import Session
@@ -52,9 +52,9 @@ async def fork(store: Store, journal: StoredJournal, step: int) -> str:
         made.data(name, value)
     for path, count in record.state.tool_calls.items():
         made.count(path, count)
-    body, content = _standing(made, record, kept.body, kept.held or {})
+    body, content = _standing(made, record, kept.body, kept.content or {})
     body["request"]["usage"] = usage_id(new_id, step, body["request"]["attempt"])
-    await made.append("asking", step, body, content)
+    await made.append("model_requested", step, body, content)
     await tree.let_go()
     return new_id
 

@@ -13,6 +13,7 @@ from ...context import ContextState
 from ...ids import child_run_id
 from ...messages import UserMessage
 from ...providers.base import model_id
+from ...scope import Scope
 from ...storage.codec import encode_message
 from ...storage.types import RunStart
 from ...token_engine.engine import TokenEngine, ready_of
@@ -88,8 +89,7 @@ def run_start(run: Run[Any], config: AgentConfig[Any], parent: Parent | None) ->
         agent=config.name,
         agent_path=run.path,
         conversation_id=chat.conversation_id,
-        user_id=chat.session.user_id,
-        organization_id=chat.session.organization_id,
+        scope=Scope(chat.session.organization_id, chat.session.user_id),
         task=chat.message,
         started=time.time(),
         forked_from=None,

@@ -8,7 +8,9 @@ from typing import Any
 
 from ...events import RunStatus
 from ...messages import ToolCall
+from ...operations import Operation
 from ...providers.base import Model, ModelRequest, model_id
+from ...scope import Scope
 from ...storage.codec import encode_message
 from ...storage.types import Reservation
 from ...token_engine.edits import Edit, form
@@ -86,7 +88,9 @@ async def note_asking(
         if own_messages:
             content["messages"] = [encode_message(message) for message in request.messages]
     body["request"] = asked
-    await journal.append("asking", run.state.step, body, content, reserve=reserve, aside=side)
+    await journal.append(
+        "side_requested" if side else "model_requested", run.state.step, body, content, reserve=reserve, aside=side
+    )
 
 
 def _tell_request(
@@ -134,19 +138,41 @@ async def note_answer(
     if isinstance(outcome, Finish):
         body["finish"] = True
         content["finish"] = outcome.text
-    await run.journal.append("answered", run.state.step, body, content)
+    operations = [
+        Operation(
+            key=run.call_key(place),
+            scope=scope_of(run),
+            run_id=run.id,
+            kind="tool_call",
+            state="running",
+            step=run.state.step,
+            index=place,
+            name=call.name,
+            call_id=call.id,
+            remote=True,
+        )
+        for place, call in enumerate(calls)
+    ]
+    await run.journal.append("model_answered", run.state.step, body, content, operations=operations)
+
+
+def scope_of(run: Run[Any]) -> Scope:
+    """Return the scope of *run*."""
+    return Scope(run.chat.session.organization_id, run.chat.session.user_id)
 
 
 async def note_summary(run: Run[Any], ready: Sequence[Edit]) -> None:
     """A summary was made: on record with what it has used, so that it is never made twice."""
     if run.journal.on:
-        await run.journal.append("noted", run.state.step, {}, {"ready": [form(edit) for edit in ready]}, aside=True)
+        await run.journal.append(
+            "summary_ready", run.state.step, {}, {"ready": [form(edit) for edit in ready]}, aside=True
+        )
 
 
 async def note_outcomes(run: Run[Any], outcomes: dict[int, Outcome], *, suspended: bool = False) -> None:
     """On record before their siblings are: calls that have surely ended."""
     kept = {str(place): outcome_fields(outcome) for place, outcome in outcomes.items()}
-    kind, content = ("suspended" if suspended else "outcome"), {"outcomes": kept} if kept else {}
+    kind, content = ("suspended" if suspended else "calls_changed"), {"outcomes": kept} if kept else {}
     body: dict[str, Any] = {}
     if suspended:
         body, standing = _standing(run)

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import ConfigurationError, RunEndedError, UnknownRunError
 from ...events import RunResult, StopReceipt
 from ...storage.base import Store
-from ...storage.owners import process_owner
+from ...storage.process import process_owner
 from ...storage.types import Claim, RunStart, Settlement
 from ...token_engine.counting.base import TokenCounter
 from ...usage import Tokens, UsageRecord

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ...events import StopReceipt
 from ...storage.base import Store
-from ...storage.owners import process_owner
+from ...storage.process import process_owner
 from ...token_engine.counting.base import EstimatingCounter
 from ...tools.base import Session
 from ..journal.data_policy import policy_of

@@ -99,7 +99,7 @@ class Job:
         arguments = await self._arguments(tool, context)
         if run.journal.on and tool.effect == "once" and not self.begun:
             self.begun = True
-            await run.journal.append("outcome", run.state.step, {"begun": [self.place]})
+            await run.journal.append("calls_changed", run.state.step, {"begun": [self.place]})
         if run.journal.on:
             await run.tree.confirm()
         self.working = tool

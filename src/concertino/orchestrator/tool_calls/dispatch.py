@@ -10,11 +10,12 @@ from typing import Any
 from ...errors import HookError, StorageError, ToolError
 from ...events import CallWaiting, StoppedWork, ToolDone, ToolFailed, ToolStarted
 from ...messages import ToolCall
+from ...operations import Operation
 from ...tools.base import Tool
 from ...waits import Wait
 from ..hooks import Hooks
 from ..journal.replay import OpenTurn
-from ..lifecycle.recorder import note_outcomes
+from ..lifecycle.recorder import note_outcomes, scope_of
 from ..lifecycle.repair import INTERRUPTED
 from ..outcome import Outcome
 from ..run import Run
@@ -210,7 +211,22 @@ class Dispatch:
             return
         job.waits = True
         wait = open_wait(run, call, context.key, pause)
-        await run.journal.append("waiting", run.state.step, {"waiting": [job.place]}, waits=[wait])
+        operation = Operation(
+            key=wait.key,
+            scope=scope_of(run),
+            run_id=run.id,
+            kind="tool_call",
+            state="waiting",
+            step=run.state.step,
+            index=job.place,
+            name=call.name,
+            call_id=call.id,
+            remote=pause.kind == "result",
+            waits_for=pause.kind,
+        )
+        await run.journal.append(
+            "calls_changed", run.state.step, {"waiting": [job.place]}, waits=[wait], operations=[operation]
+        )
         context.emit(CallWaiting, context.key, pause.kind, pause.arguments, pause.who, pause.note, pause.seconds)
 
     @property
