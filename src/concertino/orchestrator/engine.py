@@ -367,7 +367,8 @@ class ToolOrchestrator:
             self._result = result_of(run, "failed", f"{type(lost).__name__}: {lost}")
             return True  # another process continues it, and nothing more may be done here
         await self._end_badly(run, "cancelled", "the run was cancelled")
-        return self._stopped and self._parent is None and isinstance(raised, asyncio.CancelledError)
+        stopped = self._stopped and not run.tree.parked and isinstance(raised, asyncio.CancelledError)
+        return stopped and self._parent is None
 
     async def _end_badly(self, run: RunSession, status: RunStatus, error: str) -> None:
         """End a run as failed or cancelled. A store that fails now must not hide the first failure.

@@ -102,7 +102,7 @@ class Hooks:
 
     def __init__(self, config: AgentConfig[Any]) -> None:
         self.config = config
-        own = _overridden(type(config)) | (vars(config).keys() & set(HOOKS))
+        own = _overridden(type(config)) | (vars(config).keys() & set(HOOKS))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
         for name in HOOKS:
             if name not in OBSERVERS:
                 setattr(self, name, Hook(config, name, name in own))
@@ -130,7 +130,7 @@ def hooks_of(config: AgentConfig[Any]) -> Hooks:
     hooks = vars(config).get("_concertino_hooks")
     if hooks is None or hooks.config is not config:  # a copy of an agent carries the hooks of the original
         hooks = vars(config)["_concertino_hooks"] = Hooks(config)
-    return hooks  # type: ignore[no-any-return]
+    return hooks
 
 
 @functools.cache

@@ -495,7 +495,7 @@ def decode(stored: StoredEntry, run_id: str) -> tuple[Entry, Common]:
             f"run {run_id}: its content was erased as its data policy demands; it can be listed, but not resumed, "
             "replayed or forked"
         )
-    content = stored.held or {}
+    content = stored.content or {}
     try:
         common = Common.read(stored.body, content, len(stored.messages))
         return _KINDS[stored.kind].read(stored.body, content), common

@@ -15,7 +15,7 @@ from ...messages import AssistantMessage, Message
 from ...operations import Operation, OperationState
 from ...storage import types as stored
 from ...storage.base import Store
-from ...storage.types import HeldMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
+from ...storage.types import EntryMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
 from ...token_engine.counting.base import TokenCounter
 from ...token_engine.counting.sizes import message_text
 from ...token_engine.edits import Edit
@@ -311,7 +311,7 @@ class Journal:
             kind=entry.kind,
             step=step,
             body=body,
-            held=content,
+            content=content,
             messages=[self._message(message, gathered.progress) for message in gathered.messages],
             texts=[
                 StoredText(id=key, body=text, user_id=self.user_id, run_id=run_id)
@@ -326,7 +326,7 @@ class Journal:
             end=end,
         )
 
-    def _message(self, message: Message, progress: dict[str, list[dict[str, Any]]]) -> HeldMessage:
+    def _message(self, message: Message, progress: dict[str, list[dict[str, Any]]]) -> EntryMessage:
         tokens = self._counter.count(message_text(message))
         steps = progress.get(message.call_id, ()) if message.role == "tool" else ()
         return held(self.policy, message, tokens, steps)
@@ -338,6 +338,6 @@ class Journal:
             answer=kept_text(self.policy, answer),
             error=None if error is None else kept_text(self.policy, error),
             ended=time.time(),
-            lasts=text_lasts(self.policy),
+            keep_seconds=text_lasts(self.policy),
             erase_after=self.policy.erase_after,
         )

@@ -7,7 +7,7 @@ import time
 
 from ...ids import new_run_id, usage_id
 from ...storage.base import Store
-from ...storage.owners import process_owner
+from ...storage.process import process_owner
 from ...storage.types import Claim, StoredJournal
 from ...token_engine.counting.base import EstimatingCounter
 from ...tools.base import Session

@@ -8,17 +8,10 @@ from decimal import Decimal
 
 from ...context_state import ContextReport
 from ...events import RunResult, RunStatus
-from ...scope import Scope
-from ...storage.types import RunStart
 from ...usage import Tokens, UsageRecord
 from ...waits import Wait
 from ..journal.replay import Replay
 from ..run import RunSession
-
-
-def scope_of(start: RunStart) -> Scope:
-    """Return the scope that a stored run belongs to."""
-    return Scope(start.organization_id, start.user_id)
 
 
 def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = ()) -> RunResult:

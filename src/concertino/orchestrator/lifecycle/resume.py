@@ -8,7 +8,7 @@ from ...errors import ConfigurationError, RunEndedError, UnknownRunError
 from ...events import RunResult
 from ...operations import Operation
 from ...storage.base import Store
-from ...storage.owners import process_owner
+from ...storage.process import process_owner
 from ...storage.types import Claim, RunStart
 from ...token_engine.engine import TokenEngine, prepared_edits
 from ...tools.base import Session

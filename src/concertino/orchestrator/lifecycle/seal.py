@@ -10,7 +10,7 @@ from ...events import StoppedWork, StopReceipt
 from ...messages import AssistantMessage, ToolCall
 from ...operations import ENDED, Operation
 from ...storage.base import Store
-from ...storage.owners import process_owner
+from ...storage.process import process_owner
 from ...storage.types import Settlement, StoredRun
 from ...token_engine.counting.base import EstimatingCounter
 from ...tools.base import Session
@@ -22,7 +22,6 @@ from ..journal.replay import started_of
 from ..journal.writer import Journal
 from ..outcome import Outcome, result_message
 from ..tool_calls.dispatch import INTERRUPTED, NOT_RUN
-from .result import scope_of
 
 LOST = "the process ended before the attempt was settled, so it is unknown whether it was answered; {prompt}"
 
@@ -60,7 +59,7 @@ async def seal_below(tree: Tree, status: Literal["cancelled", "failed"], why: st
 async def _seal_one(tree: Tree, run: StoredRun, status: Literal["cancelled", "failed"], why: str) -> None:
     store, start = tree.store, run.start
     assert store is not None
-    operations = await store.operations(scope_of(start), run_id=start.run_id)
+    operations = await store.operations(start.scope, run_id=start.run_id)
     journal = Journal(tree, start.run_id, start.user_id, EstimatingCounter())
     journal.policy = await _policy(store, start.run_id)
     journal.restore(run.entries, 0, "")

@@ -155,11 +155,11 @@ class Call:
         )
 
     def restore(self, operation: Operation, wait: Wait | None, *, sure: bool) -> None:
-        """Continue from the stored *operation*; *wait* is the call's wait, with its answer if there is one."""
+        """Continue from the stored *operation*; *wait* is the call's answered wait."""
         self.state, self.waits_for, self.sure = operation.state, operation.waits_for, sure
         if operation.outcome is not None:
             self.outcome = outcome_of(self.call, operation.outcome)
-        if wait is not None and wait.resolution is not None:
+        if operation.state != "waiting":
             self.answer = wait
 
     def end(self, outcome: Outcome) -> None:

@@ -114,12 +114,13 @@ class ToolCalls:
                     planned.apply("start")
                 planned.note()
 
-    def restore(self, operations: Mapping[str, Operation], waits: Mapping[str, Wait], *, sure: bool) -> None:
+    def restore(self, operations: Mapping[str, Operation], waits: Sequence[Wait], *, sure: bool) -> None:
         """Continue from the stored operations and answers of an earlier process."""
         for call in self._calls:
             operation = operations.get(call.key)
             if operation is not None:
-                call.restore(operation, waits.get(call.key), sure=sure)
+                kind = operation.waits_for or ("approval" if operation.state == "planned" else None)
+                call.restore(operation, _answer(waits, call.key, kind), sure=sure)
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -156,11 +157,11 @@ class ToolCalls:
         assert store is not None
         if not any(call.state == "waiting" and call.waits_for != "sub_agent" for call in self._calls):
             return False
-        waits = {wait.key: wait for wait in await store.waits(run_id=self._run.id, open=False, limit=10_000)}
+        waits = await store.waits(run_id=self._run.id, open=False, limit=10_000)
         taken = False
         for call in self._calls:
-            wait = waits.get(call.key)
-            if call.state != "waiting" or wait is None or wait.resolution is None:
+            wait = _answer(waits, call.key, call.waits_for) if call.state == "waiting" else None
+            if wait is None:
                 continue
             call.answer, call.task = wait, None
             answered = answer_text(wait)
@@ -363,6 +364,12 @@ class ToolCalls:
                 run.tree.note_stopped("not_stopped", work)
             else:
                 run.tree.note_stopped("stopped" if tool.effect == "read" else "unknown", work)
+
+
+def _answer(waits: Sequence[Wait], key: str, kind: str | None) -> Wait | None:
+    """Return the newest answered wait of a call; of *kind* unless that is None."""
+    found = [w for w in waits if w.key == key and w.resolution is not None and kind in (None, w.kind)]
+    return found[-1] if found else None
 
 
 def _overdue(call: Call) -> str:
