@@ -17,7 +17,7 @@ from typing import Any, Literal, assert_never, get_args
 from ... import events
 from ...errors import ConfigurationError
 from ...messages import AssistantMessage, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
-from ...storage.types import HeldMessage
+from ...storage.types import EntryMessage
 from ...waits import Wait
 
 UNKNOWN_TOOL = "unknown_tool"
@@ -135,14 +135,14 @@ def held(
     message: Message,
     tokens: int | None,
     progress: Sequence[dict[str, Any]],
-) -> HeldMessage:
+) -> EntryMessage:
     """Return *message* in full for the running run, with its replacement after the end and their time limits.
 
     A `once` result is replaced by its summary, unless the policy keeps whole results.
     """
     reduced = isinstance(message, ToolMessage) and message.retain == "once"
     if policy._plain and not reduced:
-        return HeldMessage(message=message, tokens=tokens, progress=progress, keep=message)
+        return EntryMessage(message=message, tokens=tokens, progress=progress, keep=message)
     keep = _filtered(policy, message)
     if isinstance(keep, ToolMessage) and reduced and not policy.keep_whole_results:
         content = keep.summary or _REDUCED.format(name=keep.name)
@@ -150,13 +150,13 @@ def held(
     steps = all(map(_stays, _applying(policy, message)))
     time = None if keep is None else _shortest(_applying(policy, keep))
     later = None if keep is None or time is None else _filtered(_stricter(policy), keep)
-    return HeldMessage(
+    return EntryMessage(
         message=message,
         tokens=tokens,
         progress=progress,
         keep=keep,
         keep_progress=steps,
-        seconds=time,
+        keep_seconds=time,
         later=later,
     )
 

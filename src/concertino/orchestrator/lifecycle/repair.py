@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
-from ...events import StoppedWork
-from ...messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from ...messages import AssistantMessage, Message, ToolCall, ToolMessage
 from ..chat import Chat
-from ..journal.data_policy import KEEP_ALL, DataPolicy, tool_name
-from ..journal.lease import Tree
-from ..journal.replay import OpenTurn
-from ..outcome import Outcome
 
 NO_RESULT = "no result: the call was interrupted"
-INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
-NOT_BEGUN = "not run: the run was stopped before this call began"
 _LONE_RESULT = "results without a call"
 
 
@@ -30,13 +23,15 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
     return {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls}
 
 
-def repaired(chat: Chat) -> tuple[Chat, str]:
-    """Return *chat* with a well-formed history and examples, and a summary of the changes; "" if there are none."""
-    examples = chat.few_shot.get(f"{chat.model.provider}:{chat.model.name}", ())
+def repaired(chat: Chat, model: str) -> tuple[Chat, str]:
+    """Return *chat* with a history and examples that every provider accepts, and a summary of the changes."""
+    examples = chat.few_shot.get(model, ()) if chat.few_shot else ()
+    if not examples and not chat.history:
+        return chat, ""
     if _is_well_formed(chain(examples, chat.history)):
         return chat, ""
     repair = _Repair()
-    few_shot = {f"{chat.model.provider}:{chat.model.name}": repair.apply(examples)} if examples else {}
+    few_shot = {model: repair.apply(examples)} if examples else {}
     history = repair.apply(chat.history)
     return dataclasses.replace(chat, few_shot=few_shot, history=history), repair.report() or "results out of order"
 
@@ -131,45 +126,3 @@ def _results(messages: Sequence[Message], first: int) -> dict[str, list[ToolMess
         elif isinstance(message, AssistantMessage) and message.tool_calls:
             break
     return found
-
-
-def closing_results(
-    tree: Tree, path: str, turn: OpenTurn | None, added: Sequence[Message], policy: DataPolicy = KEEP_ALL
-) -> Iterator[Message]:
-    """Yield a result for each call in the open *turn* of the agent at *path* without one among the messages *added*.
-
-    Enters the fate of these calls in the tree's receipt, without names that the agent's *policy* forbids.
-    """
-    if turn is None:
-        return
-    answered = {message.call_id for message in added[turn.at :] if isinstance(message, ToolMessage)}
-    native = {call.id for call in turn.message.tool_calls}
-    for index, call in enumerate(turn.calls):
-        if call.id in answered:
-            continue
-        outcome = turn.outcomes.get(index)
-        if outcome is None:
-            begun = index in turn.begun
-            effect = "once" if begun else ""
-            name = tool_name(policy, call.name)
-            work = StoppedWork(agent_path=path, what="tool", name=name, call_id=call.id, effect=effect)
-            tree.note_stopped("unknown" if begun else "stopped", work)
-            outcome = Outcome(call, INTERRUPTED if begun else NOT_BEGUN, is_error=True)
-        yield result_message(outcome, native=call.id in native)
-
-
-def result_message(outcome: Outcome, *, native: bool) -> Message:
-    """Return a call's outcome as a message: a tool message, or a user message if the call is not *native*."""
-    call = outcome.call
-    if not native:
-        return UserMessage(f"[result of {call.name}]\n{outcome.content}", tool=call.name)
-    return ToolMessage(
-        call.id,
-        call.name,
-        outcome.content,
-        outcome.is_error,
-        outcome.whole,
-        outcome.summary,
-        retain=outcome.retain,
-        handle=outcome.handle,
-    )
