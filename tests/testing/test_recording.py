@@ -258,7 +258,7 @@ async def test_a_test_that_fails_is_recorded_and_says_so(tmp_path: Path) -> None
                 raise ZeroDivisionError("of the test")
     found = written(path)
     assert (found["complete"], found["why"]) == (False, "ZeroDivisionError: of the test")
-    with pytest.raises(CassetteError, match=r"has 1; it is not complete, its block raised ZeroDivisionError"):
+    with pytest.raises(CassetteError, match=r"of 1 exchanges; it is incomplete, because its block raised ZeroDivisionError"):
         async with replaying(path):
             await post("http://a.example/", {"a": 1})
             await post("http://a.example/", {"a": 2})
@@ -310,7 +310,7 @@ async def test_hosts_may_pass(tmp_path: Path) -> None:
 
 async def test_one_cassette_at_a_time_and_none_afterwards(tmp_path: Path) -> None:
     real = httpx2.AsyncHTTPTransport.handle_async_request
-    with pytest.raises(CassetteError, match="a cassette is in already"):
+    with pytest.raises(CassetteError, match="another cassette is active"):
         async with recording(tmp_path / "a.json"), recording(tmp_path / "b.json"):
             pass
     assert httpx2.AsyncHTTPTransport.handle_async_request is real
@@ -327,7 +327,7 @@ async def test_the_record_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     async with serving() as server:
         for _ in range(3):
             play(server, ANSWER)
-        with pytest.raises(CassetteError, match=r"there is no recording .* CONCERTINO_RECORD_MODE=all"):
+        with pytest.raises(CassetteError, match=r"no recording at .* CONCERTINO_RECORD_MODE=all"):
             await ask(server, path, None)
         assert await ask(server, path, "once") == "recording"
         assert await ask(server, path, "once") == "replaying"
@@ -338,5 +338,5 @@ async def test_the_record_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert await ask(server, path, "none") == "replaying"
         assert len(server.asked) == 3
         monkeypatch.setenv("CONCERTINO_RECORD_MODE", "new")
-        with pytest.raises(ConfigurationError, match="'new' is no record mode"):
+        with pytest.raises(ConfigurationError, match="invalid record mode 'new'"):
             await ask(server, path, None)

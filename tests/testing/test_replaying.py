@@ -63,7 +63,7 @@ async def test_the_first_difference_is_shown(recorded: Any, asked: Any, shown: s
         async with replaying(write(path, recorded)):
             assert (await post(URL, asked)).status_code == 400
     assert shown in str(caught.value)
-    assert "request 1 (POST /v1/ask) is not the recorded one, number 1" in str(caught.value)
+    assert "request 1 (POST /v1/ask) differs from recorded request 1" in str(caught.value)
     assert "CONCERTINO_RECORD_MODE=all" in str(caught.value)
 
 
@@ -116,10 +116,10 @@ async def test_without_comparing(path: Path) -> None:
 
 
 async def test_too_few_and_too_many(path: Path) -> None:
-    with pytest.raises(CassetteError, match=r"(?s)1 of 2 recorded exchanges were not asked for\n  2: POST /v1/ask"):
+    with pytest.raises(CassetteError, match=r"(?s)1 of 2 recorded exchanges were not requested\n  2: POST /v1/ask"):
         async with replaying(write(path, "a", "b")):
             await post(URL, "a")
-    with pytest.raises(CassetteError, match=r"request 3 \(POST /v1/ask\) is not in the recording, which has 2"):
+    with pytest.raises(CassetteError, match=r"request 3 \(POST /v1/ask\) is not in the recording of 2 exchanges"):
         async with replaying(path):
             for body in ("a", "b", "c"):
                 await post(URL, body)
@@ -139,14 +139,14 @@ async def test_the_tests_own_failure_is_not_hidden(path: Path) -> None:
         async with replaying(path):
             await post(URL, "x")
             raise asyncio.CancelledError
-    assert "is not the recorded one" in cancelled.value.__notes__[0]
+    assert "differs from recorded request" in cancelled.value.__notes__[0]
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
 async def test_every_adapter_says_what_is_wrong(kind: str, path: Path) -> None:
     """The request is refused, so that nothing is sent twice, with the difference in the provider's error."""
     model = MODELS[kind]("https://api.example")
-    with pytest.raises(CassetteError, match="is not the recorded one") as caught:
+    with pytest.raises(CassetteError, match="differs from recorded request") as caught:
         async with replaying(write(path, {"a": 1}, path="/elsewhere")):
             await events_of(model)
     await model.close()
@@ -157,7 +157,7 @@ async def test_every_adapter_says_what_is_wrong(kind: str, path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{}", '{"interactions": 1}', '{"interactions": [{}]}', '{"interactions": ["a"]}'])
 async def test_what_is_no_recording_is_refused(text: str, path: Path) -> None:
     put(path, text)
-    with pytest.raises(CassetteError, match=r"is no recording .* CONCERTINO_RECORD_MODE"):
+    with pytest.raises(CassetteError, match=r"is not a recording .* CONCERTINO_RECORD_MODE"):
         async with replaying(path):
             pass
 

@@ -1,4 +1,4 @@
-"""The test kit: what a user of the library needs to test agents, tools and adapters without a paid model."""
+"""The test kit: a scripted model, HTTP recordings and fault injection, to test agents without a paid model."""
 
 from .case import CassetteError
 from .cassettes import Cassette, cassette, recording, replaying
