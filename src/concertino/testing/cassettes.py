@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ..errors import ConfigurationError
 from ..extras import extra
-from ..providers.openai.chat.vendors import vendor_of
 from .case import RECORD_AGAIN, Case, CassetteError, Interaction, as_json, read_case, write_json
 from .redaction import Redaction
 
@@ -170,6 +169,8 @@ def _fail(problem: CassetteError, raised: BaseException | None) -> None:
 @contextmanager
 def _keys_for(case: Case) -> Iterator[None]:
     """Set placeholders for missing API keys of the providers in *case*."""
+    from ..providers.openai.chat.vendors import vendor_of  # noqa: PLC0415 - imports the optional httpx2
+
     hosts = {one.request.host for one in case.interactions}
     names = {_KEYS.get(host) or vendor_of("", f"https://{host}").key for host in hosts}
     if any(host.endswith(".azure.com") for host in hosts):
