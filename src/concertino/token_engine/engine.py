@@ -13,70 +13,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import is_
+from dataclasses import replace
 
 from ..context_state import ContextReport, ContextState
 from ..messages import Message, Messages
 from ..usage import Tokens
-from .caching.breakpoints import Breakpoints
 from .caching.monitor import CacheMonitor, Miss
+from .caching.prefix import CachedPrefix
 from .candidates import Candidates
 from .counting.base import TokenCounter
 from .counting.sizes import FRAME, max_tokens_of, measure_with
 from .counting.statistics import TokenStatistics
-from .edits import Edit, Reduce, Summarize, carry_over, decode_edit, encode_edit, shift_edit
-from .planner import FULL, Conditions, Planner, SummaryJob
+from .edits import Edit, Summarize, carry_over, decode_edit, encode_edit, shift_edit
+from .folded import FoldedConversation
+from .planner import FULL, Conditions, Plan, Planner, SummaryJob
 from .recall import recalled
 from .retention import Retention
+from .summaries import PendingSummaries, prepared_edits
 from .view import View
 from .window import ContextWindow
 
-_MOST_FAILURES = 2
-"""Consecutive failed summaries after which messages are omitted instead."""
 _SHARED = TokenStatistics()
 """Counts and calibrations of engines that are given none."""
 
 
-@dataclass(slots=True)
-class Plan:
-    """The work that is due before the next request."""
-
-    job: SummaryJob | None = None
-    """A summary to make."""
-    urgent: bool = False
-    """True if the request must wait for the summary because the window is full. Without a job, one is being made."""
-
-
 _NOTHING_DUE = Plan()
-
-
-@dataclass(frozen=True, slots=True)
-class FoldedConversation:
-    """A finished run's counted view, with which the next run of the conversation starts instead of folding it again."""
-
-    state: ContextState
-    """The state for which the view was folded."""
-    counter: TokenCounter
-    retention: Retention
-    example_count: int
-    view: View
-    candidates: Candidates
-    segments: tuple[Summarize, ...]
-    summarized: int
-
-    def matches(self, engine: TokenEngine, messages: Sequence[Message], state: ContextState | None) -> bool:
-        """Return True if *engine* can continue the view with *messages*, which extend the folded record by identity."""
-        record = self.view.record
-        return (
-            self.counter is engine.counter
-            and self.retention == engine.retention
-            and self.example_count == engine.example_count
-            and state is not None
-            and (state is self.state or state == self.state)
-            and len(record) <= len(messages)
-            and all(map(is_, record, messages))
-        )
 
 
 class TokenEngine:
@@ -96,8 +57,6 @@ class TokenEngine:
     ) -> None:
         self.counter = counter
         self.retention = retention or Retention()
-        self.breakpoints: tuple[int, ...] | None = None
-        """Positions in the view that end a cached prefix; None if the provider needs no cache breakpoints."""
         self.example_count = 0
         """Leading messages of the record that are examples: no edit treats them as the user's."""
         self.tokens_before = 0
@@ -117,18 +76,12 @@ class TokenEngine:
         self._view = view
         self._candidates = candidates
         self._planner = Planner(view, candidates, self.retention)
-        self._breakpoints = Breakpoints()
+        self._prefix = CachedPrefix()
         self._conditions: Conditions | None = None  # of the last plan
         self._fresh: list[Edit] = []
-        self._job: SummaryJob | None = None
-        self.prepared: list[Summarize] = []
-        """Summaries that are made and not applied yet."""
-        self._prepared_for: SummaryJob | None = None
-        self._failed = 0
+        self._summaries = PendingSummaries(self._planner, self.counter)
         self._answered = 0  # index of the newest answer: the model has seen the messages before it
         self._sent = 0  # messages of the record at the last request
-        self._cacheable = 0  # tokens of the last request that the provider can cache
-        self._same = 0  # tokens of the last request with which the next one begins
         self._record_tokens = 0
         self._user_tokens: int | None = None  # of the user's first and newest message; None: not computed
         self._pending = 0  # upper bound of the tokens that are not counted yet
@@ -136,8 +89,12 @@ class TokenEngine:
         self._skipped = 0  # requests since the last full plan
         self._planned = False  # the last plan was a full one
         self._below_floor = False
-        self._edited = False  # since the last observation
         self._moved = False  # the prefix that reasoning may be bound to has changed
+
+    @property
+    def breakpoints(self) -> tuple[int, ...] | None:
+        """Return the view positions that end a cached prefix; None if the provider needs no cache breakpoints."""
+        return self._prefix.breakpoints
 
     # -- the record ----------------------------------------------------------------------------------------------
 
@@ -158,7 +115,7 @@ class TokenEngine:
         users = len(candidates.users)
         for message in view.settle():
             if index >= self.example_count:
-                candidates.add(message, index, view)
+                candidates.add(message, index)
             index += 1
         self._record_tokens += view.tokens - before
         if len(candidates.users) != users:
@@ -268,7 +225,13 @@ class TokenEngine:
         *state* has edits of other messages; they are not applied.
         """
         self.example_count = example_count
-        if folded is None or state is None or not folded.matches(self, messages, state):
+        if (
+            folded is None
+            or state is None
+            or not folded.matches(
+                messages, state, counter=self.counter, retention=self.retention, example_count=example_count
+            )
+        ):
             for message in messages:
                 self.append(message)
             return state is None or self.resume(state, example_count)
@@ -303,12 +266,14 @@ class TokenEngine:
         self._sent = len(self._view.record)
         self._moved = bool(state.edits) and self._window.binding != "prefix"
 
+    @property
+    def prepared(self) -> list[Summarize]:
+        """Return the summaries that are made and not applied yet."""
+        return self._summaries.prepared
+
     def restore_prepared(self, edits: Sequence[Edit]) -> None:
         """Restore summaries that were made before and not applied, as they were in `prepared`."""
-        made = [edit for edit in edits if isinstance(edit, Summarize) and self._planner.fits(edit)]
-        if made and made[-1].end > self._planner.summarized:
-            job = SummaryJob(made[-1].first, made[-1].end, made[-1].kept, 0, immediate=True)
-            self.prepared, self._prepared_for = made, job
+        self._summaries.restore(edits)
 
     # -- before a request ----------------------------------------------------------------------------------------
 
@@ -358,11 +323,12 @@ class TokenEngine:
             self._moved = False
             self._note(planner.strip())
         self._candidates.recallable = recallable
-        possible = summaries and self.retention.summaries and self._failed < _MOST_FAILURES
+        possible = summaries and self.retention.summaries and self._summaries.possible
         conditions = self._conditions = self._conditions_now(summaries=possible)
         if self._candidates.first_single_use is not None:
             self._note(planner.reduce_single_use(conditions, self._answered))
-        due = planner.decide(conditions, self._prepared_for, busy=self._job is not None)
+        pending = self._summaries
+        due = planner.decide(conditions, pending.prepared_for, busy=pending.job is not None)
         if due.splice:
             self._splice(conditions)
             if view.tokens > conditions.budget:  # the summary covers only what its own request could contain
@@ -372,10 +338,10 @@ class TokenEngine:
         self._skipped = 0
         full = view.tokens > FULL * conditions.budget
         self._below_floor = view.tokens < planner.floor(conditions)
-        if self._job is not None:
+        if pending.job is not None:
             return Plan(urgent=full)
-        self._slack = -1 if due.job or self.prepared or full else planner.slack(conditions)
-        self._job = due.job
+        self._slack = -1 if due.job or pending.prepared or full else planner.slack(conditions)
+        pending.job = due.job
         return Plan(due.job, urgent=full) if due.job is not None else _NOTHING_DUE
 
     def _conditions_now(self, *, summaries: bool) -> Conditions:
@@ -383,7 +349,7 @@ class TokenEngine:
         window.update(view.by_kind)
         cached = view.before(view.position(self._sent))
         if not window.rule.breakpoints:
-            self._same = window.fixed.tokens + cached
+            self._prefix.same = window.fixed.tokens + cached
         return Conditions(
             rule=window.rule,
             binding=window.binding,
@@ -401,23 +367,7 @@ class TokenEngine:
         Return False and change nothing if the text is empty or longer than half of what it would replace. An invalid
         *merged* leaves the earlier summaries as they are.
         """
-        if job is not self._job:
-            return False  # of a conversation that was replaced
-        self._job = None
-        text = self._valid_summary(text, job.tokens)
-        if text is None:
-            self._failed += 1
-            self._planner.carrying_cost = (self._planner.carrying_cost[0], 0.0)
-            return False
-        self._failed = 0
-        merged = self._valid_summary(merged, 2 * sum(self.counter.count(old.text) for old in job.merges))
-        self.prepared, self._prepared_for = self._planner.prepare(job, text, merged), job
-        return True
-
-    def _valid_summary(self, text: str | None, tokens: int) -> str | None:
-        """Return the stripped summary of *tokens*, or None if it is empty or too long."""
-        text = (text or "").strip()
-        return text if text and self.counter.count(text) <= max(tokens // 2, 1) else None
+        return self._summaries.complete(job, text, merged)
 
     def fit(self) -> list[Edit]:
         """Make the view fit the window at any cost; return all edits since the last request.
@@ -447,7 +397,7 @@ class TokenEngine:
     def _relieve(self, conditions: Conditions) -> None:
         """Edit a full view: apply prepared summaries, reduce the newest results, omit the oldest messages."""
         view, planner = self._view, self._planner
-        if self.prepared:
+        if self._summaries.prepared:
             self._splice(conditions)
         if view.tokens > FULL * conditions.budget and not conditions.summaries:
             self._omit_oldest(conditions)
@@ -457,29 +407,19 @@ class TokenEngine:
             self._omit_oldest(conditions)
 
     def _splice(self, conditions: Conditions) -> None:
-        made, self.prepared, self._prepared_for = self.prepared, [], None
-        self._note(self._planner.splice(made, conditions))
+        self._note(self._planner.splice(self._summaries.take(), conditions))
 
     def _omit_oldest(self, conditions: Conditions) -> None:
         edits = self._planner.omit_oldest(conditions)
         if edits:
-            self._job, self.prepared, self._prepared_for = None, [], None  # of messages no longer in the view
+            self._summaries.discard()
         self._note(edits)
 
     def _note(self, edits: list[Edit]) -> None:
-        """Record *edits*: less of the last request begins the next one, and other prefixes are stable."""
+        """Record *edits* that the view has applied."""
         if not edits:
             return
-        for edit in edits:
-            first = edit.indexes[0] if isinstance(edit, Reduce) else edit.first if isinstance(edit, Summarize) else 0
-            position = self._view.position(first)
-            if self.breakpoints is not None:
-                position = max([mark + 1 for mark in self.breakpoints if mark < position], default=0)
-            self._same = min(self._same, self._window.fixed.tokens + self._view.before(position))
-            if isinstance(edit, Reduce):
-                newest = self._candidates.first_kept
-                self._breakpoints.edited(first - 1, len(self._view.record) - 1 if newest is None else newest - 1)
-        self._edited = True
+        self._prefix.shorten(edits, self._view, self._window, self._candidates)
         self._user_tokens = None
         self._moved = self._moved or self._window.binding != "prefix"
         self.report.edits += len(edits)
@@ -495,22 +435,10 @@ class TokenEngine:
 
     def view(self) -> Messages:
         """Return the messages to send, and set `breakpoints`. Without an edit, one view is a prefix of the next."""
-        view, window = self._view, self._window
-        self._sent = len(view.record)
+        self._sent = len(self._view.record)
         self._monitor.sent_at = self._now
-        if window.rule.breakpoints:
-            candidates = self._candidates
-            once = candidates.first_single_use
-            until = len(view.shown) if once is None or window.binding == "prefix" else view.position(once)
-            self._breakpoints.expect(candidates.first_unreduced, self._planner.summarized)
-            self.breakpoints = self._breakpoints.place(view, window.rule, until)
-            end = self.breakpoints[-1] + 1 if self.breakpoints else 0
-        else:
-            self.breakpoints, end = None, len(view.shown)
-        if self._planned:
-            self._cacheable = window.fixed.tokens + view.before(end)
-            self._by_kind = tuple(view.by_kind)
-        return view.messages()
+        self._prefix.extend(self._view, self._window, self._candidates, self._planner.summarized, counted=self._planned)
+        return self._view.messages()
 
     # -- after a request -----------------------------------------------------------------------------------------
 
@@ -522,6 +450,7 @@ class TokenEngine:
         """
         window, monitor = self._window, self._monitor
         key = (window.model, window.fixed.texts, settings)
+        prefix = self._prefix
         if not self._planned:  # no edit since the last request, and all of this one can be cached
             return monitor.observe(
                 tokens, key, window.rule, cold=self._expired, same=monitor.cacheable, cacheable=tokens.prompt
@@ -530,11 +459,10 @@ class TokenEngine:
         total = view_tokens + fixed_tokens
         ratio = tokens.prompt / total if total else 1.0
         monitor.omitted = int(max(self._record_tokens - view_tokens, 0) * ratio)
-        same, cacheable = int(self._same * ratio), int(self._cacheable * ratio)
+        same, cacheable = int(prefix.same * ratio), int(prefix.cacheable * ratio)
         miss = monitor.observe(tokens, key, window.rule, cold=self._expired, same=same, cacheable=cacheable)
-        self._same = self._cacheable
-        window.gauge.observe(self._by_kind, fixed_tokens, tokens.prompt, grown=not self._edited)
-        self._edited = False
+        window.gauge.observe(prefix.by_kind, fixed_tokens, tokens.prompt, grown=not prefix.edited)
+        prefix.same, prefix.edited = prefix.cacheable, False
         return miss
 
     def lower_limit(self) -> None:
@@ -568,8 +496,3 @@ class TokenEngine:
     def recall(self, handle: str) -> str | None:
         """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown."""
         return recalled(self._view.record, self._view.edits, handle)
-
-
-def prepared_edits(state: ContextState, offset: int) -> list[Edit]:
-    """Return the prepared summaries of *state*, for a record whose conversation begins at index *offset*."""
-    return [shift_edit(decode_edit(encoded), lambda index: index + offset) for encoded in state.prepared]

@@ -65,6 +65,16 @@ class SummaryJob:
 
 
 @dataclass(slots=True)
+class Plan:
+    """The work that is due before the next request."""
+
+    job: SummaryJob | None = None
+    """A summary to make."""
+    urgent: bool = False
+    """True if the request must wait for the summary because the window is full. Without a job, one is being made."""
+
+
+@dataclass(slots=True)
 class Decision:
     """The edits that are due."""
 

@@ -15,7 +15,8 @@ from ...messages import UserMessage
 from ...providers.base import model_id
 from ...storage.codec import encode_message
 from ...storage.types import RunStart
-from ...token_engine.engine import TokenEngine, prepared_edits
+from ...token_engine.engine import TokenEngine
+from ...token_engine.summaries import prepared_edits
 from ...tools.base import Session
 from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig

@@ -21,7 +21,7 @@ _PER_BYTE = 0.05
 """Assumed tokens per byte of a document or recording. A PDF page has 1,500 to 3,000 tokens and rarely less than 50 kB;
 a second of speech has 10 to 32 tokens and some kB when compressed."""
 _SHORT = 64
-"""Bytes of a text whose kind makes no difference, and whose length is a good enough estimate."""
+"""Characters of a text whose kind makes no difference."""
 _SAMPLE = 2_000
 """Leading characters that decide the kind of a text."""
 _WORDS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
@@ -44,14 +44,7 @@ def measure_with(counter: TokenCounter) -> Measure:
         text = message_text(message)
         return Size(counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE)
 
-    if counter.exact:
-        return lambda message: message.sized(counter, count)
-
-    def measure(message: Message) -> Size:
-        most = max_tokens_of(message)
-        return Size(most // 3 + FRAME, PROSE) if most < _SHORT else message.sized(counter, count)
-
-    return measure
+    return lambda message: message.sized(counter, count)
 
 
 def message_text(message: Message) -> str:
