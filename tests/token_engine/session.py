@@ -204,7 +204,7 @@ class Session:
         kind = self.chance.choice(("good", "good", "good", "none", "empty", "long"))
         text = {"none": None, "empty": "  ", "long": "x" * 3 * job.tokens}.get(kind, "They spoke of an order.")
         edits, shown = self.engine.edits, list(self.engine.preview())
-        wanted = self.engine._summaries.job is job  # what it is about may have been left out meanwhile
+        wanted = self.engine._fold.summaries.job is job  # what it is about may have been left out meanwhile
         merged = self.chance.choice((None, " ", "x" * 90_000, "Earlier they spoke.")) if job.merges else None
         good = self.engine.complete(job, text, merged)
         assert good == (wanted and kind == "good")
@@ -222,10 +222,9 @@ class Session:
     def next_run(self) -> None:
         """The next run of the conversation sees it as this one did (4)."""
         state, shown = self.engine.state(), list(self.engine.preview())
+        folded = self.engine.folded(state) if self.chance.random() < 0.5 else None
         self.engine, self.waiting = self.new_engine(), None
-        for message in self.record:
-            self.engine.append(message)
-        assert self.engine.resume(state)
+        assert self.engine.start(self.record, state, folded=folded)
         assert list(self.engine.preview()) == shown
 
     # -- what must hold ------------------------------------------------------------------------------------------

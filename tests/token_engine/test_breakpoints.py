@@ -34,9 +34,7 @@ class Watched:
     def next_run(self) -> None:
         state = self.engine.state()
         self.engine = self.open()
-        for message in self.record:
-            self.engine.append(message)
-        assert self.engine.resume(state)
+        assert self.engine.start(self.record, state)
 
     def add(self, *messages: Message) -> None:
         for message in messages:

@@ -6,7 +6,7 @@ from .counting.statistics import TokenStatistics
 from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
 from .engine import TokenEngine
-from .folded import FoldedConversation
+from .fold import FoldedConversation
 from .planner import Plan, SummaryJob
 from .pricing import preload, price
 from .retention import Retention

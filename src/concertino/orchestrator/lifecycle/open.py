@@ -201,17 +201,14 @@ def build_messages(run: Run[Any], config: AgentConfig[Any], record: Record | Non
     chat = run.chat
     run.system = system_prompt(chat, config, run.registry)
     earlier = before_user_message(chat)
-    for message in earlier:
-        run.window.append(message)  # kept already, by the runs that it comes from
     run.call_ids = call_ids(earlier)
     skipped = _skipped(chat, len(earlier)) if record is None else tuple(record.begun.get("skipped", ()))
-    run.skipped, run.window.example_count = skipped, _examples(skipped)
-    if chat.context is not None:
-        if not run.window.resume(chat.context, run.window.example_count):
-            told = "the history is not the one that Chat(context=...) is about: some of it is seen anew"
-            run.notify("context_not_taken", told)
-        if run.journal.on:
-            run.journal.edit(run.window.edits)
+    run.skipped = skipped
+    if not run.window.start(earlier, chat.context, example_count=_examples(skipped)):
+        told = "the history is not the one that Chat(context=...) is about: some of it is seen anew"
+        run.notify("context_not_taken", told)
+    if chat.context is not None and run.journal.on:
+        run.journal.edit(run.window.edits)
     run.add(UserMessage(that_fits(run, chat.message)))
 
 
