@@ -23,9 +23,10 @@ from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.retention import Retention
 from concertino.tools.base import ToolResult
-from concertino.tools.builtin.recall import Recall
+from concertino.tools.builtin import Recall
 from concertino.usage import Tokens
 
+from ..tasks import background
 from .conftest import Play, Seen
 
 LARGE = "A line of what was found, number {}. "
@@ -201,7 +202,7 @@ async def test_stopped_while_a_summary_is_made() -> None:
     assert orchestrator.result is not None
     assert orchestrator.result.status == "cancelled"
     assert [record.source for record in orchestrator.result.usage].count("estimated") >= 1
-    assert len(asyncio.all_tasks()) == 1, "nothing is left running"
+    assert background() == set()
 
 
 async def test_a_summary_is_not_made_again_after_a_restart() -> None:
@@ -260,7 +261,7 @@ async def test_the_context_of_another_conversation_is_not_taken() -> None:
         Chat(model=model, message="and?", history=other, context=first.context), AgentConfig(), ToolRegistry([look])
     )
     events = [event async for event in orchestrator.stream()]
-    assert [e.code for e in events if isinstance(e, Notice)] == ["context_not_taken"]
+    assert [e.code for e in events if isinstance(e, Notice)] == ["context_not_applied"]
     assert list(model.requests[-1].messages) == [*other, UserMessage("and?")]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..usage import Tokens
 
-FREE = frozenset({"extractive", "scripted"})
+FREE = frozenset({"demo", "scripted"})
 """Providers without a remote model, which cost nothing."""
 
 

@@ -74,7 +74,7 @@ def open_run(
         tree=parent.run.tree if parent else Tree(run_id, chat.store, chat.session, lease),
     )
     if changed:
-        run.notify("history_mended", f"the history was mended, so that a model can be sent it: {changed}")
+        run.notify("history_repaired", f"the history was mended, so that a model can be sent it: {changed}")
     return run
 
 
@@ -206,7 +206,7 @@ def build_messages(run: Run[Any], config: AgentConfig[Any], record: Record | Non
     run.skipped = skipped
     if not run.window.start(earlier, chat.context, example_count=_examples(skipped)):
         told = "the history is not the one that Chat(context=...) is about: some of it is seen anew"
-        run.notify("context_not_taken", told)
+        run.notify("context_not_applied", told)
     if chat.context is not None and run.journal.on:
         run.journal.edit(run.window.edits)
     run.add(UserMessage(that_fits(run, chat.message)))

@@ -75,7 +75,7 @@ _FREE = CacheRule(read=0.0, write=0.0, output=0.0, source="local: no provider")
 _UNKNOWN = CacheRule(read=0.25, write=1.0, output=4.0, source="unknown provider: cautious figures")
 
 _RULES: tuple[tuple[str, str, CacheRule], ...] = (
-    ("extractive", r"", _FREE),
+    ("demo", r"", _FREE),
     ("anthropic", r"claude-(opus-5|fable)", _claude(512)),
     ("anthropic", r"claude-(opus-4-[56]|haiku-4-5)", _claude(4_096)),
     ("anthropic", r"claude-(3-5-haiku|3-haiku|haiku)", _claude(2_048)),
