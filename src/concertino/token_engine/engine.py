@@ -182,6 +182,7 @@ class TokenEngine:
         The engine must not be used afterwards: both share the same data.
         """
         self._settle()
+        self._fold.log_as(state, self.example_count)
         return FoldedConversation(state, self.counter, self.example_count, self._fold)
 
     def restore(self, edits: Iterable[Edit], carrying_cost: tuple[float, float] = (0.0, 0.0)) -> None:
@@ -263,7 +264,8 @@ class TokenEngine:
         self._below_floor = view.tokens < planner.floor(conditions)
         if pending.job is not None:
             return Plan(urgent=full)
-        self._slack = -1 if due.job or pending.prepared or full else planner.slack(conditions)
+        waiting = due.job is not None or pending.prepared or fold.candidates.first_single_use is not None
+        self._slack = -1 if waiting or full else planner.slack(conditions)
         pending.job = due.job
         return Plan(due.job, urgent=full) if due.job is not None else _NOTHING_DUE
 

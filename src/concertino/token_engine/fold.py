@@ -109,8 +109,11 @@ class ConversationFold:
 
         Return False if they were made for other messages.
         """
-        edits = [shift_edit(decode_edit(encoded), lambda index: index + offset) for encoded in state.edits]
-        return self.restore(edits, check=True)
+        return self.restore(_edits_of(state, offset), check=True)
+
+    def log_as(self, state: ContextState, offset: int) -> None:
+        """Replace the log by the edits of *state*, which have fingerprints: no later run computes them again."""
+        self.view.edits = _edits_of(state, offset)
 
     def adopt(self, state: ContextState, offset: int) -> None:
         """Adopt the prepared summaries and the carrying cost of *state*."""
@@ -152,6 +155,10 @@ class ConversationFold:
         if view.tokens > conditions.budget:
             edits += self.omit_oldest(conditions)
         return edits
+
+
+def _edits_of(state: ContextState, offset: int) -> list[Edit]:
+    return [shift_edit(decode_edit(encoded), lambda index: index + offset) for encoded in state.edits]
 
 
 @dataclass(frozen=True, slots=True)
