@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from concertino.context_state import ContextState
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
 from concertino.token_engine import (
     Edit,
@@ -19,7 +20,6 @@ from concertino.token_engine import (
     TokenEngine,
 )
 from concertino.token_engine.edits import encode_edit, fingerprint
-from concertino.context_state import ContextState
 from concertino.usage import Tokens
 
 FIXED = {"system prompt": "Be brief.", "tools": ""}
@@ -193,6 +193,12 @@ def test_an_edit_of_the_first_message_is_carried_over(edit: Edit, shown: str) ->
     assert engine.start(GREETING, ContextState(edits=[encode_edit(edit)]))
     first = engine.preview()[0]
     assert (first.content if isinstance(first, ToolMessage) else first.text) == shown  # type: ignore[union-attr]
+
+
+def test_an_edit_without_effect_is_carried_over() -> None:
+    engine = TokenEngine(EstimatingCounter(), 60_000)
+    assert engine.start(GREETING, ContextState(edits=[encode_edit(Strip(0))]))
+    assert list(engine.preview()) == GREETING
 
 
 @pytest.mark.parametrize(

@@ -44,14 +44,14 @@ class Candidates:
         made.users, made.pins = list(self.users), list(self.pins)
         return made
 
-    def add(self, message: Message, index: int) -> None:
-        """Take in *message*, which has joined the record at *index*."""
+    def add(self, message: Message, index: int, tokens: int) -> None:
+        """Take in *message* of *tokens*, which has joined the record at *index*."""
         if message.role == "user":
             if message.tool is None:
                 self.users.append(index)
         elif message.role == "tool":
             if message.retain == "window":
-                self._newest.append((index, self._saving(message)))
+                self._newest.append((index, _saving(message, tokens)))
                 if len(self._newest) > self._keep:
                     self._offer(*self._newest.popleft())
             elif message.retain == "pin":
@@ -64,12 +64,9 @@ class Candidates:
             self._reducible[index] = saved
             self.saved += saved
 
-    def _saving(self, message: Message | None) -> int:
-        """Return the approximate tokens that reducing *message* saves; 0 if too few."""
-        if message is None or message.role != "tool" or len(message.content) <= _SHORT:
-            return 0
-        saved = self._measure(message).tokens - FRAME - len(message.call_id) // 3 - digest_size(message)
-        return saved if saved >= _LEAST_SAVED else 0
+    def _saving_at(self, index: int, view: View) -> int:
+        message = view.at(index)
+        return _saving(message, self._measure(message).tokens) if isinstance(message, ToolMessage) else 0
 
     @property
     def first(self) -> int | None:
@@ -100,7 +97,7 @@ class Candidates:
         """Return an edit that reduces the single-use results before index *answered*; short ones stay."""
         seen = [index for index in self._single_use if index < answered]
         self._single_use = self._single_use[len(seen) :]
-        large = [index for index in seen if self._saving(view.at(index))]
+        large = [index for index in seen if self._saving_at(index, view)]
         return self._reduce(large, view) if large else None
 
     def take_newest(self, view: View, before: int) -> Reduce | None:
@@ -108,7 +105,7 @@ class Candidates:
         while self._newest and self._newest[0][0] < before:
             self._offer(*self._newest.popleft())
         for index in [index for index in self._single_use if index < before]:
-            self._offer(index, self._saving(view.at(index)))
+            self._offer(index, self._saving_at(index, view))
         self._single_use = [index for index in self._single_use if index not in self._reducible]
         return self.take(view) if self._reducible else None
 
@@ -126,3 +123,11 @@ class Candidates:
             self.saved -= self._reducible.pop(index)
         self._newest = deque([kept for kept in self._newest if view.at(kept[0]) is view.record[kept[0]]])
         self._single_use = [index for index in self._single_use if view.at(index) is view.record[index]]
+
+
+def _saving(message: ToolMessage, tokens: int) -> int:
+    """Return the approximate tokens that reducing *message* of *tokens* saves; 0 if too few."""
+    if len(message.content) <= _SHORT:
+        return 0
+    saved = tokens - FRAME - len(message.call_id) // 3 - digest_size(message)
+    return saved if saved >= _LEAST_SAVED else 0

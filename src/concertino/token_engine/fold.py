@@ -66,9 +66,9 @@ class ConversationFold:
         """Count the messages appended since the last call; the first *example_count* of the record are examples."""
         view, candidates, index = self.view, self.candidates, self.view.settled
         before, users = view.tokens, len(candidates.users)
-        for message in view.settle():
+        for message, tokens in view.settle():
             if index >= example_count:
-                candidates.add(message, index)
+                candidates.add(message, index, tokens)
             index += 1
         self.record_tokens += view.tokens - before
         self.pending = 0

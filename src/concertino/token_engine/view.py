@@ -74,18 +74,19 @@ class View:
         """Append a message to the record and to what is shown."""
         record, index = self.record, len(self.record)
         role = message.role
-        if index and (role == "tool" or (role == "assistant" and _continues(record[-1]))):
-            self.groups.append(self.groups[-1])
-        else:
-            self.groups.append(index)
-        if role == "assistant" and has_reasoning(message):
-            self.reasoned = index
+        begins = not index or role != "tool"
+        if role == "assistant":
+            if index and (last := record[-1]).role == "assistant" and last.stop_reason == "pause":
+                begins = False
+            if has_reasoning(message):
+                self.reasoned = index
+        self.groups.append(index if begins else self.groups[-1])
         record.append(message)
         self.shown.append(message)
         self.indexes.append(index)
 
-    def settle(self) -> list[Message]:
-        """Count the messages appended since the last call, and return them."""
+    def settle(self) -> Iterable[tuple[Message, int]]:
+        """Count the messages appended since the last call; return them with their tokens."""
         sizes, kinds, by_kind, measure = self._sizes, self._kinds, self.by_kind, self._measure
         fresh = self.record[self.settled :]
         for message in fresh:
@@ -94,7 +95,7 @@ class View:
             kinds.append(kind)
             by_kind[kind] += tokens
         self.settled = len(self.record)
-        return fresh
+        return zip(fresh, sizes[len(sizes) - len(fresh) :], strict=True)
 
     @property
     def tokens(self) -> int:
@@ -213,10 +214,6 @@ def fold(record: Iterable[Message], edits: Iterable[Edit]) -> list[Message]:
     for edit in edits:
         view.apply(edit)
     return view.shown
-
-
-def _continues(last: Message) -> bool:
-    return last.role == "assistant" and last.stop_reason == "pause"
 
 
 def has_reasoning(message: Message) -> bool:

@@ -102,6 +102,37 @@ assert threading.active_count() == 1, threading.enumerate()
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_preload_loads_the_list_in_a_thread() -> None:
+    program = """
+import sys, threading
+from decimal import Decimal
+from concertino.token_engine.pricing import preload, price
+from concertino.usage import Tokens
+preload("scripted", "any")
+assert threading.active_count() == 1
+assert "genai_prices" not in sys.modules
+preload("openai", "gpt-4o")
+(loading,) = [thread for thread in threading.enumerate() if thread.name == "concertino-prices"]
+assert price("openai", "gpt-4o", Tokens(1_000_000, 0))[0] == Decimal("2.5")
+loading.join()
+preload("openai", "gpt-4o")
+assert threading.active_count() == 1, "a model is loaded once"
+preload("no-such-provider", "gpt-4o")
+[thread.join() for thread in threading.enumerate() if thread.name == "concertino-prices"]
+assert price("no-such-provider", "gpt-4o", Tokens(1, 1)) == (None, "")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_importing_the_token_engine_loads_no_tokenizer_and_no_prices() -> None:
+    program = """
+import sys, concertino.token_engine
+print([name for name in ("tiktoken", "genai_prices", "tempfile", "gzip") if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"
+
+
 prompts = st.sampled_from((0, 1, 1_000, 128_000, 200_000, 200_001, 500_000))
 sizes = st.integers(0, 300_000)
 

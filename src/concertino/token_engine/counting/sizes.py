@@ -51,7 +51,7 @@ def message_text(message: Message) -> str:
     """Return the text that a provider counts; images and files become filler of their assumed size."""
     match message:
         case AssistantMessage(parts):
-            return "".join(map(_part_text, parts))
+            return _part_text(parts[0]) if len(parts) == 1 else "".join(map(_part_text, parts))
         case ToolMessage():
             text = message.call_id + message.content
             return text + "".join(map(_filler, message.media)) if message.media else text
@@ -71,9 +71,10 @@ def max_tokens_of(message: Message) -> int:
         size = FRAME
         for part in message.parts:
             if part.kind == "tool_call":
-                size += _bytes(part.arguments) + len(part.id) + len(part.name)
+                text, size = part.arguments, size + len(part.id) + len(part.name)
             else:
-                size += _bytes(part.raw if part.kind == "opaque" else part.text)
+                text = part.raw if part.kind == "opaque" else part.text
+            size += len(text) if text.isascii() else _bytes(text)
         return size
     if message.role == "user" and message.media:
         return _bytes(message.text) + sum(map(media_size, message.media)) + FRAME
@@ -81,7 +82,7 @@ def max_tokens_of(message: Message) -> int:
 
 
 def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def blocks(message: Message) -> int:
