@@ -18,7 +18,7 @@ from .counting.sizes import message_text
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Show digests in place of tool results."""
+    """Show digests instead of tool results."""
 
     indexes: tuple[int, ...]
     digests: tuple[str, ...]
@@ -29,7 +29,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Summarize:
-    """Show one text in place of the messages from *first* to before *end*, earlier summaries included."""
+    """Show one text instead of the messages from *first* to before *end*, earlier summaries included."""
 
     first: int
     end: int

@@ -38,8 +38,8 @@ _NOTHING_DUE = Plan()
 class TokenEngine:
     """The record and the view of one conversation.
 
-    *limit* is the context in tokens of the model that is asked next. *clock* returns seconds. *statistics* holds counts
-    and calibrations that several engines share; by default all engines of the process do.
+    *limit* is the context in tokens of the model that is asked next. *clock* returns seconds. *statistics* contains
+    counts and calibrations that several engines share; by default all engines of the process do.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ class ConversationFold:
     # -- earlier edits -------------------------------------------------------------------------------------------
 
     def restore(self, edits: Iterable[Edit], *, check: bool = False) -> bool:
-        """Apply earlier edits; with *check*, stop at the first one that was made for other messages.
+        """Apply earlier edits; with *check*, stop at the first edit of other messages.
 
         Return False if it stopped.
         """
@@ -165,7 +165,7 @@ def _edits_of(state: ContextState, offset: int) -> list[Edit]:
 class FoldedConversation:
     """The fold of a finished run, with which the next run of the conversation starts instead of folding again.
 
-    It holds the messages, so keep a bounded number. It is never changed: several runs may start with it.
+    It contains the messages, so keep a bounded number. It is never changed: several runs may start with it.
     """
 
     state: ContextState

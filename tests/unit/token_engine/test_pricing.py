@@ -1,4 +1,4 @@
-"""Costs, worked out by hand from the makers' price pages."""
+"""Prices: costs calculated by hand from the providers' price pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from concertino.usage import Tokens
 
 
 def _listed() -> list[tuple[Any, Any]]:
-    """Makers and models, by the ids by which they are found."""
+    """Providers and models that their ids find."""
     wanted = ("anthropic", "openai", "google", "perplexity", "groq")
     makers = [maker for maker in get_snapshot().providers if maker.id in wanted]
     return [(maker, model) for maker in makers for model in maker.models if maker.find_model(model.id) is model]
@@ -55,7 +55,7 @@ def test_costs(provider: str, model: str, tokens: Tokens, expected: str) -> None
     assert version.startswith("genai-prices ")
 
 
-def test_the_list_knows_both_lifetimes_of_what_claude_writes() -> None:
+def test_claude_has_a_price_for_both_cache_lifetimes() -> None:
     (maker,) = [provider for provider in get_snapshot().providers if provider.id == "anthropic"]
     priced = 0
     for model in maker.models:
@@ -79,16 +79,16 @@ def test_the_list_knows_both_lifetimes_of_what_claude_writes() -> None:
         ("openai", "gpt-4o", Tokens(-1, 1)),
     ],
 )
-def test_what_is_unknown_is_not_free(provider: str, model: str, tokens: Tokens) -> None:
+def test_an_unknown_price_is_none(provider: str, model: str, tokens: Tokens) -> None:
     assert price(provider, model, tokens) == (None, "")
 
 
 @pytest.mark.parametrize("provider", ["demo", "scripted"])
-def test_what_asks_nobody_is_free(provider: str) -> None:
+def test_local_providers_are_free(provider: str) -> None:
     assert price(provider, "any", Tokens(1000, 1000)) == (Decimal(0), "free")
 
 
-def test_no_thread_and_no_connection_is_opened() -> None:
+def test_pricing_opens_no_thread_and_no_connection() -> None:
     program = """
 import socket, threading
 def refuse(*_): raise AssertionError("a connection")
@@ -138,7 +138,7 @@ sizes = st.integers(0, 300_000)
 
 
 @given(st.sampled_from(LISTED), prompts, sizes, sizes, sizes, sizes)
-def test_the_same_as_the_list_says_itself(
+def test_costs_equal_those_of_the_list(
     listed: tuple[Any, Any], prompt: int, read: int, written: int, hour: int, completion: int
 ) -> None:
     maker, model = listed

@@ -1,4 +1,4 @@
-"""The view: whatever was edited, and whenever it is asked for, all that it says is about what it shows."""
+"""The view: sizes, indexes and messages agree after any sequence of edits."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
+from concertino.token_engine import Edit, Reduce, Strip, Summarize
 from concertino.token_engine.counting.sizes import KINDS, Size, message_text
-from concertino.token_engine.edits import Edit, Reduce, Strip, Summarize
 from concertino.token_engine.view import View, fold, reduced, without_reasoning
 
 
@@ -28,7 +28,7 @@ def measure(message: Message) -> Size:
 
 
 class Plain:
-    """The same as a `View`, without any care: all of it again for each edit."""
+    """A simple model of `View` that recomputes everything for each edit."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -67,7 +67,7 @@ def some_message(chance: Random, number: int) -> Message:
 
 
 def some_edit(chance: Random, length: int) -> Edit:
-    """About messages that are there; they may be shown no longer."""
+    """Return a random edit of messages in the record, shown or not."""
     first = chance.randrange(length)
     end = chance.randrange(first, length) + 1
     kind = chance.choice(("reduce", "reduce", "reduce", "summarize", "strip"))
@@ -95,7 +95,7 @@ def agree(view: View, plain: Plain) -> None:
 
 @settings(deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_all_that_it_says_is_about_what_it_shows(chance: Random) -> None:
+def test_a_view_agrees_with_the_simple_model(chance: Random) -> None:
     view, plain, handed_out = View(measure), Plain(), []
     for _ in range(chance.randrange(1, 30)):
         for number in range(chance.choice((0, 1, 1, 2, 8))):

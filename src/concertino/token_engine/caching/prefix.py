@@ -52,7 +52,7 @@ class CachedPrefix:
             if once is not None and window.binding != "prefix":  # reduced next: not worth caching
                 end = view.position(once)
             self._breakpoints.expect(candidates.first_unreduced, summarized)
-            self.breakpoints = self._breakpoints.place(view, window.rule, end)
+            self.breakpoints = self._breakpoints.select(view, window.rule, end)
             end = self.breakpoints[-1] + 1 if self.breakpoints else 0
         else:
             self.breakpoints = None

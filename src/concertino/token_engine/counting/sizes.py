@@ -11,7 +11,7 @@ from .base import TokenCounter
 FRAME = 8
 """Upper bound of the tokens that a provider adds to each message."""
 PROSE, DATA, FOREIGN = range(3)
-"""Kinds of text that tokenizers treat differently: words, digits and signs, and letters beyond ASCII."""
+"""Kinds of text that tokenizers treat differently: prose, digits and signs, and letters beyond ASCII."""
 KINDS = 3
 
 _PER_FILE = 2_000
