@@ -1,7 +1,7 @@
 """The cost of the context window over traces of long conversations: `python -m benchmarks.context`.
 
-Each trace runs through `ToolOrchestrator`. The model answers with as many tokens as the trace, bills like a provider with
-a prompt cache, and writes summaries of 8 % of their span. Time passes as in the trace.
+Each trace runs through `ToolOrchestrator`. The model answers with as many tokens as the trace, bills like a provider
+with a prompt cache, and writes summaries of 8 % of their span. Time passes as in the trace.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.context", description=__doc__)
     parser.add_argument("--traces", type=Path, metavar="FILE", help="JSON: see benchmarks/context_traces.py")
     parser.add_argument(
-        "--drawn", type=int, default=60, help="random conversations to compare with the offline optimum"
+        "--drawn", type=int, default=60, help="random conversations to compare with the optimum"
     )
     parser.add_argument("--patience", type=float, help="patience to use instead of the default")
     arguments = parser.parse_args()

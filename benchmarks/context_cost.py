@@ -92,8 +92,8 @@ def sliding(trace: Trace, rule: CacheRule) -> float:
 def optimum(trace: Trace, rule: CacheRule, reduced: Callable[[int], int]) -> float:
     """Return the lowest cost of any schedule of reductions, by dynamic programming with knowledge of the future.
 
-    At each request the schedule reduces all results before some index; the newest ones stay. *reduced* returns the tokens
-    of the digest for a result of the given tokens.
+    At each request the schedule reduces all results before some index; the newest ones stay. *reduced* returns the
+    tokens of the digest for a result of the given tokens.
     """
     places = [n for n, (who, _) in enumerate(trace.messages) if who == "t"]
     saved = [max(trace.messages[n][1] - reduced(trace.messages[n][1]), 0) for n in places]
