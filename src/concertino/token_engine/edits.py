@@ -94,8 +94,7 @@ def fingerprint(messages: Sequence[Message]) -> str:
     """Return a short hash of the roles and the text of *messages*."""
     seen = hashlib.blake2b(digest_size=8)
     for message in messages:
-        seen.update(message.role.encode())
-        seen.update(message_text(message).encode("utf-8", "surrogatepass"))
+        seen.update((message.role + message_text(message)).encode("utf-8", "surrogatepass"))
     return seen.hexdigest()
 
 
