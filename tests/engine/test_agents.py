@@ -237,5 +237,5 @@ async def test_run_error_of_a_child_carries_its_result(play: Play) -> None:
 
 
 def test_delegate_wants_an_agent() -> None:
-    with pytest.raises(ConfigurationError, match="no agent"):
+    with pytest.raises(ConfigurationError, match="not an agent"):
         delegate(Child, description="A class.")  # type: ignore[arg-type]

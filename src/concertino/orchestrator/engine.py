@@ -221,7 +221,8 @@ class ToolOrchestrator:
 
     async def _prepare(self, run: RunSession, hooks: Hooks) -> TurnRunner:
         """Start or resume the run, and give it its state and first messages."""
-        run.journal.policy = run.tree.policies[run.id] = await hooks.get_data_policy()
+        policy = await hooks.get_data_policy()
+        run.journal.policy = run.tree.policies[run.id] = policy.for_tools(run.registry.names())
         if self._parent is None:
             run.tree.on_stop = self._stop_requested
         questions = Questions(run, hooks)

@@ -17,6 +17,7 @@ from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
 from .event_stream import EventStream
+from .journal.data_policy import UNKNOWN_TOOL
 from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
@@ -277,6 +278,10 @@ class RunSession:
 
     # -- usage ---------------------------------------------------------------------------------------------------
 
+    def tool_name(self, name: str) -> str:
+        """Return *name* if a tool has it, else the mark for names that the model invented, which are text."""
+        return name if name in self.registry else UNKNOWN_TOOL
+
     def record(
         self,
         usage: str,
@@ -301,7 +306,7 @@ class RunSession:
             how=how,
             cost=cost,
             price_version=version,
-            tools=tools,
+            tools=tuple(map(self.tool_name, tools)),
         )
 
     def book(self, record: UsageRecord) -> None:
