@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks import durable_figures, environments, figures, http_figures, report, trim_figures
-from benchmarks.figures import LOAD, Job, Suite
+from benchmarks import durable_figures, environments, figures, growth_figures, http_figures, report, trim_figures
+from benchmarks.figures import LOAD, Goal, Job, Suite
 from benchmarks.report import Note
 
-SUITES = (figures.SUITE, durable_figures.SUITE, http_figures.SUITE, trim_figures.SUITE)
+SUITES = (figures.SUITE, growth_figures.SUITE, durable_figures.SUITE, http_figures.SUITE, trim_figures.SUITE)
 LONG = 6.0
 """Seconds; a figure that takes longer is not repeated."""
 
@@ -133,8 +133,18 @@ def _jobs(suite: Suite, arguments: argparse.Namespace) -> list[tuple[Job, dict[s
     return [(job, job.parameters | (job.quick if arguments.quick else {})) for job in suite.jobs]
 
 
-def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> tuple[Any, bool]:
-    """Measure one suite and print its table: the raw figures, and whether a system did not do its work."""
+class Measured(NamedTuple):
+    """A suite with its figures."""
+
+    suite: Suite
+    raw: Any
+    goals: list[Goal]
+    wrong: bool
+    """Whether a system did not do its work."""
+
+
+def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> Measured:
+    """Measure one suite and print its table."""
     load, jobs = os.getloadavg()[0], _jobs(suite, arguments)
     repetitions = arguments.repetitions or (1 if arguments.quick or arguments.self_check else 3)
     measurement = Measurement(systems, timeout=8 if arguments.quick else 180)
@@ -148,26 +158,24 @@ def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> tupl
         print(report.head(versions, repetitions, load), end="\n\n")
     print(report.table(suite, results, notes, systems, jobs))
     print(*report.footnotes(notes), sep="\n", end="\n\n")
-    if not arguments.self_check and suite.subject in systems:
-        print("Goals", *report.goal_lines(suite, results), sep="\n", end="\n\n")
     wrong = any(note.wrong for found in notes.values() for note in found.values())
-    return report.as_json(suite, results, notes, versions, repetitions), wrong
+    return Measured(suite, report.as_json(suite, results, notes, versions, repetitions), suite.goals(results), wrong)
 
 
 def main() -> int:
-    """Measure and print; 1 if a system that could be started did not do its work."""
+    """Measure and print. Return 1 if a system that could be started did not do its work."""
     arguments, begun = _arguments(), time.perf_counter()
-    found, wrong = {}, False
-    for suite in SUITES:
-        systems = _systems(suite, arguments)
-        if systems:
-            found[suite.name], failed = _do(suite, systems, arguments)
-            wrong = wrong or failed
+    suites = [(suite, _systems(suite, arguments)) for suite in SUITES]
+    found = [_do(suite, systems, arguments) for suite, systems in suites if systems]
     if not arguments.self_check:
+        goals = [goal for measured in found for goal in measured.goals]
+        met = sum(goal.met is True for goal in goals)
+        print(report.goal_table(goals), f"{met} of {sum(goal.met is not None for goal in goals)} goals met", sep="\n\n")
         _say(f"{time.perf_counter() - begun:.0f} s")
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
-    return int(wrong)
+        raw = {measured.suite.name: measured.raw for measured in found}
+        arguments.json.write_text(json.dumps(raw, indent=1) + "\n")
+    return int(any(measured.wrong for measured in found))
 
 
 if __name__ == "__main__":

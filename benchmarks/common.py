@@ -48,12 +48,21 @@ class Turn:
 class Script:
     """What the model says in one run, turn by turn. Every run has a script of its own."""
 
-    __slots__ = ("clock", "marks", "pause", "position", "seen", "turns")
+    __slots__ = ("clock", "marks", "paced", "pause", "position", "seen", "turns")
 
-    def __init__(self, turns: tuple[Turn, ...], *, pause: float = 0.0, marks: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        turns: tuple[Turn, ...],
+        *,
+        pause: float = 0.0,
+        paced: bool = False,
+        marks: frozenset[int] = frozenset(),
+    ) -> None:
         self.turns = turns
         self.pause = pause
         """Seconds that the model takes for a turn."""
+        self.paced = paced
+        """Whether the model yields to the event loop before each piece of text."""
         self.marks = marks
         """The turns at whose beginning the process's CPU clock is read."""
         self.clock: dict[int, float] = {}
@@ -82,13 +91,14 @@ URL: ContextVar[str] = ContextVar("URL")
 """Where the provider of an HTTP workload is, and what it is to play."""
 
 
-def loop(steps: int, calls: int, tool: str, *, deltas: int = 1, run: str = "1") -> tuple[Turn, ...]:
-    """*steps* turns with so many *calls* of *tool*, and a closing answer of *deltas* pieces.
+def loop(steps: int, calls: int, tool: str, *, deltas: int = 1, run: str = "1", argument: int = 1) -> tuple[Turn, ...]:
+    """Return *steps* turns with *calls* calls of *tool* each, and a closing answer of *deltas* pieces.
 
     The ids of calls are unique in a conversation if each *run* in it has a name of its own.
     """
+    arguments = f'{{"n": {argument}}}'
     turns = [
-        Turn(calls=tuple(Call(f"call_{run}_{step}_{i}", tool, '{"n": 1}') for i in range(calls)))
+        Turn(calls=tuple(Call(f"call_{run}_{step}_{i}", tool, arguments) for i in range(calls)))
         for step in range(steps)
     ]
     return (*turns, Turn(deltas=tuple(f"word{i}," for i in range(deltas))))
@@ -133,7 +143,23 @@ def blocking_nap(n: int) -> str:
     return "awake"
 
 
-TOOLS: dict[str, Callable[..., Any]] = {"ping": ping, "nap": nap, "blocking_nap": blocking_nap}
+_PROSE = (
+    "The committee met on Tuesday to review the plans for the new reading room, and agreed that it needs more light. "
+    "A survey of visitors showed that most of them arrive before noon, although the busiest hour is just after lunch. "
+    "Repairs to the roof will begin in spring, once the grant is confirmed; until then, buckets stand under the leaks. "
+    "The archive holds some 40,000 letters, of which about a third were catalogued between 1962 and 1978. "
+    "Nobody could find the key to the map cabinet, so a locksmith opened it, and the maps turned out to be in order. "
+    "Volunteers asked for a quieter corner, better chairs and a timetable that does not change from week to week. "
+)
+
+
+async def text(n: int) -> str:
+    """Return *n* characters of English."""
+    TALLY.executions += 1
+    return (_PROSE * (n // len(_PROSE) + 1))[:n]
+
+
+TOOLS: dict[str, Callable[..., Any]] = {"ping": ping, "nap": nap, "blocking_nap": blocking_nap, "text": text}
 
 
 @dataclass(slots=True)

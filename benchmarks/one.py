@@ -34,7 +34,18 @@ def _load(adapter: str) -> tuple[ModuleType, _Figures]:
         "modules": modules,
         "mib": _resident_mib(),
         "sdks": sdks,
+        "floor_us": asyncio.run(_floor_us()),
     }
+
+
+async def _floor_us() -> float:
+    """Return the CPU of a step of the bare loop, here and now: absolute goals are scaled by it."""
+    from benchmarks import workloads
+    from benchmarks.systems import floor
+
+    found = await workloads.steps(floor.build, steps=100, at_most=200, seconds=0.1)
+    us: float = found["us"]
+    return us
 
 
 def _resident_mib() -> float:
@@ -61,9 +72,11 @@ def _figures(module: ModuleType, loaded: _Figures, workload: str, parameters: di
         return loaded
     if workload == "versions":
         return _versions(module)
-    from benchmarks import durable, http, trim, workloads
+    from benchmarks import durable, growth, http, trim, workloads
 
-    known: dict[str, Any] = {**workloads.WORKLOADS, **durable.WORKLOADS, **http.WORKLOADS, **trim.WORKLOADS}
+    known: dict[str, Any] = {}
+    for area in (workloads, growth, durable, http, trim):
+        known.update(area.WORKLOADS)
     found: _Figures = asyncio.run(known[workload](module.build, **parameters))
     return found
 

@@ -92,13 +92,17 @@ async def repeat(once: Callable[[], Awaitable[None]], at_most: int, seconds: flo
     return done
 
 
-async def steps(build: Build, *, steps: int, at_most: int, seconds: float) -> Figures:
-    """Runs of *steps* tool calls in a row: CPU per step, and what a step costs where the run is long."""
-    system = build(TOOLS["ping"])
-    await _warm(system, "ping")
+async def steps(build: Build, *, steps: int, at_most: int, seconds: float, size: int = 0) -> Figures:
+    """Measure runs of *steps* tool calls in a row: CPU per step, and per step in parts of a long run.
+
+    Results have *size* characters of English, or one word.
+    """
+    tool = "text" if size else "ping"
+    system = build(TOOLS[tool])
+    await _warm(system, tool)
     windows = {name: window for name, window in WINDOWS.items() if window[1] <= steps}
     marks = frozenset(mark for window in windows.values() for mark in window)
-    turns = loop(steps, 1, "ping")
+    turns = loop(steps, 1, tool, argument=size or 1)
     runs = _Runs(system)
     scripts: list[Script] = []
 
@@ -107,7 +111,8 @@ async def steps(build: Build, *, steps: int, at_most: int, seconds: float) -> Fi
         await runs.do(scripts[-1])
 
     done = await repeat(once, at_most, seconds)
-    figures: Figures = {"us": runs.cpu / (done * steps) * 1e6, "runs": done, "usage": runs.usage}
+    cpu = runs.cpu / done * 1e6
+    figures: Figures = {"us": cpu / steps, "run_us": cpu, "runs": done, "usage": runs.usage}
     for name, (first, last) in windows.items():
         costs = [(script.clock[last] - script.clock[first]) / (last - first) for script in scripts]
         figures[name] = statistics.median(costs) * 1e6

@@ -13,7 +13,7 @@ from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk
 from concertino.usage import Tokens, total
 
 DISTRIBUTIONS: tuple[str, ...] = ("concertino",)
-_USED = Tokens(PROMPT_TOKENS, COMPLETION_TOKENS)
+USED = Tokens(PROMPT_TOKENS, COMPLETION_TOKENS)
 NO_LIMIT = 1_000_000
 
 
@@ -30,13 +30,14 @@ class ScriptedModel:
             yield ToolCallChunk(call.id, call.name, call.arguments)
         for delta in turn.deltas:
             yield TextChunk(delta)
-        yield Reply(_message(turn), _USED)
+        yield Reply(message_of(turn), USED)
 
     async def close(self) -> None:
         """There is nothing to close."""
 
 
-def _message(turn: Turn) -> AssistantMessage:
+def message_of(turn: Turn) -> AssistantMessage:
+    """Return *turn* as the answer of a model."""
     if turn.calls:
         calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in turn.calls)
         return AssistantMessage(calls, "tool_calls", "script")

@@ -10,9 +10,6 @@ from benchmarks.systems.concertino import NO_LIMIT, booked
 from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import TextDelta
 from concertino.providers.base import Model
-from concertino.token_engine.retention import Retention
-
-_NO_SUMMARIES = Retention(summaries=False)  # they are requests, and the provider here counts requests
 
 
 class OverHttp:
@@ -31,7 +28,7 @@ class OverHttp:
             self._url = URL.get()
             self._model = self._open(self._url)
         assert self._model is not None
-        chat = Chat(model=self._model, message=QUESTION, retention=_NO_SUMMARIES)
+        chat = Chat(model=self._model, message=QUESTION)
         return ToolOrchestrator(chat, self._config, self._registry, tool_call_limit=NO_LIMIT)
 
     async def run(self) -> Outcome:
