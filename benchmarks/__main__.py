@@ -1,4 +1,4 @@
-"""The driver: makes the environments, runs every figure in a process of its own, and prints the table."""
+"""Driver of the benchmarks: it prepares environments, measures each figure in its own process and prints tables."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from benchmarks.report import Note
 
 SUITES = (figures.SUITE, growth_figures.SUITE, durable_figures.SUITE, http_figures.SUITE, trim_figures.SUITE)
 LONG = 6.0
-"""Seconds; a figure that takes longer is not repeated."""
+"""Seconds after which a figure is not repeated."""
 
 
 class Measurement:
-    """One run of the benchmark, as far as it has come."""
+    """The state of one run of the benchmarks."""
 
     def __init__(self, systems: list[str], *, timeout: float) -> None:
         self.systems = systems
@@ -32,7 +32,7 @@ class Measurement:
         self._long: set[tuple[str, str]] = set()
 
     def prepare(self, *, install: bool) -> None:
-        """Make the environments and ask each system for its version; a system without one stays empty."""
+        """Make the environments and get each system's version."""
         for name in self.systems:
             _say(f"preparing {name}")
             problem = environments.prepare(name, install=install)
@@ -46,7 +46,7 @@ class Measurement:
                 self.versions[name] = found["versions"]
 
     def repeat(self, repetitions: int, jobs: list[tuple[Job, dict[str, Any]]]) -> None:
-        """Everything once, then everything again: what slows the machine for a while slows all alike."""
+        """Measure everything once, then again: a slow moment of the machine slows all systems alike."""
         for repetition in range(1, repetitions + 1):
             for job, parameters in jobs:
                 if job.once and repetition > 1:
@@ -57,7 +57,7 @@ class Measurement:
                         self._measure(name, job, parameters)
 
     def all_at_once(self, jobs: list[tuple[Job, dict[str, Any]]]) -> None:
-        """All jobs of a system in one process: good enough to see whether they work."""
+        """Do all jobs of a system in one process, which suffices to check that they work."""
         for name in self.systems:
             jobs = [(LOAD, {}), *jobs]
             answers = self._ask(name, [(job.workload, parameters) for job, parameters in jobs])
@@ -110,12 +110,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", metavar="NAMES", help=f"of {','.join(names)}")
     parser.add_argument("--repetitions", type=int, help="3 by default, 1 with --quick")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the raw figures there")
-    parser.add_argument("--offline", action="store_true", help="make no environments; use those that stand")
-    parser.add_argument("--self-check", action="store_true", help="what runs here, tiny: does it work?")
+    parser.add_argument("--offline", action="store_true", help="make no environments; use the existing ones")
+    parser.add_argument(
+        "--self-check", action="store_true", help="check that the systems in `systems/` work, with tiny workloads"
+    )
     arguments = parser.parse_args()
     unknown = set((arguments.only or "").split(",")) - {"", *names}
     if unknown:
-        parser.error(f"no such system: {', '.join(sorted(unknown))}")
+        parser.error(f"invalid --only {', '.join(sorted(unknown))!r}: choose from {', '.join(names)}")
     return arguments
 
 
@@ -140,7 +142,7 @@ class Measured(NamedTuple):
     raw: Any
     goals: list[Goal]
     wrong: bool
-    """Whether a system did not do its work."""
+    """Whether a system failed to do its work."""
 
 
 def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> Measured:

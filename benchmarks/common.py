@@ -1,4 +1,4 @@
-"""What all systems share: the script that stands for a model, the tools, and the adapter's protocol.
+"""The parts that all systems share: the scripted model's turns, the tools, and the protocol of an adapter.
 
 Standard library only, and as little of it as possible: this module is part of every system's import time.
 """
@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 PROMPT_TOKENS = 100
 COMPLETION_TOKENS = 10
-"""What the scripted model reports for each of its turns."""
+"""The usage that the scripted model reports for each of its turns."""
 
 QUESTION = "Please do what has to be done."
 TOOL_SECONDS = 0.05
-"""How long a slow tool takes."""
+"""Duration of a slow tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer of the model: calls, or the closing text in its pieces."""
+    """One answer of the model: calls, or the closing text in pieces."""
 
     calls: tuple[Call, ...] = ()
     deltas: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Turn:
 
 
 class Script:
-    """What the model says in one run, turn by turn. Every run has a script of its own."""
+    """The turns of the model in one run. Every run has a script of its own."""
 
     __slots__ = ("clock", "marks", "paced", "pause", "position", "seen", "turns")
 
@@ -64,14 +64,14 @@ class Script:
         self.paced = paced
         """Whether the model yields to the event loop before each piece of text."""
         self.marks = marks
-        """The turns at whose beginning the process's CPU clock is read."""
+        """Turns that read the process's CPU clock when they begin."""
         self.clock: dict[int, float] = {}
         self.position = 0
         self.seen: list[int] = []
-        """How many messages the model was shown: at the first turn, and at the last."""
+        """The number of messages in the first request and in the last."""
 
     async def next(self, messages: int) -> Turn:
-        """The next turn, for a model that is shown this number of *messages*."""
+        """Return the next turn, for a request with this number of *messages*."""
         if self.pause:
             await asyncio.sleep(self.pause)
         position = self.position
@@ -84,11 +84,11 @@ class Script:
 
 
 SCRIPT: ContextVar[Script] = ContextVar("SCRIPT")
-"""The script of the run that is going on. Adapters' models read it here, so one agent serves all runs."""
+"""The script of the current run. Adapters' models read it here, so one agent serves all runs."""
 
 
 URL: ContextVar[str] = ContextVar("URL")
-"""Where the provider of an HTTP workload is, and what it is to play."""
+"""The address of the provider of an HTTP workload, with the scene to play."""
 
 
 def loop(steps: int, calls: int, tool: str, *, deltas: int = 1, run: str = "1", argument: int = 1) -> tuple[Turn, ...]:
@@ -105,7 +105,7 @@ def loop(steps: int, calls: int, tool: str, *, deltas: int = 1, run: str = "1", 
 
 
 class _Tally:
-    """How often the tools have run, and how long the slowest nap really was."""
+    """Counts tool executions, and records the slowest nap."""
 
     def __init__(self) -> None:
         self.executions = 0
@@ -128,7 +128,7 @@ async def ping(n: int) -> str:
 
 
 async def nap(n: int) -> str:
-    """Answer after a while, without holding anybody up."""
+    """Answer after a while, without blocking the event loop."""
     begun = time.perf_counter()
     await asyncio.sleep(TOOL_SECONDS)
     TALLY.nap(n, begun)
@@ -136,7 +136,7 @@ async def nap(n: int) -> str:
 
 
 def blocking_nap(n: int) -> str:
-    """Answer after a while, holding its thread."""
+    """Answer after a while, blocking the thread."""
     begun = time.perf_counter()
     time.sleep(TOOL_SECONDS)
     TALLY.nap(n, begun)
@@ -164,22 +164,22 @@ TOOLS: dict[str, Callable[..., Any]] = {"ping": ping, "nap": nap, "blocking_nap"
 
 @dataclass(slots=True)
 class Outcome:
-    """How a run ended, by the system's own account."""
+    """The end of a run as the system reports it."""
 
     text: str
     usage: Callable[[], tuple[int, int]]
-    """Prompt and completion tokens of the whole run. Asked when the clock has stopped."""
+    """Return the prompt and completion tokens of the whole run. Called when the clock has stopped."""
     conversation: Any = None
-    """What has to be kept to continue the conversation, if that was asked for."""
+    """The state that continues the conversation, if the caller asked to keep it."""
 
 
 class System(Protocol):
-    """One system with an agent that has one tool. An adapter module has `build(tool) -> System`."""
+    """A system with an agent that has one tool. An adapter module has `build(tool) -> System`."""
 
     async def run(self, conversation: Any = None, *, keep: bool = False) -> Outcome:
-        """Answer `QUESTION` by `SCRIPT`; in a new conversation, or in one that an earlier outcome kept."""
+        """Answer `QUESTION` by `SCRIPT` in a new conversation, or in one that an earlier outcome kept."""
         ...
 
     def stream(self) -> AsyncIterator[str]:
-        """The same in a new conversation, giving each piece of text as it comes, one for each event."""
+        """Answer in a new conversation, and yield each piece of text as it arrives, one per event."""
         ...

@@ -27,26 +27,26 @@ from benchmarks.workloads import Figures, WrongWorkError, check, repeat
 SIZE = 1_000
 """Characters of a tool's result, all of them ASCII."""
 BIG_STEP = 3
-"""Which step of the run with one big result it is, from 1."""
+"""The step with the big result, counted from 1."""
 _LOG = 4_000_000
-"""Bytes of a log that has been written back once: 1,000 pages, if the system leaves SQLite's default."""
+"""Bytes of a log at its first checkpoint: 1,000 pages by SQLite's default."""
 _ROOM = 16_384
-"""Bytes that may have been free in the file's pages before."""
+"""Bytes that may have been free in the file's pages before the measurement."""
 
 
 class DurableSystem(Protocol):
-    """One system that keeps its runs in a file. An adapter module has `build(tool) -> DurableSystem`."""
+    """A system that stores its runs in a file. An adapter module has `build(tool) -> DurableSystem`."""
 
     async def open(self, path: str) -> None:
-        """Make the file and be ready."""
+        """Create the file and connect to it."""
         ...
 
     async def run(self) -> Outcome:
-        """Answer `QUESTION` by `SCRIPT` in a new run. What has happened is on the disk before what follows from it."""
+        """Answer `QUESTION` by `SCRIPT` in a new run. Each event is on the disk before its consequences."""
         ...
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         ...
 
 
@@ -54,24 +54,24 @@ Build = Callable[[Callable[..., Any]], DurableSystem]
 
 
 async def fetch(n: int) -> str:
-    """Answer at once, with a text of *n* characters that is new each time."""
+    """Return a text of *n* characters that is new each time."""
     TALLY.executions += 1
     return f"{TALLY.executions:012}".ljust(n, "x")
 
 
 def script(sizes: list[int]) -> Script:
-    """One call of `fetch` a turn, for results of these *sizes*, and a closing answer."""
+    """Return a script with one call of `fetch` a turn, for results of these *sizes*, and a closing answer."""
     calls = (Call(f"call_{number}", "fetch", f'{{"n": {size}}}') for number, size in enumerate(sizes))
     return Script((*(Turn(calls=(call,)) for call in calls), Turn(deltas=("done",))))
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run took."""
+    """The cost of one run."""
 
     wall: float
     cpu: float
-    """Of the whole process and all its threads, user and system."""
+    """User and system time of the whole process, all threads included."""
     usage: str
 
 
@@ -138,7 +138,7 @@ class _Writer:
         each, left_over = divmod(TALLY.executions - executions, runs)
         if left_over:
             raise WrongWorkError(f"{each * runs + left_over} tool executions for {runs} runs")
-        # A system may send less than it keeps; what it keeps is checked by its size.
+        # A system may send less than it stores; the size of the file checks what it stores.
         usages = {check(*pair, each, all_shown=False) for pair in zip(scripts, outcomes, strict=True)}
         return Cost(wall, cpu, "LOST" if "LOST" in usages else "exact")
 
@@ -147,11 +147,11 @@ class _Writer:
         return await self._system.run()
 
     def stored(self) -> int:
-        """Bytes on the disk when all of the log has been written back, so that it counts for nothing any more."""
+        """Return the bytes on the disk after a checkpoint of the whole log, so without the log."""
         with closing(sqlite3.connect(self.path)) as connection:
             busy, log, written_back = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
         if busy or log != written_back:
-            raise WrongWorkError("the log could not be written back: a reader or writer is still there")
+            raise WrongWorkError("the log could not be checkpointed: a reader or writer is still open")
         files = (path for path in self._folder.rglob("*") if path.is_file())
         return sum(path.stat().st_size for path in files if not path.name.endswith(("-wal", "-shm")))
 
@@ -160,12 +160,12 @@ class _Writer:
 
 
 async def durable(build: Build, *, steps: int, at_most: int, seconds: float, warm: float) -> Figures:
-    """Runs of *steps* calls with a result of 1 kB: wall, CPU and bytes a step, and the same run of the floors."""
+    """Measure runs of *steps* calls with a result of 1 kB: wall, CPU and bytes a step, next to the floors."""
     return await _measured(build, [SIZE] * steps, at_most, seconds, warm)
 
 
 async def big(build: Build, *, steps: int, megabytes: int, at_most: int, seconds: float, warm: float) -> Figures:
-    """The same, with one result of *megabytes*: what a run stores and takes."""
+    """Measure a run with one result of *megabytes*: its time and the bytes that it stores."""
     sizes = [SIZE] * steps
     sizes[BIG_STEP - 1] = megabytes * 1_000_000
     found = await _measured(build, sizes, at_most, seconds, warm)

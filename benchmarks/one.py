@@ -5,7 +5,7 @@ Prints one line of JSON for each workload: its figures, or `{"error": ...}`.
 
 import time
 
-_BEGUN = time.perf_counter()  # first of all: what follows is the system's import time
+_BEGUN = time.perf_counter()  # first: the import time of the system starts here
 
 import asyncio  # noqa: E402
 import json  # noqa: E402
@@ -21,7 +21,7 @@ _SDKS = ("openai", "anthropic", "google.genai")
 
 
 def _load(adapter: str) -> tuple[ModuleType, _Figures]:
-    """The system's adapter, a module of this package, and what it took to import it and to build one agent."""
+    """Import a system's adapter and build one agent. Return the adapter and the costs of both."""
     module = import_module(f"benchmarks.{adapter}")
     imported = time.perf_counter() - _BEGUN
     sdks = [name for name in _SDKS if name in sys.modules]
@@ -49,7 +49,7 @@ async def _floor_us() -> float:
 
 
 def _resident_mib() -> float:
-    """Memory resident now; where the system does not say, the most there ever was."""
+    """Return the resident memory, or its peak on a system without `/proc`."""
     import resource
     from pathlib import Path
 
@@ -82,12 +82,12 @@ def _figures(module: ModuleType, loaded: _Figures, workload: str, parameters: di
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Run the workloads of the command line."""
     module, loaded = _load(sys.argv[1])
     for workload, parameters in json.loads(sys.argv[2]):
         try:
             figures = _figures(module, loaded, workload, parameters)
-        except Exception as problem:  # noqa: BLE001  # it is the driver's to say, and the next workload's turn
+        except Exception as problem:  # noqa: BLE001  # the driver reports it, and the next workload runs
             figures = {"error": f"{type(problem).__name__}: {problem}"}
         print(json.dumps(figures), flush=True)
 

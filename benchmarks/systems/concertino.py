@@ -24,7 +24,7 @@ class ScriptedModel:
     name = "script"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """The next turn of the script."""
+        """Answer with the next turn of the script."""
         turn = await SCRIPT.get().next(len(request.messages))
         for call in turn.calls:
             yield ToolCallChunk(call.id, call.name, call.arguments)
@@ -33,7 +33,7 @@ class ScriptedModel:
         yield Reply(message_of(turn), USED)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is no connection."""
 
 
 def message_of(turn: Turn) -> AssistantMessage:
@@ -45,7 +45,7 @@ def message_of(turn: Turn) -> AssistantMessage:
 
 
 def booked(result: RunResult) -> tuple[int, int]:
-    """The prompt and completion tokens of a run, by its own account."""
+    """Return the prompt and completion tokens that a run reports."""
     tokens = total(result.usage).tokens
     return tokens.prompt, tokens.completion
 
@@ -73,5 +73,5 @@ class _Concertino:
 
 
 def build(function: Callable[..., Any]) -> _Concertino:
-    """An agent with one tool."""
+    """Return an agent with one tool."""
     return _Concertino(function)

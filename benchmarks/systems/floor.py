@@ -1,4 +1,4 @@
-"""The floor: the least that an in-process loop with tools can be. No events, no errors, no usage rows."""
+"""The floor: a minimal in-process loop with tools. It has no events, no error handling and no usage records."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def _outcome(text: str, prompt: int, completion: int, kept: list[_Message] | Non
 
 
 def build(tool: Callable[..., Any]) -> Floor:
-    """The loop around *tool*."""
+    """Return the loop around *tool*."""
     return Floor(tool)

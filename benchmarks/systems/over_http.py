@@ -13,7 +13,7 @@ from concertino.providers.base import Model
 
 
 class OverHttp:
-    """An agent with one tool; *open_model* makes the adapter for an address."""
+    """An agent with one tool; *open_model* opens the adapter for an address."""
 
     def __init__(self, function: Callable[..., Any], open_model: Callable[[str], Model]) -> None:
         self._registry = ToolRegistry([tool(effect="read")(function)])
@@ -32,12 +32,12 @@ class OverHttp:
         return ToolOrchestrator(chat, self._config, self._registry, tool_call_limit=NO_LIMIT)
 
     async def run(self) -> Outcome:
-        """The loop."""
+        """Run the loop."""
         result = await (await self._engine()).run()
         return Outcome(result.text, lambda: booked(result))
 
     async def stream(self) -> AsyncIterator[str]:
-        """One answer in pieces."""
+        """Yield one answer in pieces."""
         async for event in (await self._engine()).stream():
             if isinstance(event, TextDelta):
                 yield event.text

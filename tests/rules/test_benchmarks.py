@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from benchmarks.__main__ import SUITES
 
 ROOT = Path(__file__).resolve().parents[2]
