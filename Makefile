@@ -1,4 +1,4 @@
-.PHONY: setup demo check test lint types format bench bench-context lock clean
+.PHONY: setup demo check test coverage mutate lint types format bench bench-context lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,6 +25,14 @@ check: setup lint types
 
 test: setup lint types
 	$(PYTEST)
+
+coverage: setup
+	$(PYTEST) --cov --cov-report=term
+
+mutate: setup
+	$(BIN)/python -m tests.mutation --number $(N) $(if $(SEED),--seed $(SEED))
+
+N ?= 20
 
 lint: setup
 	$(BIN)/ruff check .
