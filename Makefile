@@ -1,4 +1,4 @@
-.PHONY: setup demo check test coverage mutate lint types format bench bench-context lock clean
+.PHONY: setup demo check test coverage mutate lint types format bench bench-context guards lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -50,6 +50,9 @@ bench-context: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+guards: setup
+	PYTHONHASHSEED=0 $(BIN)/python -m tests.guards --lower
 
 lock:
 	$(PYTHON) -m venv .bench/lock

@@ -23,7 +23,7 @@ from .kit import Desk, calls, chat, ended, results, two, until
 from .world import ROOT, World, kill_self
 
 
-@tool(effect="once")
+@tool(effect="once", remote=True)
 async def wait_for(what: str) -> Pending:
     """Wait for a result from outside."""
     return Pending(None, what)

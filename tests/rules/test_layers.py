@@ -14,8 +14,8 @@ from . import allowed
 from .source import FILES, PACKAGE, ROOT, imports, module, name, unit
 
 LAYERS = (
-    {"_version", "errors", "events", "extras", "ids", "messages", "operations", "scope", "text", "usage"}
-    | {"context", "families", "waits"},
+    {"_version", "errors", "events", "extras", "ids", "messages", "operations", "records", "scope", "text", "usage"}
+    | {"context_state", "families", "waits"},
     {"tools", "token_engine", "providers", "storage"},
     {"orchestrator"},
     {"agents"},

@@ -25,7 +25,7 @@ PHRASES = (
     r"(?:given|gives?) along",
     r"go(?:es|ing|ne)? on with",
     r"(?<!there )is no(?! (?:longer|more than)\b)",
-    r"(?:is|are) none",
+    r"(?:is|are) (?-i:none)",
     r"le(?:t|ts|tting) go",
     r"of which nobody",
     r"(?:ones?|those) that",

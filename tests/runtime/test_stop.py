@@ -70,7 +70,7 @@ async def quick() -> str:
     return "done"
 
 
-@tool
+@tool(remote=True)
 async def orders() -> Pending:
     """Wait for somebody."""
     return Pending()

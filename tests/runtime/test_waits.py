@@ -49,13 +49,13 @@ async def pay(amount: int, context: ToolContext) -> str:
     return f"paid {amount}"
 
 
-@tool(effect="idempotent")
+@tool(effect="idempotent", remote=True)
 async def order(what: str, context: ToolContext) -> Pending:
     """Order; the shop answers later."""
     return Pending(note=what)
 
 
-@tool(effect="idempotent")
+@tool(effect="idempotent", remote=True)
 def order_in_time(what: str) -> Pending:
     """Order, with a time limit."""
     return Pending(seconds=0.01)
@@ -247,7 +247,7 @@ async def test_the_first_answer_wins_whoever_gives_it(store: Store) -> None:
 async def test_an_answer_before_the_call_waits(store: Store) -> None:
     """The shop is faster than the tool that orders."""
 
-    @tool(effect="idempotent")
+    @tool(effect="idempotent", remote=True)
     async def fast(context: ToolContext) -> Pending:
         """Order."""
         assert (await process.resolve(context.key, "here already")).won

@@ -22,7 +22,7 @@ CallState = Literal["ok", "error", "unknown", "waiting", "open", "erased"]
 
 
 @dataclass(slots=True)
-class Call:
+class TimelineCall:
     """A call of a step."""
 
     name: str
@@ -38,7 +38,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Attempt:
+class TimelineAttempt:
     """A request that was about to be sent."""
 
     usage_id: str
@@ -53,16 +53,16 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class Step:
+class TimelineStep:
     """One turn: a request, its answer, and the calls of it."""
 
     number: int
     at: float
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[TimelineAttempt] = field(default_factory=list)
     answered: float | None = None
     until: float = 0.0
     """When the last of it was on record."""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[TimelineCall] = field(default_factory=list)
     notes: list[tuple[float, str]] = field(default_factory=list)
     """What else happened meanwhile: it was suspended, taken up again."""
     usage: list[UsageRecord] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Step:
         return asked[-1] if asked else ""
 
     @property
-    def lost(self) -> list[Attempt]:
+    def lost(self) -> list[TimelineAttempt]:
         """The attempts of which nobody knows what became of them."""
         return [attempt for attempt in self.attempts if attempt.lost]
 
@@ -94,7 +94,7 @@ class Step:
 class Timeline:
     """All steps of a run."""
 
-    steps: list[Step]
+    steps: list[TimelineStep]
     erased: bool
     """Whether something of what the run held is gone."""
     receipt: dict[str, Any] | None = None
@@ -118,7 +118,7 @@ class _Reader:
     """A fold over the entries that needs no content: see `orchestrator/record.py` for the one that does."""
 
     def __init__(self, journal: StoredJournal, usage: list[UsageRecord], waits: list[Wait]) -> None:
-        self.steps: dict[int, Step] = {}
+        self.steps: dict[int, TimelineStep] = {}
         self.erased = False
         self.receipt: dict[str, Any] | None = None
         self._run_id = journal.run.start.run_id
@@ -127,7 +127,7 @@ class _Reader:
         self._policy = DataPolicy() if form is None else policy_of(form)
         self._usage = {record.id: record for record in usage}
         self._waits = {wait.key: wait for wait in waits if wait.run_id == self._run_id}
-        self._turn: Step | None = None
+        self._turn: TimelineStep | None = None
 
     def take(self, entry: StoredEntry) -> None:
         """Take *entry* in."""
@@ -148,30 +148,30 @@ class _Reader:
             case "outcome" | "waiting" | "suspended":
                 self._take_outcomes(step, body, held)
                 if entry.kind == "suspended":
-                    step.notes.append((entry.at, "suspended: only waits were left"))
+                    step.notes.append((entry.at, "suspended: every open call waits for an answer"))
             case "resumed":
-                step.notes.append((entry.at, "taken up again"))
+                step.notes.append((entry.at, "resumed"))
             case "ended":
                 self.receipt = body.get("receipt", self.receipt)
 
-    def _take_asking(self, entry: StoredEntry) -> Step:
+    def _take_asking(self, entry: StoredEntry) -> TimelineStep:
         asked = entry.body["request"]
         before = self.steps.get(entry.step - 1)
         step = self.steps.get(entry.step)
         if step is None:
-            step = self.steps[entry.step] = Step(entry.step, entry.at)
+            step = self.steps[entry.step] = TimelineStep(entry.step, entry.at)
             if before is not None:
                 before.until = entry.at  # the outcomes of its calls are in this entry
         if not asked.get("forked"):  # that was sent where the run was forked from
             aside = bool(asked.get("side"))
             step.attempts.append(
-                Attempt(asked["usage"], asked["model"], entry.at, self._usage.get(asked["usage"]), aside=aside)
+                TimelineAttempt(asked["usage"], asked["model"], entry.at, self._usage.get(asked["usage"]), aside=aside)
             )
         if not asked.get("side"):
             self._turn = None
         return step
 
-    def _take_answer(self, step: Step, entry: StoredEntry, messages: Sequence[Message]) -> None:
+    def _take_answer(self, step: TimelineStep, entry: StoredEntry, messages: Sequence[Message]) -> None:
         body, held = entry.body, entry.held or {}
         step.answered = entry.at
         said = next((m for m in messages if isinstance(m, AssistantMessage)), None)
@@ -181,23 +181,23 @@ class _Reader:
         wanted = int(body.get("calls", 0))
         calls = [self._call(call) for call in known[:wanted]]
         if len(calls) < wanted:
-            calls += [Call("", "", None, "erased") for _ in range(wanted - len(calls))]
+            calls += [TimelineCall("", "", None, "erased") for _ in range(wanted - len(calls))]
         step.calls = calls
         if len(known) >= wanted:  # else nobody knows which is which
             self._begin(step, body)
         self._turn = step
         self._take_results(messages)
 
-    def _call(self, call: ToolCall) -> Call:
+    def _call(self, call: ToolCall) -> TimelineCall:
         how = self._policy.tool(call.name).arguments
-        return Call(call.name, call.id, call.arguments if how == "keep" or isinstance(how, KeepFor) else None)
+        return TimelineCall(call.name, call.id, call.arguments if how == "keep" or isinstance(how, KeepFor) else None)
 
-    def _begin(self, step: Step, body: dict[str, Any]) -> None:
+    def _begin(self, step: TimelineStep, body: dict[str, Any]) -> None:
         for place in body.get("begun", ()):
             if place < len(step.calls):
                 step.calls[place].begun = True
 
-    def _take_outcomes(self, step: Step, body: dict[str, Any], held: dict[str, Any]) -> None:
+    def _take_outcomes(self, step: TimelineStep, body: dict[str, Any], held: dict[str, Any]) -> None:
         if any(not call.name for call in step.calls):
             return  # erased: nobody knows which is which
         self._begin(step, body)
@@ -222,7 +222,7 @@ class _Reader:
                 if call is not None:
                     self._close(call, "", False, {})
 
-    def _close(self, call: Call, content: str, is_error: bool, kept: dict[str, Any]) -> None:
+    def _close(self, call: TimelineCall, content: str, is_error: bool, kept: dict[str, Any]) -> None:
         cut_short = call.begun and content.startswith(_INTERRUPTED)
         if kept.get("unknown") or cut_short or (is_error and content.startswith(_UNKNOWN)):
             call.state = "unknown"
@@ -249,7 +249,7 @@ class _Reader:
                 elif call.state in ("open", "waiting") and (self._over or not last):
                     call.state = "erased"
 
-    def _name_erased(self, step: Step) -> None:
+    def _name_erased(self, step: TimelineStep) -> None:
         """Calls that are erased, and had waited, are known by their waits; then nobody knows the others' places."""
         gone = [call for call in step.calls if not call.name]
         if not gone:
@@ -259,7 +259,7 @@ class _Reader:
         for call, wait in zip(gone, [w for w in waits if (w.tool, w.call_id) not in known], strict=False):
             call.name, call.call_id, call.wait = wait.tool, wait.call_id, wait
 
-    def _wait(self, step: Step, place: int, call: Call) -> Wait | None:
+    def _wait(self, step: TimelineStep, place: int, call: TimelineCall) -> Wait | None:
         wait = self._waits.get(f"{self._run_id}:{step.number}.{place}")
         if wait is not None and (wait.tool, wait.call_id) == (call.name, call.call_id):
             return wait

@@ -1,4 +1,4 @@
-"""The HTTP client of an optional dependency, loaded when it is needed."""
+"""The HTTP client from the optional dependency httpx2, imported on first use."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def http() -> ModuleType:
 
 
 def search_client() -> httpx2.AsyncClient:
-    """A client for the search services, which are addresses of the user's choice: proxies apply."""
+    """Return a client for search services. Their URLs are the user's own settings, so it uses the proxies."""
     client: httpx2.AsyncClient = http().AsyncClient(timeout=20.0, headers={"User-Agent": USER_AGENT})
     return client
