@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..errors import MissingExtraError
+from ..extras import extra
 
 _DATES = ("article:modified_time", "article:published_time", "last-modified", "dcterms.modified", "date")
 _INVISIBLE = "|".join(f"//{tag}" for tag in ("script", "style", "template", "noscript", "svg", "nav", "head", "form"))
@@ -26,13 +26,9 @@ def read_html(page: str) -> HtmlPage:
 
     Raises `MissingExtraError` if trafilatura or one of its dependencies is missing.
     """
-    try:
-        import trafilatura  # noqa: PLC0415 - an optional dependency
+    with extra("documents", "reading HTML"):
+        import trafilatura  # noqa: PLC0415
         from lxml import etree, html  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError(
-            f"cannot read HTML ({error}); install its reader: pip install 'concertino[documents]'"
-        ) from error
     try:
         tree = html.document_fromstring(page.encode("utf-8", "replace"), html.HTMLParser(encoding="utf-8"))
     except (etree.LxmlError, ValueError):  # an empty page has no tree
