@@ -2,8 +2,8 @@
 
 It prints its port, and then answers each request at once, in the format that the request's path asks for. The path
 begins with what to play: `/loop/N/...` calls the tool until the request has N results, `/burst/N/...` streams N pieces
-of text in one write, `/paced/N/...` one each millisecond. It ends with its standard input, so also when the process
-that measures is killed.
+of text in one write, `/single/N/...` in one write each, `/paced/N/...` one each millisecond. It ends with its standard
+input, so also when the process that measures is killed.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def _gemini(pieces: list[str], call: str) -> list[dict[str, Any]]:
 _WRITERS = {"chat": _chat, "responses": _responses, "messages": _messages, "gemini": _gemini}
 
 
-def _answer(path: str, body: bytes) -> tuple[list[bytes], bool]:
-    """The events of the answer, and whether they come one by one."""
+def _answer(path: str, body: bytes) -> tuple[list[bytes], str]:
+    """The events of the answer, and how they are written: `loop`, `burst`, `single` or `paced`."""
     _, play, number, *_ = path.split("/")
     kind = _format(path.partition("?")[0])
     pieces, call = [DONE], ""
@@ -135,7 +135,7 @@ def _answer(path: str, body: bytes) -> tuple[list[bytes], bool]:
     events = list(map(_sse, _WRITERS[kind](pieces, call)))
     if kind == "gemini":
         events = [event.replace(b"\n\n", b"\r\n\r\n") for event in events]
-    return [*events, b"data: [DONE]\n\n"] if kind == "chat" else events, play == "paced"
+    return [*events, b"data: [DONE]\n\n"] if kind == "chat" else events, play
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,12 +144,11 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
             body = await reader.readexactly(int(fields.get("content-length", "0")))
-            events, paced = _answer(head[0].split(" ")[1], body)
+            events, play = _answer(head[0].split(" ")[1], body)
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-            for data in events if paced else [b"".join(events)]:
+            for data in events if play in ("single", "paced") else [b"".join(events)]:
                 writer.write(b"%x\r\n%s\r\n" % (len(data), data))
-                if paced:
-                    await writer.drain()
+                if play == "paced":
                     await asyncio.sleep(0.001)
             writer.write(b"0\r\n\r\n")
             await writer.drain()

@@ -117,6 +117,9 @@ class ProviderError(ConcertinoError):
         """What had come of the answer before it broke off; None if it had not begun."""
         self.tokens: Tokens | None = None
         """What the provider had counted of the answer by then; None: nothing."""
+        self.sent: bool | None = None
+        """Whether the provider received the request. False: it cannot have read it, and bills nothing. True: it
+        responded. None: unknown, as after a connection that was lost before a response."""
         self.final = False
         """Whether the answer had come to its end, so that `tokens` are all of it."""
 

@@ -10,7 +10,7 @@ from concertino import AgentConfig, Budget, Chat, Session, Tool, ToolContext, To
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError
 from concertino.messages import Media, ToolMessage, UserMessage
-from concertino.providers.rate_limit import Gate
+from concertino.providers import RateLimit
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel
 
@@ -46,7 +46,7 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("price", None, "must be a function"),
         ("retry", 3, "must be a Retry"),
         ("models", "openai", r"wiring\.Models\(\)"),
-        ("gates", [Gate()], "must be Gates by provider"),
+        ("gates", [RateLimit()], "must be Gates by provider"),
         ("gates", {"openai": 1}, "must be Gates by provider"),
         ("budget", 5, "must be a Budget"),
         ("budget", Budget(tokens=5), r"needs Chat\(store="),

@@ -173,7 +173,7 @@ async def test_anthropic_may_begin_again_only_while_no_call_is_ready() -> None:
     second = [anthropic.BEGIN, *use(0, B, B.arguments), *anthropic.end("tool_use", output_tokens=9)]
     events = await played("anthropic", sse(anthropic.BEGIN, *use(0, A, A.arguments)[:-1], *second))
     assert ready_of(events) == calls_of(events) == [B]
-    with pytest.raises(BrokenStreamError, match="began again"):
+    with pytest.raises(BrokenStreamError, match="restarted"):
         await played("anthropic", sse(anthropic.BEGIN, *use(0, A, A.arguments), *second))
 
 

@@ -14,7 +14,7 @@ import pytest
 from concertino.errors import ProviderError
 from concertino.messages import AssistantMessage
 from concertino.providers.base import Reply
-from concertino.providers.http.encoding import ASIDE
+from concertino.providers.http.encoding import NOT_RETURNED
 
 from .exchanges import Exchange, exchanges
 from .sdk_says import SAYS, Said, arguments_of
@@ -49,7 +49,7 @@ def of_ours(reply: Reply, said: Said) -> Said:
             found.signatures += [part.signature] if part.signature else []
         elif part.kind == "tool_call":
             found.calls.append((part.name, arguments_of(part.arguments)))
-        elif part.kind == "opaque" and part.type not in ASIDE | {"search_results", "audio"}:
+        elif part.kind == "opaque" and part.type not in NOT_RETURNED | {"search_results", "audio"}:
             found.opaque.append(part.type)
     if reply.tokens:
         found.prompt, found.completion = reply.tokens.prompt, reply.tokens.completion

@@ -12,7 +12,7 @@ from ..context import ContextState
 from ..errors import ConfigurationError, UnknownModelError
 from ..messages import Message
 from ..providers.base import Model, model_id
-from ..providers.rate_limit import Gate
+from ..providers.rate_limit import RateLimit
 from ..storage.base import Store
 from ..storage.types import Budget
 from ..token_engine.counting.base import EstimatingCounter, TokenCounter
@@ -73,7 +73,7 @@ class Chat:
     fallback: Sequence[str] = ()
     """The models, by id, that are asked instead of one that cannot be asked, in this order. `models` finds them; one
     that it cannot open is passed over, and a `Notice` says why."""
-    gates: Mapping[str, Gate] = field(default_factory=dict)
+    gates: Mapping[str, RateLimit] = field(default_factory=dict)
     """By provider: how many requests and tokens a minute its key may take. Share one gate between all chats."""
     budget: Budget | None = None
     """What the run and its sub-agents may spend together; needs a store. Budgets of users and organizations are the

@@ -20,7 +20,7 @@ from ..messages import (
     UserMessage,
 )
 from ..providers.base import model_id
-from ..providers.rate_limit import Gate
+from ..providers.rate_limit import RateLimit
 from ..storage.types import Budget
 from ..token_engine.edits import edit_of
 from ..token_engine.retention import Retention
@@ -53,7 +53,10 @@ _FIELDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
         "it must be a function that finds a model by its id; concertino.wiring.Models() is one",
     ),
     ("retry",): (lambda value: isinstance(value, Retry), "it must be a Retry"),
-    ("gates",): (lambda value: _is_by_name(value, Gate), "it must be Gates by provider: {'anthropic': Gate(...)}"),
+    ("gates",): (
+        lambda value: _is_by_name(value, RateLimit),
+        "it must be RateLimits by provider: {'anthropic': RateLimit(...)}",
+    ),
     ("budget",): (lambda value: value is None or isinstance(value, Budget), "it must be a Budget, or None for none"),
     ("system_prompt", "chatbot_id"): (lambda value: value is None or isinstance(value, str), "it must be text"),
     ("summary", "conversation_id", "personalization", "project_rules"): (

@@ -22,7 +22,7 @@ from ...providers.base import (
     ToolCallChunk,
     ToolCallReady,
 )
-from ...providers.rate_limit import Gate
+from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord, UsageSource
 from ..hooks import Hooks
@@ -88,7 +88,7 @@ class Asking:
         self._sent = self._gate is None
         return self._chunks
 
-    async def _admitted(self, gate: Gate) -> AsyncIterator[ModelEvent]:
+    async def _admitted(self, gate: RateLimit) -> AsyncIterator[ModelEvent]:
         """The stream, behind the gate of the provider's key. A rate limit that one meets holds for all."""
         run, longest = self._run, self._run.chat.retry.longest
         tokens = run.reserve.prompt(self._request) + (self._request.max_output_tokens or run.limits.output)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ...families import SINCE_GPT_5_6, is_of
+from ...ids import SINCE_GPT_5_6, in_family
 
 Binding = Literal["free", "turn", "prefix"]
 """What an edit of earlier messages must leave alone. `free`: nothing. `turn`: the model's messages of the live tool
@@ -105,7 +105,7 @@ than two digits are a date."""
 def cache_rule(provider: str, model: str) -> CacheRule:
     """How *provider* caches prompts of *model*; cautious figures for one that nothing is known of."""
     for name, pattern, rule in _RULES:
-        if name == provider and is_of(pattern, model):
+        if name == provider and in_family(pattern, model):
             return rule
     return _UNKNOWN
 
@@ -115,4 +115,4 @@ def binding(provider: str, model: str) -> Binding:
     """What an edit must leave alone while the conversation has reasoning of *model* in it."""
     if provider != "anthropic":
         return "free"
-    return "prefix" if is_of(_PRESERVED, model) else "turn"
+    return "prefix" if in_family(_PRESERVED, model) else "turn"
