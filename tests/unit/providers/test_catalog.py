@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from concertino.providers import catalog as catalogue
+from concertino.providers import catalog
 from concertino.providers.catalog import DEFAULT_CONTEXT, context_window, max_output_tokens
 from concertino.token_engine.caching.rules import cache_rule
 
@@ -37,14 +37,14 @@ def test_figures(provider: str, model: str, context: int, output: int) -> None:
 
 @pytest.mark.parametrize("model", ["gpt-5.5", "gpt-5.6", "gpt-5.9-mini", "gpt-6", "gpt-10", "openai/gpt-6", "o4"])
 def test_what_takes_marks_has_a_cache_with_marks(model: str) -> None:
-    assert cache_rule("openai", model).breakpoints == catalogue.takes_breakpoints(model)
+    assert cache_rule("openai", model).breakpoints == catalog.takes_breakpoints(model)
 
 
 @pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-fable-5", "us.anthropic.claude-sonnet-6"])
 def test_what_reasons_by_effort(model: str) -> None:
-    assert catalogue.reasons_by_effort(model)
+    assert catalog.reasons_by_effort(model)
 
 
 @pytest.mark.parametrize("model", ["claude-opus-4-5", "claude-haiku-4-5", "claude-3-7-sonnet", "gpt-6"])
 def test_what_does_not(model: str) -> None:
-    assert not catalogue.reasons_by_effort(model)
+    assert not catalog.reasons_by_effort(model)

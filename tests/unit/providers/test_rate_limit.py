@@ -1,4 +1,4 @@
-"""A gate for one provider key: whose turn it is, when, and in which thread."""
+"""A limit for one provider key: whose turn it is, when, and in which thread."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from concertino.errors import RateLimitError
-from concertino.providers import rate_limit as gate_module
-from concertino.providers.rate_limit import Gate
+from concertino.providers import RateLimit
+from concertino.providers import rate_limit as rate_limit_module
 
 
 class Clock:
@@ -28,7 +28,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(gate_module, "monotonic", found)
+    monkeypatch.setattr(rate_limit_module, "monotonic", found)
     return found
 
 
@@ -45,12 +45,12 @@ def in_threads(*programs: Callable[[], Coroutine[Any, Any, Any]]) -> list[Any]:
         return [each.result() for each in running]
 
 
-def test_two_loops_share_one_gate() -> None:
-    gate, inside, most = Gate(at_once=2), [0], [0]
+def test_two_loops_share_one_rate_limit() -> None:
+    limit, inside, most = RateLimit(max_concurrent=2), [0], [0]
     lock, start = threading.Lock(), threading.Barrier(2)
 
     async def ask(user: str) -> int:
-        async with gate.admit(user, 1):
+        async with limit.admit(user, 1):
             with lock:
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
@@ -67,43 +67,43 @@ def test_two_loops_share_one_gate() -> None:
     assert len(first) == len(second) == 1, "each was woken where it waited"
     assert first != second
     assert most[0] <= 2
-    assert (gate.under_way, gate.waiting) == (0, 0)
+    assert (limit.active, limit.waiting) == (0, 0)
 
 
 def test_who_waits_is_woken_by_another_thread() -> None:
-    gate, order = Gate(at_once=1), list[str]()
+    limit, order = RateLimit(max_concurrent=1), list[str]()
     held = threading.Event()
 
     async def holder() -> None:
-        async with gate.admit("a", 1):
+        async with limit.admit("a", 1):
             held.set()
-            await when(lambda: gate.waiting == 1)
+            await when(lambda: limit.waiting == 1)
             order.append("holder leaves")
 
     async def other() -> None:
         assert held.wait()
-        async with gate.admit("b", 1):
+        async with limit.admit("b", 1):
             order.append("other is in")
 
     in_threads(holder, other)
     assert order == ["holder leaves", "other is in"]
-    assert (gate.under_way, gate.waiting) == (0, 0)
+    assert (limit.active, limit.waiting) == (0, 0)
 
 
 def test_users_take_turns_across_threads() -> None:
-    gate, order = Gate(at_once=1), list[str]()
+    limit, order = RateLimit(max_concurrent=1), list[str]()
     held = threading.Event()
 
     async def ask(user: str) -> None:
-        async with gate.admit(user, 1):
+        async with limit.admit(user, 1):
             order.append(user)
 
     async def many() -> None:
-        async with gate.admit("many", 1):
+        async with limit.admit("many", 1):
             asking = [asyncio.create_task(ask("many")) for _ in range(5)]
-            await when(lambda: gate.waiting == 5)
+            await when(lambda: limit.waiting == 5)
             held.set()
-            await when(lambda: gate.waiting == 6)
+            await when(lambda: limit.waiting == 6)
         await asyncio.gather(*asking)
 
     async def one() -> None:
@@ -115,22 +115,22 @@ def test_users_take_turns_across_threads() -> None:
 
 
 def test_what_is_cancelled_in_one_thread_leaks_nothing_in_another() -> None:
-    gate, held = Gate(at_once=1), threading.Event()
+    limit, held = RateLimit(max_concurrent=1), threading.Event()
 
     async def ask(user: str) -> str:
-        async with gate.admit(user, 1):
+        async with limit.admit(user, 1):
             return user
 
     async def holder() -> str:
-        async with gate.admit("a", 1):
+        async with limit.admit("a", 1):
             held.set()
-            await when(lambda: gate.waiting == 3)
+            await when(lambda: limit.waiting == 3)
         return await ask("a")
 
     async def leaver() -> str:
         assert held.wait()
         tasks = [asyncio.create_task(ask("b")) for _ in range(2)]
-        await when(lambda: gate.waiting == 2)
+        await when(lambda: limit.waiting == 2)
         tasks.append(asyncio.create_task(ask("c")))
         tasks[0].cancel()
         tasks[2].cancel()  # has not begun
@@ -141,34 +141,34 @@ def test_what_is_cancelled_in_one_thread_leaks_nothing_in_another() -> None:
         return ",".join("gone" if isinstance(each, asyncio.CancelledError) else str(each) for each in found)
 
     assert in_threads(holder, leaver) == ["a", "gone,b,gone,d,e"]
-    assert (gate.under_way, gate.waiting) == (0, 0)
+    assert (limit.active, limit.waiting) == (0, 0)
 
 
 async def test_a_place_that_was_given_to_a_cancelled_task_is_given_back() -> None:
-    gate = Gate(at_once=1)
+    limit = RateLimit(max_concurrent=1)
 
     async def ask() -> None:
-        async with gate.admit("b", 1):
+        async with limit.admit("b", 1):
             raise AssertionError("was cancelled before it knew")
 
-    async with gate.admit("a", 1):
+    async with limit.admit("a", 1):
         waiter = asyncio.create_task(ask())
-        await when(lambda: gate.waiting == 1)
-    assert gate.under_way == 1, "its turn, and it has not run since"
+        await when(lambda: limit.waiting == 1)
+    assert limit.active == 1, "its turn, and it has not run since"
     waiter.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiter
-    assert (gate.under_way, gate.waiting) == (0, 0)
-    async with gate.admit("c", 1):
-        assert gate.under_way == 1
+    assert (limit.active, limit.waiting) == (0, 0)
+    async with limit.admit("c", 1):
+        assert limit.active == 1
 
 
 async def test_a_loop_that_was_closed_holds_nobody_up() -> None:
-    gate = Gate(at_once=1)
+    limit = RateLimit(max_concurrent=1)
 
     def leave_one_behind() -> None:
         async def ask() -> None:
-            async with gate.admit("gone", 1):
+            async with limit.admit("gone", 1):
                 raise AssertionError("nobody runs this loop any more")
 
         loop = asyncio.new_event_loop()
@@ -177,27 +177,27 @@ async def test_a_loop_that_was_closed_holds_nobody_up() -> None:
         loop.close()
 
     abandoned: list[Any] = []
-    async with gate.admit("a", 1):
+    async with limit.admit("a", 1):
         await asyncio.to_thread(leave_one_behind)
-        assert gate.waiting == 1
-    async with gate.admit("b", 1):
-        assert (gate.under_way, gate.waiting) == (1, 0)
+        assert limit.waiting == 1
+    async with limit.admit("b", 1):
+        assert (limit.active, limit.waiting) == (1, 0)
     abandoned[0]._log_destroy_pending = False  # it is meant to be lost
 
 
 async def test_one_rate_limit_slows_all_until_it_is_over(clock: Clock) -> None:
-    gate, order = Gate(), list[str]()
+    limit, order = RateLimit(), list[str]()
 
     async def ask(user: str) -> None:
-        async with gate.admit(user, 1):
+        async with limit.admit(user, 1):
             order.append(user)
 
-    gate.pause(30.0)
+    limit.pause(30.0)
     waiting = [asyncio.create_task(ask(user)) for user in "ab"]
-    await when(lambda: gate.waiting == 2)
+    await when(lambda: limit.waiting == 2)
     clock.now += 29.0
     waiting.append(asyncio.create_task(ask("c")))
-    await when(lambda: gate.waiting == 3)
+    await when(lambda: limit.waiting == 3)
     assert order == []
     clock.now += 1.0
     await ask("d")
@@ -206,22 +206,22 @@ async def test_one_rate_limit_slows_all_until_it_is_over(clock: Clock) -> None:
 
 
 def test_a_rate_limit_in_one_thread_slows_the_other(clock: Clock) -> None:
-    gate, order = Gate(), list[str]()
+    limit, order = RateLimit(), list[str]()
     paused = threading.Event()
 
     async def limited() -> None:
-        async with gate.admit("a", 1):
-            gate.pause(60.0)
+        async with limit.admit("a", 1):
+            limit.pause(60.0)
         paused.set()
-        await when(lambda: gate.waiting == 1)
+        await when(lambda: limit.waiting == 1)
         order.append("the minute is over")
         clock.now += 60.0
-        async with gate.admit("a", 1):
+        async with limit.admit("a", 1):
             pass
 
     async def other() -> None:
         assert paused.wait()
-        async with gate.admit("b", 1):
+        async with limit.admit("b", 1):
             order.append("b")
 
     in_threads(limited, other)
@@ -229,85 +229,87 @@ def test_a_rate_limit_in_one_thread_slows_the_other(clock: Clock) -> None:
 
 
 async def test_nobody_waits_longer_for_a_pause_than_it_may(clock: Clock) -> None:
-    gate, through = Gate(at_once=1), list[str]()
+    limit, through = RateLimit(max_concurrent=1), list[str]()
 
     async def ask(user: str, longest: float) -> None:
-        async with gate.admit(user, 1, model="p:m", longest=longest):
+        async with limit.admit(user, 1, model="p:m", longest=longest):
             through.append(user)
 
-    async with gate.admit("a", 1):
+    async with limit.admit("a", 1):
         patient, hasty = [asyncio.create_task(ask(f"b{longest:g}", longest)) for longest in (60.0, 5.0)]
-        await when(lambda: gate.waiting == 2)
-        gate.pause(30.0)
-        with pytest.raises(RateLimitError, match="30 s are left") as refused:
+        await when(lambda: limit.waiting == 2)
+        limit.pause(30.0)
+        with pytest.raises(RateLimitError, match="30 s remain") as refused:
             await hasty
         assert (refused.value.provider, refused.value.retry_after) == ("p", 30.0)
     clock.now += 10.0
     with pytest.raises(RateLimitError, match="20 s"):
         await ask("c", 5.0)
-    assert (gate.waiting, gate.under_way, through) == (1, 0, [])
+    assert (limit.waiting, limit.active, through) == (1, 0, [])
     clock.now += 15.0
     hasty = asyncio.create_task(ask("d", 5.0))
-    await when(lambda: gate.waiting == 2)
+    await when(lambda: limit.waiting == 2)
     clock.now += 5.0
     await asyncio.gather(ask("e", 0.0), patient, hasty)
     assert sorted(through) == ["b60", "d", "e"]
 
 
 async def test_a_model_that_is_closed_keeps_no_other_one_out(clock: Clock) -> None:
-    gate = Gate()
-    gate.pause(3600.0, "p:big")
-    async with gate.admit("a", 1, model="p:small", longest=30.0):
+    limit = RateLimit()
+    limit.pause(3600.0, "p:big")
+    async with limit.admit("a", 1, model="p:small", longest=30.0):
         pass
     clock.now += 3590.0
-    with pytest.raises(RateLimitError, match="10 s are left"):
-        async with gate.admit("a", 1, model="p:big", longest=30.0):
+    with pytest.raises(RateLimitError, match="10 s remain"):
+        async with limit.admit("a", 1, model="p:big", longest=30.0):
             pass
     clock.now += 10.0
-    async with gate.admit("a", 1, model="p:big", longest=30.0):
+    async with limit.admit("a", 1, model="p:big", longest=30.0):
         pass
 
 
 def test_a_pause_in_one_thread_is_told_in_another() -> None:
-    gate = Gate(at_once=1)
+    limit = RateLimit(max_concurrent=1)
     waits = threading.Event()
 
     async def limited() -> None:
-        async with gate.admit("a", 1):
+        async with limit.admit("a", 1):
             waits.set()
-            await when(lambda: gate.waiting == 1)
-            gate.pause(3600.0, "p:m")
-            await when(lambda: gate.waiting == 0)
+            await when(lambda: limit.waiting == 1)
+            limit.pause(3600.0, "p:m")
+            await when(lambda: limit.waiting == 0)
 
     async def other() -> None:
         assert waits.wait()
         with pytest.raises(RateLimitError):
-            async with gate.admit("b", 1, model="p:m"):
+            async with limit.admit("b", 1, model="p:m"):
                 pass
 
     in_threads(limited, other)
-    assert (gate.under_way, gate.waiting) == (0, 0)
+    assert (limit.active, limit.waiting) == (0, 0)
 
 
 async def test_an_alarm_wakes_who_waits_for_the_minute_to_fill() -> None:
-    gate = Gate(requests=60_000)  # one a millisecond, 6,000 of them at once
+    limit = RateLimit(requests_per_minute=60_000)  # one a millisecond, 6,000 of them at once
     for _ in range(6_010):
-        async with gate.admit("a", 1):
+        async with limit.admit("a", 1):
             pass
-    assert (gate.under_way, gate.waiting) == (0, 0)
+    assert (limit.active, limit.waiting) == (0, 0)
 
 
 async def test_requests_and_tokens_come_back_with_time(clock: Clock) -> None:
-    gate = Gate(requests=600, tokens=6_000)  # ten and a hundred a second; sixty and six hundred at once
+    limit = RateLimit(
+        requests_per_minute=600, tokens_per_minute=6_000
+    )  # ten and a hundred a second; sixty and six hundred at once
     done: list[int] = []
 
     async def ask(tokens: int) -> None:
-        async with gate.admit("a", tokens):
+        async with limit.admit("a", tokens):
             done.append(tokens)
 
     await ask(600)
     next_one = asyncio.create_task(ask(100))
-    await when(lambda: gate.waiting == 1)
+    await when(lambda: limit.waiting == 1)
     assert done == [600], "its tokens are not there yet"
     clock.now += 1.0
     await asyncio.gather(next_one, ask(0))
