@@ -51,31 +51,29 @@ def reschedule(connection: sqlite3.Connection, root: int, now: float) -> None:
 
 def postpone(connection: sqlite3.Connection, scope: Scope, root_id: str, reason: str, seconds: float | None) -> None:
     """Postpone a tree, or make it a dead letter."""
-    with transaction(connection):
-        now = clock()
-        row = _root(connection, scope, root_id)
-        if row["owner"] != "" and row["lease"] > now and not is_dead(row["owner"]):
-            raise RunClaimedError(
-                f"run {root_id!r} is claimed by {row['owner']!r}: release the claim before postponing it", row["owner"]
-            )
-        bound = {
-            "root": row["number"],
-            "reason": reason,
-            "until": now + (seconds or 0.0),
-            "state": "dead_letter" if seconds is None else None,
-        }
-        connection.execute(queries()["postpone"], bound)
-        reschedule(connection, row["number"], now)
+    now = clock()
+    row = _root(connection, scope, root_id)
+    if row["owner"] != "" and row["lease"] > now and not is_dead(row["owner"]):
+        raise RunClaimedError(
+            f"run {root_id!r} is claimed by {row['owner']!r}: release the claim before postponing it", row["owner"]
+        )
+    bound = {
+        "root": row["number"],
+        "reason": reason,
+        "until": now + (seconds or 0.0),
+        "state": "dead_letter" if seconds is None else None,
+    }
+    connection.execute(queries()["postpone"], bound)
+    reschedule(connection, row["number"], now)
 
 
 def retry(connection: sqlite3.Connection, scope: Scope, root_id: str) -> None:
     """Make a dead letter due at once."""
-    with transaction(connection):
-        row = _root(connection, scope, root_id)
-        if row["state"] != "dead_letter":
-            raise RunStateError(f"run {root_id!r} is {row['state']!r}: only a dead letter can be retried")
-        connection.execute(queries()["retry"], {"root": row["number"]})
-        reschedule(connection, row["number"], clock())
+    row = _root(connection, scope, root_id)
+    if row["state"] != "dead_letter":
+        raise RunStateError(f"run {root_id!r} is {row['state']!r}: only a dead letter can be retried")
+    connection.execute(queries()["retry"], {"root": row["number"]})
+    reschedule(connection, row["number"], clock())
 
 
 def _root(connection: sqlite3.Connection, scope: Scope, root_id: str) -> sqlite3.Row:
