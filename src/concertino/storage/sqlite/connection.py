@@ -18,8 +18,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ...errors import StorageError
 from .batch import Outcome, commit, commit_one, outcome_of
-from .schema import IN_MEMORY, connect, connect_in_memory
+from .schema import IN_MEMORY, connect, connect_in_memory, connect_read_only
 from .statements import Write
+from .watermark import Watermark
 
 T = TypeVar("T")
 
@@ -58,9 +59,10 @@ class ThreadConnection:
     executor's futures and locks in between. Writes that wait together are committed, and their callers woken, together.
     """
 
-    def __init__(self, path: Path, busy_timeout: float) -> None:
+    def __init__(self, path: Path, busy_timeout: float, *, read_only: bool = False) -> None:
         self.path = path
         self._busy_timeout = busy_timeout
+        self._watermark = None if read_only else Watermark(path)
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         # A daemon, so that an unclosed store does not block the interpreter's exit; `atexit` waits for its work.
         self._thread = threading.Thread(target=self._work, name="concertino-sqlite", daemon=True)
@@ -68,7 +70,6 @@ class ThreadConnection:
         self._closing = False
         self._closed: Future[None] = Future()
         self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
 
     async def open(self) -> None:
         """Connect. Raises `StorageError`, and is closed then."""
@@ -119,6 +120,8 @@ class ThreadConnection:
             del jobs  # a waiting thread must not keep them alive
         if self._connection is not None:
             self._connection.close()
+        if self._watermark is not None:
+            self._watermark.close()
         self._closed.set_result(None)
 
     def _batches(self) -> Iterator[list[Job]]:
@@ -139,19 +142,25 @@ class ThreadConnection:
         if not isinstance(works[0], Write):
             return [outcome_of(works[0], self.path)]
         try:
-            return commit(self._opened(), works, self.path)
+            connection = self._opened()
         except StorageError as error:
             return [(None, error)] * len(works)
+        outcomes = commit(connection, works, self.path)
+        if self._watermark is not None:
+            self._watermark.advance(connection)
+        return outcomes
 
     def _open(self) -> None:
-        self._connection = connect(self.path, self._busy_timeout)
-        self._file = _identity(self.path)
+        if self._watermark is None:
+            self._connection = connect_read_only(self.path, self._busy_timeout)
+        else:
+            self._connection = connect(self.path, self._busy_timeout)
+            self._watermark.open(self._connection)
 
     def _opened(self) -> sqlite3.Connection:
         assert self._connection is not None, "open() has returned"
-        if _identity(self.path) != self._file:
-            # SQLite would continue to write to the removed file.
-            raise StorageError(f"database {self.path} was removed or replaced: restore it, or open the store again")
+        if self._watermark is not None:
+            self._watermark.check_files()
         return self._connection
 
 
@@ -179,14 +188,6 @@ class InlineConnection:
 
     async def close(self) -> None:
         """Do nothing: the content stays readable as long as the store exists."""
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _deliver(jobs: list[Job], outcomes: list[Outcome]) -> None:

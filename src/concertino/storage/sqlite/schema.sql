@@ -8,6 +8,9 @@
 -- their hashes (*_key). What changes with every append is in tables without content: heads, operations, accounts,
 -- reservations.
 
+-- One row: a random id of the database, which the watermark next to its file also has.
+CREATE TABLE identity (id TEXT NOT NULL);
+
 CREATE TABLE runs (
     number           INTEGER PRIMARY KEY,   -- other tables refer to a run by it
     run_id           TEXT NOT NULL UNIQUE,

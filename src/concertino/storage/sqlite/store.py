@@ -195,13 +195,16 @@ class SqliteStore(SqlStore):
     """`Store` and `Memories` in one file, which several processes may use at once: `SqliteStore.open(path)`."""
 
     @classmethod
-    async def open(cls, path: str | Path, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:
+    async def open(cls, path: str | Path, *, busy_timeout: float = BUSY_TIMEOUT, read_only: bool = False) -> Self:
         """Open the store at *path*. The file is created if it is missing, its folder is not.
+
+        With *read_only*, nothing is written or created: a backup or a database on a read-only file system can be read,
+        and writing raises `StorageError`.
 
         Raises `DatabaseVersionError` if the file has another schema version or belongs to another program, in which
         case it is not changed, and `StorageError` if it cannot be opened.
         """
-        connection = ThreadConnection(Path(path), busy_timeout)
+        connection = ThreadConnection(Path(path), busy_timeout, read_only=read_only)
         await connection.open()
         return cls(connection)
 
