@@ -168,3 +168,8 @@ async def taken(store: Store, run_id: str = "r1", owner: str = "you", seconds: f
     for run in await store.runs(root_id=run_id, limit=1000):
         life.next[run.start.run_id] = run.entries
     return life
+
+
+def traces(folder: Path, canary: str) -> list[str]:
+    """Return the names of the files that contain *canary*, including those next to the database."""
+    return [path.name for path in folder.iterdir() if canary.encode() in path.read_bytes()]

@@ -12,12 +12,7 @@ from concertino.errors import StorageError
 from concertino.messages import ToolMessage, UserMessage
 from concertino.storage.types import Budget, EntryMessage, StoredText
 
-from .kit import FullStore, Life, begun, record, said, wait, whole
-
-
-def traces(folder: Path, canary: str) -> list[str]:
-    """The files in which *canary* is found; also those that lie beside the database."""
-    return [path.name for path in folder.iterdir() if canary.encode() in path.read_bytes()]
+from .kit import FullStore, Life, begun, record, said, traces, wait, whole
 
 
 def held(text: str, keep: str | None, **more: Any) -> EntryMessage:

@@ -37,7 +37,9 @@ def open_waits(connection: sqlite3.Connection, run: int, entry: Entry, now: floa
             raise StorageError(f"wait {wait.key!r} has no operation: add it to the entry in state 'waiting'")
         opened = connection.execute(sql["open_wait"], row).fetchall()
         verdict = connection.execute(sql["verdict"], (wait.key, wait.kind)).fetchone()
-        if state[0] == "waiting" and verdict is not None:  # opened again, or answered early: the first answer counts
+        if state[0] != "waiting":
+            connection.execute(sql["cancel_wait"], {"key": wait.key, "now": now})  # unless it was answered early
+        elif verdict is not None:  # opened again: the first answer counts
             row |= {"state": transition("waiting", _EVENTS[verdict[0]]), "scope_key": state[1]}
             connection.execute(sql["answer_operation"], row)
         elif opened:
