@@ -66,7 +66,7 @@ def test_what_was_written_before_is_read() -> None:
     assert decode_message('{"v":1,"role":"user","text":"Q"}') == UserMessage("Q")
 
 
-def test_damaged_media_is_damage() -> None:
+def test_corrupt_media_is_an_error() -> None:
     for media in ('[{"kind":"x"}]', "[5]", '"x"', '{"a":1}'):
-        with pytest.raises(StorageError, match="damaged"):
+        with pytest.raises(StorageError, match="corrupt"):
             decode_message(f'{{"v":1,"role":"user","text":"Q","media":{media}}}')
