@@ -1,8 +1,8 @@
 """Messages as JSON text, and back. Every later version must read what a store writes today.
 
 A message is an object with its fields by name, `v` (the version of this format) and `role`; a part has its `kind`.
-Fields that are None are omitted. Text stays readable: only lone surrogates, which UTF-8 cannot encode and broken clients
-send, are escaped.
+Fields that are None are omitted. Text stays readable: only lone surrogates are escaped, which UTF-8 cannot encode and
+broken clients send.
 """
 
 from __future__ import annotations
