@@ -10,7 +10,7 @@ from concertino.errors import RunClaimedError, RunEndedError, RunStateError, Unk
 from concertino.storage.types import StoredRun
 from concertino.waits import Resolution
 
-from .kit import SCOPE, FullStore, begun, operation, said, taken, wait
+from .kit import SCOPE, FullStore, claim_tree, operation, result_of, start_tree, wait
 
 
 async def stored(store: FullStore, run_id: str = "r1") -> StoredRun:
@@ -26,75 +26,75 @@ async def due(store: FullStore) -> tuple[list[str], list[str]]:
 
 
 async def test_a_running_tree_is_due_when_its_lease_ends(store: FullStore) -> None:
-    life = await begun(store, seconds=3600.0)
+    tree = await start_tree(store, seconds=3600.0)
     assert (await stored(store)).ready_at == pytest.approx(time.time() + 3600, abs=60)
-    await store.renew(life.claim, 7200.0)
+    await store.renew(tree.claim, 7200.0)
     assert (await stored(store)).ready_at == pytest.approx(time.time() + 7200, abs=60)
     assert await due(store) == ([], [])
-    await store.renew(life.claim, 0.0)
+    await store.renew(tree.claim, 0.0)
     assert await due(store) == ([], ["r1"])
-    await store.renew(life.claim, 3600.0)
+    await store.renew(tree.claim, 3600.0)
     assert await due(store) == ([], [])
-    await store.release(life.claim)
+    await store.release(tree.claim)
     assert await due(store) == ([], ["r1"])
-    life = await taken(store)
-    await life.end()
+    tree = await claim_tree(store)
+    await tree.end()
     assert (await stored(store)).ready_at is None
-    await store.release(life.claim)
+    await store.release(tree.claim)
     assert await due(store) == ([], [])
 
 
 async def test_a_suspended_tree_is_due_when_it_is_answered(store: FullStore) -> None:
-    life = await begun(store)
-    await life.append("suspended", waits=[wait()])
-    await store.release(life.claim)
+    tree = await start_tree(store)
+    await tree.append("suspended", waits=[wait()])
+    await store.release(tree.claim)
     assert (await stored(store)).ready_at is None
-    await store.resolve("w1", said())
+    await store.resolve("w1", result_of())
     assert (await stored(store)).ready_at is not None
     assert await due(store) == (["r1"], [])
 
 
-async def test_an_answer_that_was_taken_in_makes_nothing_due(store: FullStore) -> None:
+async def test_an_answer_makes_a_tree_due_once(store: FullStore) -> None:
     """A later suspension in the same turn must not find the old answer again."""
-    life = await begun(store)
-    await life.append("suspended", waits=[wait("a"), wait("b")])
+    tree = await start_tree(store)
+    await tree.append("suspended", waits=[wait("a"), wait("b")])
     await store.resolve("a", Resolution(verdict="approved"))
-    await life.append("resumed")
-    await life.append("calls_changed", operations=[operation("a", state="done")])
+    await tree.append("resumed")
+    await tree.append("calls_changed", operations=[operation("a", state="done")])
     child = operation("c", state="waiting", waits_for="sub_agent")
-    await life.append("suspended", operations=[child])
-    await store.release(life.claim)
+    await tree.append("suspended", operations=[child])
+    await store.release(tree.claim)
     assert await due(store) == ([], [])
     await store.resolve("b", Resolution(verdict="denied"))
     assert await due(store) == (["r1"], [])
 
 
 async def test_an_answer_during_a_suspension_is_not_lost(store: FullStore) -> None:
-    life = await begun(store)
-    await life.append(waits=[wait()])
-    await store.resolve("w1", said())
-    await life.append("suspended")
+    tree = await start_tree(store)
+    await tree.append(waits=[wait()])
+    await store.resolve("w1", result_of())
+    await tree.append("suspended")
     assert await due(store) == ([], [])  # its process may still continue it
-    await store.release(life.claim)
+    await store.release(tree.claim)
     assert await due(store) == (["r1"], [])
 
 
 async def test_a_sub_agent_that_waits_does_not_make_its_parent_due(store: FullStore) -> None:
-    life = await begun(store)
-    await life.child("r2")
-    await life.append(
+    tree = await start_tree(store)
+    await tree.child("r2")
+    await tree.append(
         "suspended", operations=[operation("r2", kind="sub_agent", state="waiting", waits_for="sub_agent")]
     )
-    await life.append("suspended", "r2", waits=[wait("w1", "r2"), wait("w2", "r2")])
-    await store.release(life.claim)
-    await store.resolve("w1", said())
+    await tree.append("suspended", "r2", waits=[wait("w1", "r2"), wait("w2", "r2")])
+    await store.release(tree.claim)
+    await store.resolve("w1", result_of())
     assert await due(store) == ([], [])
-    await store.resolve("w2", said())
+    await store.resolve("w2", result_of())
     assert await due(store) == (["r1"], [])
 
 
 async def test_a_postponed_tree_is_due_later(store: FullStore) -> None:
-    await begun(store, seconds=0.0)
+    await start_tree(store, seconds=0.0)
     await store.postpone(SCOPE, "r1", reason="its process was killed", seconds=3600.0)
     run = await stored(store)
     assert (run.state, run.reason) == ("running", "its process was killed")
@@ -102,24 +102,24 @@ async def test_a_postponed_tree_is_due_later(store: FullStore) -> None:
     assert await due(store) == ([], [])
     await store.postpone(SCOPE, "r1", reason="again", seconds=0.0)
     assert await due(store) == ([], ["r1"])
-    life = await taken(store)
+    tree = await claim_tree(store)
     assert (await stored(store)).reason == ""
-    await store.release(life.claim)
+    await store.release(tree.claim)
     assert await due(store) == ([], ["r1"])
 
 
 async def test_an_answer_does_not_shorten_a_postponement(store: FullStore) -> None:
-    life = await begun(store)
-    await life.append("suspended", waits=[wait()])
-    await store.release(life.claim)
+    tree = await start_tree(store)
+    await tree.append("suspended", waits=[wait()])
+    await store.release(tree.claim)
     await store.postpone(SCOPE, "r1", reason="the provider is down", seconds=3600.0)
-    await store.resolve("w1", said())
+    await store.resolve("w1", result_of())
     assert await due(store) == ([], [])
     assert (await stored(store)).ready_at is not None
 
 
 async def test_a_dead_letter_is_not_due_until_it_is_retried(store: FullStore) -> None:
-    await begun(store, seconds=0.0)
+    await start_tree(store, seconds=0.0)
     await store.claim("r1", "you", 0.0)
     await store.postpone(SCOPE, "r1", reason="entry 2 is unreadable", seconds=None)
     run = await stored(store)
@@ -142,23 +142,23 @@ async def test_a_dead_letter_is_not_due_until_it_is_retried(store: FullStore) ->
 
 async def test_a_dead_letter_may_be_ended_or_resumed_by_hand(store: FullStore) -> None:
     for run_id in ("r1", "r2"):
-        await begun(store, run_id, seconds=0.0)
+        await start_tree(store, run_id, seconds=0.0)
         await store.postpone(SCOPE, run_id, reason="x", seconds=None)
-    life = await taken(store)
+    tree = await claim_tree(store)
     assert (await stored(store)).reason == "x"
-    await life.end(status="cancelled")
+    await tree.end(status="cancelled")
     assert (await stored(store)).state == "cancelled"
-    other = await taken(store, "r2")
+    other = await claim_tree(store, "r2")
     await store.release(other.claim)
     assert await due(store) == ([], [])
-    other = await taken(store, "r2")
+    other = await claim_tree(store, "r2")
     await other.append("resumed")
     assert (await stored(store, "r2")).state == "running"
 
 
-async def test_what_cannot_be_postponed_or_retried(store: FullStore) -> None:
-    life = await begun(store)
-    await life.child("r2")
+async def test_invalid_postponements_and_retries_are_refused(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await tree.child("r2")
     with pytest.raises(RunClaimedError, match="release the claim"):
         await store.postpone(SCOPE, "r1", reason="x", seconds=None)
     for unknown in ("r2", "never"):
@@ -166,7 +166,7 @@ async def test_what_cannot_be_postponed_or_retried(store: FullStore) -> None:
             await store.postpone(SCOPE, unknown, reason="x", seconds=1.0)
         with pytest.raises(UnknownRunError):
             await store.retry(SCOPE, unknown)
-    await life.end()
+    await tree.end()
     with pytest.raises(RunEndedError):
         await store.postpone(SCOPE, "r1", reason="x", seconds=1.0)
     with pytest.raises(RunEndedError):
@@ -175,10 +175,10 @@ async def test_what_cannot_be_postponed_or_retried(store: FullStore) -> None:
 
 @pytest.mark.parametrize("before", ["suspended", "postponed", "dead letter"])
 async def test_a_stop_makes_a_tree_due_at_once(store: FullStore, before: str) -> None:
-    life = await begun(store)
-    await life.child("r2")
-    await life.append("suspended", waits=[wait()])
-    await store.release(life.claim)
+    tree = await start_tree(store)
+    await tree.child("r2")
+    await tree.append("suspended", waits=[wait()])
+    await store.release(tree.claim)
     if before != "suspended":
         await store.postpone(SCOPE, "r1", reason="x", seconds=3600.0 if before == "postponed" else None)
     assert await due(store) == ([], [])
@@ -187,7 +187,7 @@ async def test_a_stop_makes_a_tree_due_at_once(store: FullStore, before: str) ->
 
 
 async def test_a_failed_stop_may_be_postponed(store: FullStore) -> None:
-    await begun(store, seconds=0.0)
+    await start_tree(store, seconds=0.0)
     await store.send("r1", "stop")
     await store.postpone(SCOPE, "r1", reason="x", seconds=None)
     assert await due(store) == ([], [])
@@ -196,8 +196,8 @@ async def test_a_failed_stop_may_be_postponed(store: FullStore) -> None:
 
 async def test_due_trees_are_those_of_the_given_agents(store: FullStore) -> None:
     for number, agent in enumerate(["a", "b", "a", "c"]):
-        life = await begun(store, f"r{number}", agent=agent)
-        await store.release(life.claim)
+        tree = await start_tree(store, f"r{number}", agent=agent)
+        await store.release(tree.claim)
     assert sorted((await store.due(agents=["a"])).orphaned) == ["r0", "r2"]
     assert sorted((await store.due(agents={"b", "c"})).orphaned) == ["r1", "r3"]
     assert list((await store.due(agents=[])).orphaned) == []
@@ -206,7 +206,7 @@ async def test_due_trees_are_those_of_the_given_agents(store: FullStore) -> None
 
 async def test_running_trees_to_stop_are_listed(store: FullStore) -> None:
     for number in range(3):
-        await begun(store, f"r{number}")
+        await start_tree(store, f"r{number}")
     await store.send("r1", "stop")
     await store.send("r2", "steer", "left")
     found = await store.due()

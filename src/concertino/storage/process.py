@@ -28,7 +28,7 @@ def process_of(owner: str) -> str:
 def is_dead(owner: str) -> bool:
     """Return whether *owner* certainly names an ended process.
 
-    A pid says something only in its own pid namespace, on the same machine and since the same boot. For every other
+    A pid identifies a process only in its own pid namespace, on the same machine and since the same boot. For every other
     owner this returns False, and only the lease decides.
     """
     parts = owner.split("/")

@@ -45,7 +45,7 @@ def test_messages_come_back(message: Message) -> None:
             assert (after.raw, after.provider) == (before.raw, before.provider)
 
 
-def test_the_format_is_still_the_first_and_what_is_not_there_is_not_written() -> None:
+def test_absent_fields_are_not_written() -> None:
     form = json.loads(encode_message(AssistantMessage((Text("A"), ToolCall("a", "f", "{}")))))
     assert form == {
         "v": 1,
@@ -60,7 +60,7 @@ def test_the_format_is_still_the_first_and_what_is_not_there_is_not_written() ->
     assert "media" not in encode_message(UserMessage("Q"))
 
 
-def test_what_was_written_before_is_read() -> None:
+def test_older_messages_are_read() -> None:
     old = '{"v":1,"role":"assistant","parts":[{"kind":"text","text":"A"}],"stop_reason":"end","model":"m"}'
     assert decode_message(old) == AssistantMessage((Text("A"),), "end", "m")
     assert decode_message('{"v":1,"role":"user","text":"Q"}') == UserMessage("Q")

@@ -17,7 +17,7 @@ from concertino.storage.sqlite import SqliteStore
 from concertino.storage.sqlite.errors import explain
 from concertino.storage.types import Entry, EntryMessage, RunEnd
 
-from .growing import begin, claim, entry, kill_after, writer
+from .journal_writer import begin, claim, entry, kill_after, writer
 
 
 async def test_a_lock_of_another_process_is_named(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def test_two_stores_write_to_one_file(tmp_path: Path) -> None:
                 assert len(await store.messages(run_id)) == 50
 
 
-async def test_a_full_disk_keeps_what_was_written(tmp_path: Path) -> None:
+async def test_a_full_disk_keeps_earlier_writes(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
@@ -73,7 +73,7 @@ async def test_a_cancelled_write_that_has_started_is_completed(tmp_path: Path) -
         assert len(await store.messages("r1")) == 40
 
 
-async def test_what_sqlite_cannot_hold_is_refused_whole(tmp_path: Path) -> None:
+async def test_values_that_sqlite_cannot_store_are_refused(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "a.db") as store:
         await begin(store, "r1")
         with pytest.raises(StorageError, match="cannot store a value"):
@@ -106,7 +106,7 @@ async def test_what_sqlite_cannot_hold_is_refused_whole(tmp_path: Path) -> None:
         ("usage", "tools", "'3'"),
     ],
 )
-async def test_a_damaged_value_is_a_storage_error(tmp_path: Path, table: str, column: str, value: str) -> None:
+async def test_a_corrupt_value_is_a_storage_error(tmp_path: Path, table: str, column: str, value: str) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
@@ -129,7 +129,7 @@ async def test_a_damaged_value_is_a_storage_error(tmp_path: Path, table: str, co
         ("content = '{'", "is unreadable"),
     ],
 )
-async def test_an_entry_that_cannot_be_read_is_named(tmp_path: Path, change: str, says: str) -> None:
+async def test_an_unreadable_entry_is_named(tmp_path: Path, change: str, says: str) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
@@ -141,7 +141,7 @@ async def test_an_entry_that_cannot_be_read_is_named(tmp_path: Path, change: str
             await store.load("r1")
 
 
-async def test_a_damaged_message_names_its_entry(tmp_path: Path) -> None:
+async def test_a_corrupt_message_names_its_entry(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
@@ -152,7 +152,7 @@ async def test_a_damaged_message_names_its_entry(tmp_path: Path) -> None:
             await store.load("r1")
 
 
-async def test_what_a_reader_kept_from_being_emptied_goes_with_the_next_sweep(tmp_path: Path) -> None:
+async def test_the_next_sweep_truncates_a_log_that_a_reader_blocked(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     log = tmp_path / "a.db-wal"
     async with await SqliteStore.open(path) as store:
@@ -169,7 +169,7 @@ async def test_what_a_reader_kept_from_being_emptied_goes_with_the_next_sweep(tm
         assert b"canary" not in log.read_bytes() + path.read_bytes()
 
 
-async def test_a_damaged_file_never_gives_another_error(tmp_path: Path) -> None:
+async def test_a_corrupt_file_raises_storage_errors_only(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")

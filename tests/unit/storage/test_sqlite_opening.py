@@ -113,7 +113,7 @@ async def test_an_empty_file_is_a_new_database(tmp_path: Path) -> None:
     assert number(path, "user_version") == SCHEMA_VERSION
 
 
-async def test_a_schema_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_schema_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.db"
     broken = (*schema(), "CREATE TABLE runs (twice);")
     with monkeypatch.context() as patch:
@@ -126,7 +126,7 @@ async def test_a_schema_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: p
     assert tables(path) == TABLES
 
 
-async def test_a_process_that_is_killed_while_it_creates_the_schema_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_kill_during_the_creation_of_the_schema_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     code = """if True:
         import os, sys
@@ -177,7 +177,7 @@ async def test_the_database_of_another_program_is_refused(tmp_path: Path, sql: s
 
 
 @pytest.mark.parametrize("content", [b"x", b"just a text file\n" * 500, bytes(8192)])
-async def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
+async def test_another_file_format_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
     with pytest.raises(DatabaseVersionError, match=r"notes\.txt is not a SQLite database.*open another path"):
@@ -193,19 +193,19 @@ async def test_a_missing_folder_is_not_made(tmp_path: Path) -> None:
     assert not path.parent.exists()
 
 
-async def test_a_folder_is_no_file(tmp_path: Path) -> None:
+async def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="is a folder"):
         await SqliteStore.open(tmp_path)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a folder that nobody can write to")
-async def test_a_folder_in_which_no_file_can_be_made() -> None:
+async def test_an_unwritable_folder_is_refused() -> None:
     with pytest.raises(StorageError, match=r"database /proc/a\.db cannot be opened: check"):
         await SqliteStore.open("/proc/a.db")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
-async def test_a_file_that_may_not_be_written(tmp_path: Path) -> None:
+async def test_an_unwritable_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     await made(path)
     path.chmod(0o444)
@@ -213,7 +213,7 @@ async def test_a_file_that_may_not_be_written(tmp_path: Path) -> None:
         await SqliteStore.open(path)
 
 
-async def test_many_may_open_a_new_file_at_once(tmp_path: Path) -> None:
+async def test_a_new_file_is_opened_many_times_at_once(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(8)))
     for store in stores:
@@ -232,7 +232,7 @@ async def test_opening_may_be_cancelled(tmp_path: Path) -> None:
     await made(path)
 
 
-async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+async def test_a_closed_store_raises(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "a.db") as store:
         pass
     with pytest.raises(StorageError, match=r"a\.db is closed"):

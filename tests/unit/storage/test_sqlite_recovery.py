@@ -24,7 +24,7 @@ from concertino.storage.sqlite.statements import queries
 from concertino.storage.types import Budget, Claim, Entry, Reservation
 from tests.policy.faults import read_only, small_disk
 
-from .growing import begin, claim, entry, kill_after, writer
+from .journal_writer import begin, claim, entry, kill_after, writer
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 
@@ -46,7 +46,7 @@ def killed_with_a_log(path: Path) -> Path:
 # -- a lost write-ahead log ----------------------------------------------------------------------------------------
 
 
-async def test_a_deleted_log_is_noticed_at_the_next_opening(tmp_path: Path) -> None:
+async def test_a_deleted_log_is_detected_on_opening(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     killed_with_a_log(path).unlink()
     with pytest.raises(StorageError, match=r"went back in time.*a\.db-wal was deleted.*delete .*a\.db-watermark"):
@@ -56,14 +56,14 @@ async def test_a_deleted_log_is_noticed_at_the_next_opening(tmp_path: Path) -> N
         assert await store.run("r1") is None
 
 
-async def test_a_log_that_is_still_there_is_read(tmp_path: Path) -> None:
+async def test_an_unmerged_log_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     killed_with_a_log(path)
     async with await SqliteStore.open(path) as store:
         assert len(await store.usage("r1")) >= 5
 
 
-async def test_an_older_copy_is_noticed(tmp_path: Path) -> None:
+async def test_a_restored_older_copy_is_detected(tmp_path: Path) -> None:
     path, copy = tmp_path / "a.db", tmp_path / "copy.db"
     await filled(path)
     shutil.copy(path, copy)
@@ -76,7 +76,7 @@ async def test_an_older_copy_is_noticed(tmp_path: Path) -> None:
         assert len(await store.messages("r1")) == 4
 
 
-async def test_a_log_that_is_deleted_under_an_open_store_is_noticed(tmp_path: Path) -> None:
+async def test_a_log_deleted_under_an_open_store_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
@@ -96,7 +96,7 @@ async def test_a_new_database_ignores_the_watermark_of_the_last(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"x y", b"\xff\xfe"])
-async def test_a_damaged_watermark_is_ignored(tmp_path: Path, content: bytes) -> None:
+async def test_a_corrupt_watermark_is_ignored(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.db"
     await filled(path)
     (tmp_path / "a.db-watermark").write_bytes(content)

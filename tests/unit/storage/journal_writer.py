@@ -57,7 +57,7 @@ def entry(run_id: str, number: int, text: str = "x", tokens: int | None = None) 
 WRITER = """
 import asyncio, sys
 sys.path[:0] = sys.argv[2:]
-from growing import begin, entry
+from journal_writer import begin, entry
 from concertino.scope import Scope
 from concertino.storage.sqlite import SqliteStore
 
