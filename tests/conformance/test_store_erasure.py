@@ -12,19 +12,14 @@ from concertino.errors import StorageError
 from concertino.messages import ToolMessage, UserMessage
 from concertino.storage.types import Budget, EntryMessage, StoredText
 
-from .kit import FullStore, Life, begun, record, said, wait, whole
-
-
-def traces(folder: Path, canary: str) -> list[str]:
-    """The files in which *canary* is found; also those that lie beside the database."""
-    return [path.name for path in folder.iterdir() if canary.encode() in path.read_bytes()]
+from .kit import FullStore, Tree, record, result_of, start_tree, traces, wait, whole
 
 
 def held(text: str, keep: str | None, **more: Any) -> EntryMessage:
     return EntryMessage(message=UserMessage(text), keep=None if keep is None else UserMessage(keep), **more)
 
 
-async def fill(life: Life, run_id: str, canary: str) -> None:
+async def fill(tree: Tree, run_id: str, canary: str) -> None:
     """A run with *canary* in everything that may hold content."""
     texts = [StoredText(id=f"{run_id}-t", body=f"text {canary}", user_id="u1", run_id=run_id)]
     shown = ({"id": 1, "parts": [canary]},)
@@ -35,12 +30,12 @@ async def fill(life: Life, run_id: str, canary: str) -> None:
         whole("stays", progress=({"id": 2},)),
     ]
     body = {"texts": [f"{run_id}-t"]}
-    await life.append("model_requested", run_id, messages=messages, content={"calls": canary}, texts=texts, body=body)
+    await tree.append("model_requested", run_id, messages=messages, content={"calls": canary}, texts=texts, body=body)
     waits = [wait(f"{run_id}-{n}", run_id, arguments=canary, note=canary) for n in range(2)]
-    await life.append("suspended", run_id, waits=waits)
-    resolution = said(canary, arguments=canary)
-    await life.store.resolve(f"{run_id}-0", resolution)
-    await life.store.send(run_id, "steer", canary)
+    await tree.append("suspended", run_id, waits=waits)
+    resolution = result_of(canary, arguments=canary)
+    await tree.store.resolve(f"{run_id}-0", resolution)
+    await tree.store.send(run_id, "steer", canary)
 
 
 async def check_erased(store: FullStore, run_id: str) -> None:
@@ -60,9 +55,9 @@ async def check_erased(store: FullStore, run_id: str) -> None:
     assert [each.text for each in await store.commands(run_id)] == [""]
 
 
-async def test_history_shows_what_remains_and_resuming_sees_all(store: FullStore) -> None:
-    life = await begun(store)
-    await fill(life, "r1", "canary")
+async def test_history_shows_the_kept_form_and_the_journal_everything(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await fill(tree, "r1", "canary")
     kept = ["[reduced]", "[used]", "stays"]
     shown: list[Any] = [each.message for each in await store.messages("r1")]
     assert [getattr(each, "text", None) or each.content for each in shown] == kept
@@ -78,11 +73,11 @@ async def test_history_shows_what_remains_and_resuming_sees_all(store: FullStore
 
 
 async def test_the_end_erases_at_once(store: FullStore, tmp_path: Path) -> None:
-    life = await begun(store)
-    await fill(life, "r1", "canary-one")
-    other = await begun(store, "r2")
+    tree = await start_tree(store)
+    await fill(tree, "r1", "canary-one")
+    other = await start_tree(store, "r2")
     await fill(other, "r2", "canary-two")
-    await life.end(erase_after=0)
+    await tree.end(erase_after=0)
     await check_erased(store, "r1")
     assert traces(tmp_path, "canary-one") == []
     found = await store.load("r2")
@@ -90,10 +85,10 @@ async def test_the_end_erases_at_once(store: FullStore, tmp_path: Path) -> None:
     assert found.entries[1].content == {"calls": "canary-two"}
 
 
-async def test_without_a_wish_nothing_is_erased(store: FullStore) -> None:
-    life = await begun(store)
-    await fill(life, "r1", "canary")
-    await life.end()
+async def test_nothing_is_erased_by_default(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await fill(tree, "r1", "canary")
+    await tree.end()
     assert await store.sweep() == 0
     journal = await store.load("r1")
     assert journal is not None
@@ -101,11 +96,11 @@ async def test_without_a_wish_nothing_is_erased(store: FullStore) -> None:
 
 
 async def test_a_sweep_erases_what_is_due(store: FullStore, tmp_path: Path) -> None:
-    lives = {run_id: await begun(store, run_id) for run_id in ("soon", "late", "never")}
-    for run_id, life in lives.items():
-        await fill(life, run_id, f"canary-{run_id}")
-    await lives["soon"].end(erase_after=1e-6)
-    await lives["late"].end(erase_after=3600.0)
+    trees = {run_id: await start_tree(store, run_id) for run_id in ("soon", "late", "never")}
+    for run_id, tree in trees.items():
+        await fill(tree, run_id, f"canary-{run_id}")
+    await trees["soon"].end(erase_after=1e-6)
+    await trees["late"].end(erase_after=3600.0)
     assert await store.sweep() == 1
     assert await store.sweep() == 0
     await check_erased(store, "soon")
@@ -117,43 +112,43 @@ async def test_a_sweep_erases_what_is_due(store: FullStore, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("erase_after", [0, 1e-6, 3600.0, None])
-async def test_what_remains_may_remain_for_a_time(store: FullStore, tmp_path: Path, erase_after: float | None) -> None:
-    life = await begun(store)
+async def test_kept_messages_expire(store: FullStore, tmp_path: Path, erase_after: float | None) -> None:
+    tree = await start_tree(store)
     messages = [
         held("first", "canary-kept", keep_seconds=0.0),
         held("second", "second", keep_seconds=3600.0),
         whole("canary-whole", keep_seconds=0.0),
         whole("fourth"),
     ]
-    await life.append(messages=messages)
+    await tree.append(messages=messages)
     assert await store.sweep() == 0
-    await life.end(erase_after=erase_after)
+    await tree.end(erase_after=erase_after)
     assert await store.sweep() == 1
     assert [each.message for each in await store.messages("r1")] == [UserMessage("second"), UserMessage("fourth")]
     assert await store.sweep() == 0
     assert traces(tmp_path, "canary") == []
 
 
-async def test_a_user_is_forgotten_and_the_ledger_stays(store: FullStore, tmp_path: Path) -> None:
+async def test_a_user_is_erased_and_the_ledger_stays(store: FullStore, tmp_path: Path) -> None:
     canary = "canary-ann"
     names = {"user_id": f"{canary}-id", "conversation_id": f"{canary}-talk", "task": f"{canary} task"}
-    life = await begun(store, **names)
-    await life.child("r2", **names)
-    await fill(life, "r2", canary)
-    await fill(life, "r1", canary)
+    tree = await start_tree(store, **names)
+    await tree.child("r2", **names)
+    await fill(tree, "r2", canary)
+    await fill(tree, "r1", canary)
     shared = [StoredText(id="shared", body=canary, user_id=names["user_id"])]
-    await life.append("resumed", texts=shared, body={"texts": ["shared"]}, usage=[record()])
+    await tree.append("resumed", texts=shared, body={"texts": ["shared"]}, usage=[record()])
     account = f"user:o1/{names['user_id']}"
     await store.set_budget(account, Budget(tokens=5))
     await store.remember(names["user_id"], f"{canary} likes tea")
     await store.remember("bob", "bob likes coffee")
-    other = await begun(store, "other", user_id="bob")
+    other = await start_tree(store, "other", user_id="bob")
     await other.append(messages=[whole("bob's")])
     with pytest.raises(StorageError, match=r"run 'r[12]' of user"):
         await store.erase(user_id=names["user_id"])
     assert len(await store.messages("r1")) == 3
-    await life.end("r2", answer=canary, error=canary, erase_after=3600.0)
-    await life.end("r1", answer=canary, error=canary)
+    await tree.end("r2", answer=canary, error=canary, erase_after=3600.0)
+    await tree.end("r1", answer=canary, error=canary)
     erased = await store.erase(user_id=names["user_id"])
     assert (erased.runs, erased.memories) == (2, 1)
     assert traces(tmp_path, canary) == []
@@ -181,12 +176,12 @@ async def test_a_user_is_forgotten_and_the_ledger_stays(store: FullStore, tmp_pa
     assert list(await store.recall(names["user_id"], "again")) == [kept]
 
 
-async def test_an_organization_narrows_what_is_forgotten(store: FullStore) -> None:
+async def test_an_organization_narrows_an_erasure(store: FullStore) -> None:
     for number in (1, 2):
-        life = await begun(store, f"r{number}", organization_id=f"o{number}")
+        tree = await start_tree(store, f"r{number}", organization_id=f"o{number}")
         texts = [StoredText(id=f"t{number}", body="x", user_id="u1")]
-        await life.append(messages=[whole("a")], texts=texts, body={"texts": [f"t{number}"]})
-        await life.end()
+        await tree.append(messages=[whole("a")], texts=texts, body={"texts": [f"t{number}"]})
+        await tree.end()
     assert (await store.erase(user_id="u1", organization_id="o1")).runs == 1
     assert [len(await store.messages(run_id)) for run_id in ("r1", "r2")] == [0, 1]
     journals = [await store.load(run_id) for run_id in ("r1", "r2")]
@@ -194,34 +189,34 @@ async def test_an_organization_narrows_what_is_forgotten(store: FullStore) -> No
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_no_copies_are_left_when_many_runs_grow_side_by_side(store: FullStore, tmp_path: Path, seed: int) -> None:
+async def test_concurrent_runs_leave_no_copies_behind(store: FullStore, tmp_path: Path, seed: int) -> None:
     """SQLite moves rows between pages, and may leave copies of them: the tables are made so that it never does."""
     rng = random.Random(seed)
-    lives = []
+    trees = []
     for number in range(12):
         names = {name: f"canary{number:02d} {name}" for name in ("task", "conversation_id", "user_id")}
-        lives.append((number, await begun(store, f"r{number}", **names)))
+        trees.append((number, await start_tree(store, f"r{number}", **names)))
         await store.remember(names["user_id"], f"canary{number:02d} remembers {rng.random()}")
     for place in range(300):
-        number, life = rng.choice(lives)
+        number, tree = rng.choice(trees)
         canary = f"canary{number:02d}"
         text = canary * rng.choice([1, 10, 50, 120, 300, 3000 if place % 20 == 0 else 5])
         wants = [wait(f"{number}/{place}", f"r{number}", arguments=canary * 9, note=text)] if place % 5 == 0 else []
         keep = rng.choice([None, "kept", canary, text])
         texts = [StoredText(id=f"t{place}", body=text, user_id=life_user(number), run_id=f"r{number}")]
-        await life.append(messages=[held(text, keep)], content={"x": text}, waits=wants, texts=texts)
+        await tree.append(messages=[held(text, keep)], content={"x": text}, waits=wants, texts=texts)
         if wants and rng.random() < 0.7:
-            await store.resolve(wants[0].key, said(text))
+            await store.resolve(wants[0].key, result_of(text))
         if place % 7 == 0:
             await store.send(f"r{number}", "steer", text)
             await store.remember(life_user(number), f"{canary} {place}")
-    rng.shuffle(lives)
-    for number, life in lives:
-        await life.end(answer=f"canary{number:02d} answer " * rng.randrange(1, 200), erase_after=rng.choice([0, None]))
+    rng.shuffle(trees)
+    for number, tree in trees:
+        await tree.end(answer=f"canary{number:02d} answer " * rng.randrange(1, 200), erase_after=rng.choice([0, None]))
         if rng.random() < 0.5:
             await forget(store, tmp_path, number)
-            lives = [each for each in lives if each[0] != number]
-    for number, _ in lives:
+            trees = [each for each in trees if each[0] != number]
+    for number, _ in trees:
         await forget(store, tmp_path, number)
 
 

@@ -15,8 +15,8 @@ from concertino.storage.types import Claim, Entry, EntryMessage, RunStart
 from concertino.usage import Tokens, UsageRecord
 
 
-async def begin(store: SqliteStore, run_id: str) -> None:
-    """A root, claimed by "me" for an hour."""
+async def begin(store: SqliteStore, run_id: str, owner: str = "me") -> None:
+    """Start a root, claimed by *owner* for an hour."""
     start = RunStart(
         run_id=run_id,
         root_id=run_id,
@@ -29,11 +29,12 @@ async def begin(store: SqliteStore, run_id: str) -> None:
         task="",
         started=0.0,
     )
-    await store.begin(start, Entry(run_id=run_id, seq=0, claim=claim(run_id), kind="started"), claim(run_id))
+    claimed = claim(run_id, owner)
+    await store.begin(start, Entry(run_id=run_id, seq=0, claim=claimed, kind="started"), claimed)
 
 
-def claim(run_id: str) -> Claim:
-    return Claim(root_id=run_id, epoch=1, owner="me", seconds=3600.0)
+def claim(run_id: str, owner: str = "me") -> Claim:
+    return Claim(root_id=run_id, epoch=1, owner=owner, seconds=3600.0)
 
 
 def entry(run_id: str, number: int, text: str = "x", tokens: int | None = None) -> Entry:
@@ -56,7 +57,7 @@ def entry(run_id: str, number: int, text: str = "x", tokens: int | None = None) 
 WRITER = """
 import asyncio, sys
 sys.path[:0] = sys.argv[2:]
-from growing import begin, entry
+from journal_writer import begin, entry
 from concertino.scope import Scope
 from concertino.storage.sqlite import SqliteStore
 
