@@ -22,8 +22,8 @@ def server() -> Iterator[HTTPServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            common = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
-            chunks = [
+            common: dict[str, object] = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
+            chunks: list[dict[str, object]] = [
                 {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Red apples."}}]},
                 {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
                 {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23}},
