@@ -1,7 +1,8 @@
-.PHONY: setup demo test lint types format bench bench-context lock clean
+.PHONY: setup demo check test lint types format bench bench-context guards lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 READY := $(VENV)/.ready
 
 setup: $(READY)
@@ -19,8 +20,11 @@ demo: setup
 
 QUESTION ?= How do asyncio task groups handle errors, and how do they differ from gather?
 
+check: setup lint types
+	$(PYTEST) tests/unit tests/rules
+
 test: setup lint types
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: setup
 	$(BIN)/ruff check .
@@ -38,6 +42,9 @@ bench-context: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+guards: setup
+	PYTHONHASHSEED=0 $(BIN)/python -m tests.guards --lower
 
 lock:
 	$(PYTHON) -m venv .bench/lock

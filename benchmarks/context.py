@@ -262,7 +262,7 @@ def main() -> None:
 def _against_optimum(drawn: int, found: Sequence[Trace]) -> None:
     spec = MODELS["Anthropic, 5 min"]
     rule = cache_rule(*spec.split(":"))
-    careful = Retention(patience=1.0, summaries=False)
+    careful = Retention(patience=1.0, floor=0, summaries=False)  # the optimum knows no floor
     ratios = []
     for trace in [*found, *map(traces.drawn, range(drawn))]:
         ratio = asyncio.run(drive(trace, spec, careful))["cost"] / optimum(trace, rule, reduced)

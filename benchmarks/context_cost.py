@@ -36,11 +36,11 @@ class Cache:
             states.append(state)
             sums.append(total)
         hit = self._found(states, sums, marks, now)
-        at = sorted(marks) if rule.marks and marks is not None else range(len(states))
+        at = sorted(marks) if rule.breakpoints and marks is not None else range(len(states))
         for place in at:
             if sums[place] >= rule.minimum:
                 self.live[states[place]] = now
-        written = (sums[max(at)] if at else 0) if rule.marks else total
+        written = (sums[max(at)] if at else 0) if rule.breakpoints else total
         self.cost += rule.read * hit + rule.write * max(written - hit, 0) + (total - max(written, hit))
         self.sent += total
         self.hit += hit
@@ -49,7 +49,7 @@ class Cache:
     def _found(self, states: list[int], sums: list[int], marks: Iterable[int] | None, now: float) -> int:
         rule = self.rule
         places: Iterable[int] = range(len(states) - 1, -1, -1)
-        if rule.marks:
+        if rule.breakpoints:
             reach = rule.reach or len(states)
             places = (p for mark in sorted(marks or (), reverse=True) for p in range(mark, max(mark - reach, -1), -1))
         for place in places:

@@ -14,7 +14,7 @@ from concertino.errors import LibraryError
 from concertino.messages import ForcedTool, SystemMessage
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
-from concertino.tools.builtin.feedback import feedback_questions
+from concertino.tools.builtin import feedback_questions
 from concertino.tools.library import Hit, Page, Source, source_id
 from concertino.wiring import research_team
 

@@ -14,7 +14,7 @@ from concertino.messages import ForcedTool, SystemMessage, UserMessage
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 from concertino.tools.base import Tool
-from concertino.tools.builtin.default import Settings, default_registry
+from concertino.tools.builtin import Settings, default_registry
 
 PASSAGES = "Section 4: refunds take five days."
 
@@ -120,7 +120,7 @@ async def test_a_craft_is_shown_once_and_stored_as_a_snippet() -> None:
     assert "Do not write it again" in model.requests[1].messages[-1].content
     assert result.data["craft"]["content"] == text
     stored = (await store.messages(result.run_id))[2]
-    assert stored.message.content.startswith("a craft was written here, 'Poem': word")  # type: ignore[union-attr]
+    assert stored.message.content.startswith("[document 'Poem' was written for the user: word")  # type: ignore[union-attr]
     assert len(stored.message.content) < 700  # type: ignore[union-attr]
     assert stored.progress[0]["name"] == "Writing Poem"
 

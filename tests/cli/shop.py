@@ -60,7 +60,7 @@ async def refund(amount: int, to: str = "") -> str:
     return f"paid {amount}"
 
 
-@tool(effect="idempotent")
+@tool(effect="idempotent", remote=True)
 async def supplier(question: str) -> Pending:
     """Ask the supplier."""
     return Pending(note="by mail")

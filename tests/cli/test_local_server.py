@@ -28,7 +28,7 @@ def server() -> Iterator[HTTPServer]:
                 {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
                 {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23}},
             ]
-            events = [f"data: {json.dumps(common | chunk)}\n\n" for chunk in chunks]
+            events = [f"data: {json.dumps({**common, **chunk})}\n\n" for chunk in chunks]
             content = "".join([*events, "data: [DONE]\n\n"]).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")

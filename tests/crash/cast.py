@@ -130,7 +130,7 @@ async def poison(place: int, context: ToolContext) -> str:
     return await _effect("read", context, place)
 
 
-@tool(effect="once")
+@tool(effect="once", remote=True)
 async def await_result(place: int) -> Pending:
     """Wait for a result from outside."""
     return Pending(None, "a result")

@@ -48,11 +48,10 @@ async def two(
             await runtime.close()
 
 
-async def until(asked: Callable[[], Awaitable[Any]], seconds: float = 10.0) -> Any:
-    """The first true answer."""
-    async with asyncio.timeout(seconds):
-        while not (answer := await asked()):  # noqa: ASYNC110 - the state is in a store, which rings no bell
-            await asyncio.sleep(0.002)
+async def until(asked: Callable[[], Awaitable[Any]]) -> Any:
+    """Return the first true answer."""
+    while not (answer := await asked()):  # noqa: ASYNC110 - a store does not announce its changes
+        await asyncio.sleep(0.002)
     return answer
 
 

@@ -152,7 +152,7 @@ async def hangs() -> str:
 
 def blocks() -> str:
     """Block a thread."""
-    threading.Event().wait(5)
+    threading.Event().wait()
     return ""
 
 

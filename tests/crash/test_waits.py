@@ -22,7 +22,7 @@ from .world import World, kill_self
 EXPIRED = "no result came in time"
 
 
-@tool(effect="once")
+@tool(effect="once", remote=True)
 async def wait_for(what: str, seconds: float | None = None) -> Pending:
     """Wait for a result from outside."""
     return Pending(seconds, what)
@@ -115,7 +115,7 @@ async def test_a_result_that_is_there_before_its_wait() -> None:
     async with MemoryStore() as store:
         runtimes: list[Runtime] = []
 
-        @tool(effect="once")
+        @tool(effect="once", remote=True)
         async def at_once(context: ToolContext) -> Pending:
             """Somebody is faster than we are."""
             assert (await runtimes[0].resolve(context.key, "early")).won

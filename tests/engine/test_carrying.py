@@ -20,8 +20,8 @@ from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.retention import Retention
 
-REDUCES = Retention(results=2, patience=0.01, summaries=False)
-SUMMARISES = Retention(results=100, messages=4, patience=0.01)
+REDUCES = Retention(results=2, patience=0.01, floor=0, summaries=False)
+SUMMARISES = Retention(results=100, messages=4, patience=0.01, floor=0)
 EXAMPLES = [UserMessage("an example's question"), AssistantMessage((Text("an example's answer"),))]
 
 
@@ -62,7 +62,7 @@ async def test_what_was_reduced_is_not_laid_over_other_results() -> None:
     for history in (other.messages, (one.messages[0], *one.messages[3:])):
         model = ScriptedModel("ok")
         _, notices = await converse(model, "and?", history=history, context=one.context, retention=REDUCES)
-        assert notices == ["context_not_taken"]
+        assert notices == ["context_not_applied"]
         whole = {message.content for message in history if isinstance(message, ToolMessage)}
         for shown in results(model.requests[0]):
             assert shown in whole or any(w.startswith(shown.partition("began: ")[2][:25]) for w in whole)

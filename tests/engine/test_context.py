@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from concertino import AgentConfig, Chat, Limits, Run, Tool, ToolOrchestrator, ToolRegistry, tool
-from concertino.context import ContextState
+from concertino.context_state import ContextState
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import CacheMiss, ContextEdited, Notice
 from concertino.ids import new_run_id
@@ -23,9 +23,10 @@ from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.retention import Retention
 from concertino.tools.base import ToolResult
-from concertino.tools.builtin.recall import Recall
+from concertino.tools.builtin import Recall
 from concertino.usage import Tokens
 
+from ..tasks import background
 from .conftest import Play, Seen
 
 LARGE = "A line of what was found, number {}. "
@@ -114,7 +115,7 @@ def summarised(requests: list[ModelRequest]) -> list[ModelRequest]:
     return [r for r in requests if isinstance(r.messages[-1], UserMessage) and r.messages[-1].text.startswith(ASKS)]
 
 
-SHORT = Retention(results=100, messages=4, patience=0.01)
+SHORT = Retention(results=100, messages=4, patience=0.01, floor=0)
 
 
 async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Play) -> None:
@@ -139,7 +140,7 @@ async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Pla
     assert sum(event.summarised for event in seen.of(ContextEdited)) > 0
     assert seen.result.report is not None
     assert seen.result.report.summaries == len(asked)
-    assert seen.result.report.whole_prompt > seen.result.report.prompt
+    assert seen.result.report.untrimmed_prompt > seen.result.report.prompt
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ async def test_stopped_while_a_summary_is_made() -> None:
     assert orchestrator.result is not None
     assert orchestrator.result.status == "cancelled"
     assert [record.source for record in orchestrator.result.usage].count("estimated") >= 1
-    assert len(asyncio.all_tasks()) == 1, "nothing is left running"
+    assert background() == set()
 
 
 async def test_a_summary_is_not_made_again_after_a_restart() -> None:
@@ -212,7 +213,7 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
         """Look something up; the process ends as soon as a summary is there."""
         run = first._run
         assert run is not None
-        if run.window.ready:
+        if run.window.prepared:
             first.park()
         return LARGE.format(n) * 40
 
@@ -260,7 +261,7 @@ async def test_the_context_of_another_conversation_is_not_taken() -> None:
         Chat(model=model, message="and?", history=other, context=first.context), AgentConfig(), ToolRegistry([look])
     )
     events = [event async for event in orchestrator.stream()]
-    assert [e.code for e in events if isinstance(e, Notice)] == ["context_not_taken"]
+    assert [e.code for e in events if isinstance(e, Notice)] == ["context_not_applied"]
     assert list(model.requests[-1].messages) == [*other, UserMessage("and?")]
 
 
@@ -279,7 +280,7 @@ async def test_replay_gives_what_was_sent_with_all_edits() -> None:
 
 
 async def test_settings_that_make_no_sense() -> None:
-    for wrong in ({"results": -1}, {"messages": "9"}, {"patience": 0.0}, {"largest_result": 0}, {"most": 0}):
+    for wrong in ({"results": -1}, {"messages": "9"}, {"patience": 0.0}, {"max_result_tokens": 0}, {"soft_limit": 0}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             Retention(**wrong)  # type: ignore[arg-type]
 
@@ -361,7 +362,9 @@ async def test_another_model_begins_with_an_empty_cache(play: Play) -> None:
     seen: Seen = await play(first, Changes(), tools=[_small()], models=lambda name: other)
     assert [(miss.reason, miss.cached) for miss in seen.of(CacheMiss)] == [("model_changed", 0)]
     assert seen.result.report is not None
-    assert seen.result.report.whole_cached == seen.result.report.cached, "nothing was left out, and one was a new cache"
+    assert seen.result.report.untrimmed_cached == seen.result.report.cached, (
+        "nothing was left out, and one was a new cache"
+    )
 
 
 @pytest.mark.parametrize(
@@ -369,10 +372,10 @@ async def test_another_model_begins_with_an_empty_cache(play: Play) -> None:
     [
         {"edits": [["reduce", [1, 2], ["one"]]]},
         {"edits": [["reduce", "1", "2"]]},
-        {"ready": ["?"]},
+        {"prepared": ["?"]},
         {"edits": None},
-        {"rent": (1.0,)},
-        {"at": "noon"},
+        {"carrying_cost": (1.0,)},
+        {"sent_at": "noon"},
     ],
 )
 async def test_a_context_that_is_none_is_refused(play: Play, wrong: dict[str, Any]) -> None:

@@ -205,7 +205,7 @@ async def test_ids_that_a_server_uses_again(agent: type[AgentConfig[None]], kept
         ToolMessage("a", "look", None),  # type: ignore[arg-type]
     ],
 )
-def test_odd_contents_are_refused_by_place(message: Message) -> None:
+def test_an_invalid_message_raises_with_its_index(message: Message) -> None:
     chat = Chat(model=ScriptedModel("Done."), message="Now", history=(Q, message))
-    with pytest.raises(ConfigurationError, match=r"Chat\(history=...\) holds .* at place 1; its"):
+    with pytest.raises(ConfigurationError, match=r"Chat\(history=...\): invalid message at index 1"):
         ToolOrchestrator(chat, AgentConfig(), ToolRegistry())

@@ -270,7 +270,7 @@ async def test_a_wait_is_on_record_before_the_run_is_suspended(kind: str) -> Non
         def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
             return Ask() if kind == "approval" else Allow()
 
-    @tool(effect="idempotent")
+    @tool(effect="idempotent", remote=True)
     async def order() -> Pending:
         """Order."""
         return Pending()

@@ -17,6 +17,7 @@ from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
 
+from ..tasks import background
 from .conftest import Play
 
 
@@ -200,4 +201,4 @@ async def test_a_sub_agent_that_outlives_its_run_is_ended(play: Play) -> None:
     ended = await asyncio.gather(*orphans, return_exceptions=True)
     assert seen.result.status == "completed"
     assert [type(error) for error in ended] == [ToolError, ToolError]
-    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert background() == set()

@@ -13,7 +13,7 @@ from concertino.providers.base import ModelRequest
 from concertino.testing import ScriptedModel, call
 from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
 from concertino.token_engine.counting.tiktoken import TiktokenCounter
-from concertino.tools.builtin.recall import Recall
+from concertino.tools.builtin import Recall
 
 PIECES = 4_000
 BODY = "".join(f"<{number:05}>" for number in range(PIECES))

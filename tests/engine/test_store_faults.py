@@ -96,11 +96,9 @@ async def resumed(store: SqliteStore, run_id: str, agent: AgentConfig[None], ste
     """The run, taken up and brought to its end, once nobody holds it any more."""
     answering = model(steps=steps)
     runtime = Runtime(store, [agent], models=lambda _: answering, lease=LEASE)
-    until = time.monotonic() + 5
     while True:
         with contextlib.suppress(RunClaimedError):
             return await (await runtime.resume(run_id)).result()
-        assert time.monotonic() < until, "its claim is never given back"
         await asyncio.sleep(0.02)
 
 
@@ -214,9 +212,8 @@ async def test_a_watchdog_takes_the_run_up_when_the_fault_is_gone(tmp_path: Path
                 run = await runtime.start(Chat(model=asked, message="go"), agent)
                 assert "is locked by another process" in ((await run.result()).error or "")
                 faults.close()
-                async with asyncio.timeout(5):
-                    while not await store.runs(state="completed"):  # noqa: ASYNC110 - it is another process's to say
-                        await asyncio.sleep(0.01)
+                while not await store.runs(state="completed"):  # noqa: ASYNC110 - another process announces nothing
+                    await asyncio.sleep(0.01)
             assert [run.end and run.end.answer for run in await store.runs()] == ["finished"]
             assert agent.effects == [1, 2, 3, 4, 5, 6]
 

@@ -36,7 +36,7 @@ from concertino.token_engine.counting.tiktoken import TiktokenCounter
 from concertino.token_engine.retention import Retention
 
 COUNTER = TiktokenCounter()
-OFTEN = Retention(results=100, messages=5, patience=0.01)
+OFTEN = Retention(results=100, messages=5, patience=0.01, floor=0)
 
 
 @tool(effect="read")
@@ -100,7 +100,7 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
         model=model,
         message="go",
         store=store,
-        retention=Retention(results=100, messages=4, patience=0.01),
+        retention=Retention(results=100, messages=4, patience=0.01, floor=0),
         limits=within(100_000),
         session=Session(user_id="anna"),
     )
@@ -163,7 +163,7 @@ async def test_a_soft_limit_below_the_system_prompt_leaves_room_for_the_conversa
         prompt = "rules and rules " * 2_000
 
     model, edits = ScriptedModel(*looks(80), "done", summaries=["part"] * 100), list[RunEvent]()
-    chat = Chat(model=model, message="go", retention=Retention(most=6_000), limits=within(128_000))
+    chat = Chat(model=model, message="go", retention=Retention(soft_limit=6_000), limits=within(128_000))
     observers = [lambda event: edits.append(event) if isinstance(event, ContextEdited) else None]
     await ToolOrchestrator(chat, Wordy(), ToolRegistry([look]), tool_call_limit=100, observers=observers).run()
     assert len(edits) < 50, "edits wait until they pay"
@@ -219,7 +219,7 @@ async def test_a_budget_reserves_for_what_is_sent_and_not_for_what_was_reduced()
             return request
 
     model = ScriptedModel(*looks(60), "done")
-    kept = Retention(results=2, patience=0.5, summaries=False)
+    kept = Retention(results=2, patience=0.5, floor=0, summaries=False)
     paid = {"store": MemoryStore(), "budget": Budget(tokens=10_000_000)}
     settings: dict[str, Any] = {"retention": kept, "limits": within(30_000), "counter": COUNTER, **paid}
     chat = Chat(model=model, message="go", **settings)

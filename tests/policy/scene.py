@@ -104,7 +104,7 @@ def tools(c: Canaries) -> list[Tool]:
         """Pay, once it is allowed."""
         return f"{c['result after approval']} {amount}"
 
-    @tool(effect="idempotent")
+    @tool(effect="idempotent", remote=True)
     async def outside() -> Pending:
         """Ask somebody outside."""
         return Pending(note=c["note of a pending call"])

@@ -17,8 +17,8 @@ import concertino
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "concertino"
 FLOORS = {
-    "_version": 0, "context": 0, "waits": 0, "errors": 0, "ids": 0, "messages": 0, "events": 0, "usage": 0,
-    "families": 0,
+    "_version": 0, "context_state": 0, "waits": 0, "errors": 0, "extras": 0, "ids": 0, "messages": 0,
+    "events": 0, "usage": 0, "families": 0, "operations": 0, "scope": 0, "text": 0,
     "tools": 1, "token_engine": 1, "providers": 1, "storage": 1,
     "orchestrator": 2, "agents": 3, "runtime": 4, "server": 5, "wiring": 5, "cli": 6,
 }  # fmt: skip

@@ -136,7 +136,7 @@ class Changes(Plain):
         {"tool_choice": ForcedTool("echo"), "model": "another"},
         {"system": "", "tools": (), "extra": {"a": 1}, "messages": [UserMessage("only")]},
     ],
-    ids=str,
+    ids=" ".join,
 )
 async def test_requests_that_the_agent_changes(changes: dict[str, Any]) -> None:
     with ScriptedModel(call("echo", text="a"), [call("echo", text="b"), call("nobody")], "end") as model:

@@ -50,7 +50,7 @@ pays = tool(name="pays")(forever)
 def blocks(context: ToolContext) -> str:
     """Work in a thread."""
     begun.add("blocks")
-    free.wait(10)
+    free.wait()
     return "late"
 
 
@@ -70,7 +70,7 @@ async def quick() -> str:
     return "done"
 
 
-@tool
+@tool(remote=True)
 async def orders() -> Pending:
     """Wait for somebody."""
     return Pending()

@@ -49,13 +49,13 @@ async def pay(amount: int, context: ToolContext) -> str:
     return f"paid {amount}"
 
 
-@tool(effect="idempotent")
+@tool(effect="idempotent", remote=True)
 async def order(what: str, context: ToolContext) -> Pending:
     """Order; the shop answers later."""
     return Pending(note=what)
 
 
-@tool(effect="idempotent")
+@tool(effect="idempotent", remote=True)
 def order_in_time(what: str) -> Pending:
     """Order, with a time limit."""
     return Pending(seconds=0.01)
@@ -143,10 +143,9 @@ async def test_an_approval_that_nobody_gives(store: Store, asks: Ask) -> None:
         again = await (await process.resume(wait.run_id)).result()
         assert (again.status, [w.key for w in again.waiting]) == ("suspended", [wait.key])
         return
-    await asyncio.sleep(0.02)
-    await process.look()
-    live = process.live(wait.run_id)
-    assert live is not None
+    await process.look()  # forgets the suspended run
+    while (live := process.live(wait.run_id)) is None:  # until the wait has expired
+        await process.look()
     assert texts((await live.result()).messages) == ["nobody allowed it in time"]
     assert paid == []
 
@@ -248,7 +247,7 @@ async def test_the_first_answer_wins_whoever_gives_it(store: Store) -> None:
 async def test_an_answer_before_the_call_waits(store: Store) -> None:
     """The shop is faster than the tool that orders."""
 
-    @tool(effect="idempotent")
+    @tool(effect="idempotent", remote=True)
     async def fast(context: ToolContext) -> Pending:
         """Order."""
         assert (await process.resolve(context.key, "here already")).won

@@ -34,7 +34,7 @@ async def pay(amount: int, context: ToolContext) -> str:
     return f"paid {amount}"
 
 
-@tool(effect="idempotent")
+@tool(effect="idempotent", remote=True)
 async def order(context: ToolContext) -> Pending:
     """Order."""
     ran[context.key] += 1

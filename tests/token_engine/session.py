@@ -31,10 +31,10 @@ from concertino.messages import (
 )
 from concertino.providers.base import ModelRequest
 from concertino.token_engine import planner as planning
-from concertino.token_engine.caching.breakpoints import markable
+from concertino.token_engine.caching.breakpoints import can_end_prefix
 from concertino.token_engine.caching.rules import binding
 from concertino.token_engine.counting.sizes import measure_with
-from concertino.token_engine.edits import Summarise, edit_of, form
+from concertino.token_engine.edits import Summarize, decode_edit, encode_edit
 from concertino.token_engine.engine import TokenEngine
 from concertino.token_engine.planner import SummaryJob
 from concertino.token_engine.retention import Retention
@@ -90,6 +90,7 @@ class Session:
             results=chance.choice((0, 2, 10)),
             messages=chance.choice((0, 4, 20)),
             patience=chance.choice((0.5, 1.0, 4.0)),
+            floor=chance.choice((0, 0, 0.2)),
             summaries=chance.random() < 0.8,
         )
         self.engine = self.new_engine()
@@ -98,7 +99,7 @@ class Session:
         self.calls = 0
         self.thought: dict[int, list[Message]] = {}
         """By the place of an answer that has reasoning: what was shown before it when it was given."""
-        self.before: list[Message] = []
+        self.tokens_before: list[Message] = []
         self.waiting: SummaryJob | None = None
         self.segments = chance.choice((2, 8))
         """Summaries that become one: the fewer, the more is seen of it."""
@@ -141,7 +142,7 @@ class Session:
         place = len(self.record)
         self.say(answer)
         if any(part.kind == "reasoning" for part in answer.parts):
-            self.thought[place] = self.before
+            self.thought[place] = self.tokens_before
         if self.waiting is not None and chance.random() < 0.7:
             job, self.waiting = self.waiting, None
             self.summary(job)
@@ -202,37 +203,37 @@ class Session:
         """Some are good, some fail: then nothing changes (7)."""
         kind = self.chance.choice(("good", "good", "good", "none", "empty", "long"))
         text = {"none": None, "empty": "  ", "long": "x" * 3 * job.tokens}.get(kind, "They spoke of an order.")
-        edits, shown = self.engine.edits, list(self.engine.shown())
+        edits, shown = self.engine.edits, list(self.engine.preview())
         wanted = self.engine._job is job  # what it is about may have been left out meanwhile
         merged = self.chance.choice((None, " ", "x" * 90_000, "Earlier they spoke.")) if job.merges else None
         good = self.engine.complete(job, text, merged)
         assert good == (wanted and kind == "good")
-        assert (self.engine.edits, list(self.engine.shown())) == (edits, shown)
+        assert (self.engine.edits, list(self.engine.preview())) == (edits, shown)
 
     def restart(self) -> None:
         """Another process: the record and the edits, as JSON, give the same view (4)."""
-        edits = [edit_of(json.loads(json.dumps(form(edit)))) for edit in self.engine.edits]
-        shown, self.engine, self.waiting = list(self.engine.shown()), self.new_engine(), None
+        edits = [decode_edit(json.loads(json.dumps(encode_edit(edit)))) for edit in self.engine.edits]
+        shown, self.engine, self.waiting = list(self.engine.preview()), self.new_engine(), None
         for message in self.record:
             self.engine.append(message)
         self.engine.restore(edits)
-        assert list(self.engine.shown()) == shown
+        assert list(self.engine.preview()) == shown
 
     def next_run(self) -> None:
         """The next run of the conversation sees it as this one did (4)."""
-        state, shown = self.engine.state(), list(self.engine.shown())
+        state, shown = self.engine.state(), list(self.engine.preview())
         self.engine, self.waiting = self.new_engine(), None
         for message in self.record:
             self.engine.append(message)
         assert self.engine.resume(state)
-        assert list(self.engine.shown()) == shown
+        assert list(self.engine.preview()) == shown
 
     # -- what must hold ------------------------------------------------------------------------------------------
 
     def request(self) -> None:
         """Plan, fit and look at what would be sent."""
         engine = self.engine
-        log, shown = engine.edits, list(engine.shown())
+        log, shown = engine.edits, list(engine.preview())
         plan = engine.plan(FIXED, self.reserve, self.model, recallable=self.recallable)
         if plan.urgent:
             job = plan.job or self.waiting
@@ -242,7 +243,7 @@ class Session:
         elif plan.job is not None:
             self.waiting = plan.job
         edits = engine.fit()
-        view, marks = list(engine.view()), engine.marks
+        view, marks = list(engine.view()), engine.breakpoints
         self.requests += 1
         assert engine.edits == [*log, *edits], "the log only grows, and tells all (4)"
         if not edits:
@@ -255,7 +256,7 @@ class Session:
         if self.judged:
             request = ModelRequest(model="m", system="Be brief.", messages=view, tools=(TOOL,), marks=marks)
             assert not (found := problems(request)), found  # (1)
-        self.before = view
+        self.tokens_before = view
         size = sum(MEASURE(message).tokens for message in view) + sum(map(COUNTER.count, FIXED.values()))
         assert size + self.reserve <= self.limit, "it fits (5)"
         engine.observe(Tokens(prompt=size, cached=size))
@@ -269,7 +270,7 @@ class Session:
         users = [message for message in self.record if isinstance(message, UserMessage)]
         pinned = [m for m in self.record if isinstance(m, ToolMessage) and m.retain == "pin"]
         first = self.record.index(users[0])
-        gone = [e for e in self.engine.edits if isinstance(e, Summarise) and (e.first, e.end) == (first, first + 1)]
+        gone = [e for e in self.engine.edits if isinstance(e, Summarize) and (e.first, e.end) == (first, first + 1)]
         for message in (*users[bool(gone) : 1], users[-1], *pinned):  # the first one goes where nothing else can
             assert id(message) in here, f"{message} is pinned (8)"
         calls = [call.id for message in view if isinstance(message, AssistantMessage) for call in message.tool_calls]
@@ -296,7 +297,7 @@ class Session:
             return
         assert len(marks) <= 4
         assert list(marks) == sorted(set(marks))
-        assert all(markable(view[mark]) for mark in marks)
+        assert all(can_end_prefix(view[mark]) for mark in marks)
         if binding(*self.model.split(":")) != "prefix":  # type: ignore[arg-type]
             last = max([n for n, m in enumerate(self.record) if isinstance(m, AssistantMessage)], default=0)
             unseen = {id(m) for m in self.record[last:] if isinstance(m, ToolMessage) and m.retain == "once"}

@@ -23,7 +23,7 @@ from concertino.messages import (
 )
 from concertino.providers.base import ModelRequest
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine.edits import edit_of, form
+from concertino.token_engine.edits import decode_edit, encode_edit
 from concertino.token_engine.engine import TokenEngine
 from concertino.token_engine.retention import Retention
 from concertino.usage import Tokens
@@ -144,7 +144,7 @@ def test_a_figure_that_makes_no_sense_does_not_switch_trimming_off() -> None:
 @pytest.mark.parametrize("bad", ["", "   ", None, "Error " * 9_000])
 def test_a_failed_summary_never_becomes_the_history(bad: str | None) -> None:
     retention = Retention(results=100, messages=2, patience=0.01)
-    built, jobs = engine(60_000, retention), 0
+    built, jobs = engine(20_000, retention), 0
     built.append(UserMessage("go"))
     for number in range(20):
         plan = built.plan(FIXED, 300, "openai:gpt-5")
@@ -152,19 +152,19 @@ def test_a_failed_summary_never_becomes_the_history(bad: str | None) -> None:
         built.view()
         if plan.job is not None:
             jobs += 1
-            before = list(built.shown())
+            before = list(built.preview())
             assert not built.complete(plan.job, bad)
-            assert list(built.shown()) == before
+            assert list(built.preview()) == before
         for message in turn(number):
             built.append(message)
     assert jobs
-    assert not any(isinstance(message, SystemMessage) for message in built.shown())
+    assert not any(isinstance(message, SystemMessage) for message in built.preview())
 
 
 @pytest.mark.parametrize("merged", ["Earlier they looked, too.", " \n", None, "x" * 20_000])
 def test_summaries_that_become_one_lose_nothing_that_is_pinned(merged: str | None) -> None:
     """A pinned message may stand between two summaries; and what is no summary of them leaves them as they are."""
-    built, merges = engine(200_000, Retention(results=100, messages=2, patience=0.01)), 0
+    built, merges = engine(9_000, Retention(results=100, messages=2, patience=0.01)), 0
     built.append(UserMessage("The task"))
     for number in range(200):
         plan = built.plan(FIXED, 300, "openai:gpt-5")
@@ -186,7 +186,7 @@ def test_summaries_that_become_one_lose_nothing_that_is_pinned(merged: str | Non
 
 def test_a_summary_survives_persisting_and_is_not_asked_for_again() -> None:
     retention = Retention(results=100, messages=2, patience=0.01)
-    built, made = engine(60_000, retention), 0
+    built, made = engine(12_000, retention), 0
     built.append(UserMessage("go"))
     for number in range(12):
         plan = built.plan(FIXED, 300, "openai:gpt-5")
@@ -197,17 +197,17 @@ def test_a_summary_survives_persisting_and_is_not_asked_for_again() -> None:
         for message in turn(number):
             built.append(message)
     assert made
-    kept = json.loads(json.dumps([form(edit) for edit in built.edits]))
+    kept = json.loads(json.dumps([encode_edit(edit) for edit in built.edits]))
     again = engine(60_000, retention)
     for message in built.record():
         again.append(message)
-    again.restore([edit_of(written) for written in kept])
-    assert list(again.shown()) == list(built.shown())
-    assert any("They looked things up." in m.text for m in again.shown() if isinstance(m, SystemMessage))
+    again.restore([decode_edit(written) for written in kept])
+    assert list(again.preview()) == list(built.preview())
+    assert any("They looked things up." in m.text for m in again.preview() if isinstance(m, SystemMessage))
 
 
 def test_what_is_reduced_is_really_smaller() -> None:
-    built = engine(60_000, Retention(results=0, messages=2, patience=0.01, summaries=False))
+    built = engine(6_000, Retention(results=0, messages=2, patience=0.01, summaries=False))
     built.append(UserMessage("go"))
     for number, size in enumerate((4, 60, 200, 4_000)):
         for message in turn(number, size=size):
@@ -216,7 +216,7 @@ def test_what_is_reduced_is_really_smaller() -> None:
     built.plan(FIXED, 300, "openai:gpt-5", recallable=True)
     built.fit()
     assert built.tokens < before / 2
-    shown = [message.content for message in built.shown() if isinstance(message, ToolMessage)]
+    shown = [message.content for message in built.preview() if isinstance(message, ToolMessage)]
     assert shown[:2] == [m.content for m in built.record() if isinstance(m, ToolMessage)][:2], "small ones stay"
 
 

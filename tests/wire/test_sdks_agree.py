@@ -88,7 +88,6 @@ def differences(exchange: Exchange, reply: Reply) -> list[str]:
     return wrong
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", list(MODELS))
 async def test_answers_are_what_the_sdk_says(kind: str, data: Path) -> None:
     wrong: list[str] = []

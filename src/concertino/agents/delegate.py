@@ -23,7 +23,7 @@ class AgentTool(Tool):
         agent: AgentConfig[Any],
         name: str,
         description: str,
-        registry: ToolRegistry | None,
+        tools: ToolRegistry | None,
         tool_call_limit: int | None,
     ) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class AgentTool(Tool):
             "additionalProperties": False,
         }
         self._agent = agent
-        self._registry = registry
+        self._tools = tools
         self._tool_call_limit = tool_call_limit
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -44,7 +44,7 @@ class AgentTool(Tool):
             result = await context.spawn(
                 self._agent,
                 arguments["query"],
-                registry=self._registry,
+                tools=self._tools,
                 tool_call_limit=self._tool_call_limit,
             )
         except RunError as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-_EXTRA = ("typer", "rich")
-"""The packages of the extra `cli`."""
+from ..errors import MissingExtraError
+from ..extras import extra
 
 
 def main() -> int:
@@ -18,12 +18,11 @@ def main() -> int:
 
 def _run() -> int:
     try:
-        import rich  # noqa: F401, PLC0415 - fails here, where the extra can be named, and not in the middle of a run
+        with extra("cli", "the command line"):
+            import rich  # noqa: F401, PLC0415 - imported later, where a failure is harder to report
 
-        from .app import run  # noqa: PLC0415 - needs the extra
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
-            raise
-        sys.stderr.write(f"concertino: the command line needs {error.name}: pip install 'concertino[cli]'\n")
+            from .app import run  # noqa: PLC0415
+    except MissingExtraError as error:
+        sys.stderr.write(f"concertino: {error}\n")
         return 2
     return run()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from ..context import ContextState
+from ..context_state import ContextState
 from ..errors import ConfigurationError, UnknownModelError
 from ..messages import Message
 from ..providers.base import Model, model_id

@@ -13,7 +13,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from concertino.agents import DeepResearchSupervisor, ResearcherAgent
-from concertino.context import ContextState
+from concertino.context_state import ContextState
 from concertino.errors import ConfigurationError
 from concertino.events import (
     CacheMiss,

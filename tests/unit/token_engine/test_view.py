@@ -18,7 +18,7 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.token_engine.counting.sizes import KINDS, Size, message_text
-from concertino.token_engine.edits import Edit, Reduce, Strip, Summarise
+from concertino.token_engine.edits import Edit, Reduce, Strip, Summarize
 from concertino.token_engine.view import View, fold, reduced, without_reasoning
 
 
@@ -46,7 +46,7 @@ class Plain:
                     (place, reduced(message, short[place]) if place in short and message.role == "tool" else message)
                     for place, message in self.shown
                 ]
-            case Summarise(first, end, kept, text):
+            case Summarize(first, end, kept, text):
                 stay = [one for one in self.shown if first <= one[0] < end and one[0] in kept]
                 before = [one for one in self.shown if one[0] < first]
                 self.shown = [*before, (first, SystemMessage(text)), *stay, *(o for o in self.shown if o[0] >= end)]
@@ -70,20 +70,20 @@ def some_edit(chance: Random, length: int) -> Edit:
     """About messages that are there; they may be shown no longer."""
     first = chance.randrange(length)
     end = chance.randrange(first, length) + 1
-    kind = chance.choice(("reduce", "reduce", "reduce", "summarise", "strip"))
+    kind = chance.choice(("reduce", "reduce", "reduce", "summarize", "strip"))
     if kind == "reduce":
         places = sorted(chance.sample(range(length), min(length, chance.choice((1, 1, 5)))))
         return Reduce(tuple(places), tuple(f"short {place}" for place in places))
-    if kind == "summarise":
+    if kind == "summarize":
         kept = tuple(place for place in range(first + 1, end) if chance.random() < 0.3)
-        return Summarise(first, end, kept, f"of {first} to {end}", "handle", "check")
+        return Summarize(first, end, kept, f"of {first} to {end}", "handle", "check")
     return Strip(end)
 
 
 def agree(view: View, plain: Plain) -> None:
     places, shown = [place for place, _ in plain.shown], [message for _, message in plain.shown]
     sizes = [measure(message) for message in shown]
-    assert (view.shown, list(view.places)) == (shown, places)
+    assert (view.shown, list(view.indexes)) == (shown, places)
     assert [view.before(index) for index in range(len(shown) + 1)] == [
         sum(size.tokens for size in sizes[:index]) for index in range(len(shown) + 1)
     ]

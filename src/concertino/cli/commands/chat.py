@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...agents.main_thread import MainThreadAgent
-from ...context import ContextState
+from ...context_state import ContextState
 from ...ids import new_run_id
 from ...messages import Message
 from ...orchestrator.chat import Chat

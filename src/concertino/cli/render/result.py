@@ -13,6 +13,7 @@ from typing import Any
 from ...agents.deep_research import REPORT, RESEARCHER
 from ...events import RunEvent, RunResult, ToolDone
 from ...messages import AssistantMessage, ToolMessage
+from ...tools.builtin.research import SEARCH_TOOLS
 from ...usage import UsageRecord, total
 from .format import subject
 
@@ -61,12 +62,12 @@ class CitedSources:
         """Collect the sources in *event*."""
         if isinstance(event, ToolDone):
             self._add(event.data)
-            if event.name == "web_search":
+            if event.name in SEARCH_TOOLS:
                 self._add_results(event.content)
 
     def add_result(self, message: ToolMessage) -> None:
         """Collect the sources in a stored tool result."""
-        if message.name == "web_search" and not message.is_error:
+        if message.name in SEARCH_TOOLS and not message.is_error:
             self._add_results(message.content if message.whole is None else message.whole)
 
     def check(self, text: str) -> tuple[str, list[dict[str, str]]]:

@@ -14,8 +14,8 @@ from ...messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolCho
 from ...providers.base import ModelRequest, OutputSchema
 from ...storage.codec import decode_message
 from ...storage.types import StoredEntry, StoredJournal, StoredRun
-from ...token_engine.edits import Edit, Summarise, edit_of
-from ...token_engine.view import View, uncounted
+from ...token_engine.edits import Edit, Summarize, decode_edit
+from ...token_engine.view import View, unmeasured_view
 from ...usage import UsageRecord
 from ..outcome import Finish, GoOn, Outcome, StepOutcome
 from ..plain import plain
@@ -85,7 +85,7 @@ class Record:
     texts: dict[str, str]
     before: tuple[Message, ...] = ()
     """What came before the run: examples, the history, its summary."""
-    view: View = field(default_factory=uncounted)
+    view: View = field(default_factory=unmeasured_view)
     """What the model sees of the conversation."""
     added: list[Message] = field(default_factory=list)
     """What this run added to the conversation."""
@@ -178,17 +178,17 @@ class Record:
 
     def _take_edits(self, content: dict[str, Any]) -> None:
         self.view.settle()
-        for edit in map(edit_of, content.get("edits", ())):
+        for edit in map(decode_edit, content.get("edits", ())):
             self.view.apply(edit)
-            if isinstance(edit, Summarise):
+            if isinstance(edit, Summarize):
                 self.ready = []
         if "ready" in content:
-            self.ready = [edit_of(written) for written in content["ready"]]
+            self.ready = [decode_edit(written) for written in content["ready"]]
 
     def _take_messages(self, entry: StoredEntry) -> None:
         if entry.kind == "begun":
             self.before = tuple(decode_message(self.texts[key]) for key in entry.body.get("before", ()))
-            self.view = uncounted(self.before)
+            self.view = unmeasured_view(self.before)
         rows = iter([stored.message for stored in entry.messages])
         for operation in entry.body.get("operations", [len(entry.messages)]):
             if isinstance(operation, int):
@@ -200,7 +200,7 @@ class Record:
                         self.state.text = message.text
             else:
                 replaced = [decode_message(self.texts[key]) for key in operation]
-                self.view, self.replaced = uncounted([*replaced, self.messages[-1]]), True
+                self.view, self.replaced = unmeasured_view([*replaced, self.messages[-1]]), True
 
     def _take_state(self, body: dict[str, Any]) -> None:
         if (kept := body.get("state")) is None:

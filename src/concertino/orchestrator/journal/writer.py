@@ -17,7 +17,7 @@ from ...storage.codec import encode_message
 from ...storage.types import Entry, EntryKind, HeldMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
 from ...token_engine.counting.base import TokenCounter
 from ...token_engine.counting.sizes import message_text
-from ...token_engine.edits import Edit, form
+from ...token_engine.edits import Edit, encode_edit
 from ...usage import UsageRecord
 from ...waits import Wait
 from ..plain import plain
@@ -141,7 +141,7 @@ class Journal:
 
     def edit(self, edits: Iterable[Edit]) -> None:
         """What is sent of the conversation has been edited."""
-        self._gathered.edits.extend(map(form, edits))
+        self._gathered.edits.extend(map(encode_edit, edits))
 
     def take(self, keys: Sequence[str]) -> None:
         """Waits whose outcomes the run has taken in."""

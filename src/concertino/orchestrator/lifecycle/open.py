@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...context import ContextState
+from ...context_state import ContextState
 from ...ids import child_run_id
 from ...messages import UserMessage
 from ...providers.base import model_id
 from ...storage.codec import encode_message
 from ...storage.types import RunStart
-from ...token_engine.engine import TokenEngine, ready_of
+from ...token_engine.engine import TokenEngine, prepared_edits
 from ...tools.base import Session
 from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig
@@ -73,7 +73,7 @@ def open_run(
         tree=parent.run.tree if parent else Tree(run_id, chat.store, chat.session, lease),
     )
     if changed:
-        run.notify("history_mended", f"the history was mended, so that a model can be sent it: {changed}")
+        run.notify("history_repaired", f"the history was mended, so that a model can be sent it: {changed}")
     return run
 
 
@@ -110,8 +110,8 @@ def what_is_given(run: Run[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if skipped := _skipped(chat, len(body["before"])):
         body["skipped"] = skipped
     if (context := chat.context) is not None:
-        logs = ([json.dumps(edit) for edit in log] for log in (context.edits, context.ready))
-        body["context"] = [*map(run.journal.text_ids, logs), context.at, context.model, context.rent]
+        logs = ([json.dumps(edit) for edit in log] for log in (context.edits, context.prepared))
+        body["context"] = [*map(run.journal.text_ids, logs), context.sent_at, context.model, context.carrying_cost]
     content = {
         "message": chat.message,
         "system_prompt": chat.system_prompt,
@@ -173,14 +173,14 @@ def restore(run: Run[Any], record: Record) -> None:
     run.system = record.system
     skipped = tuple(record.begun.get("skipped", ()))
     run.skipped = None if record.replaced else skipped
-    run.window.examples = 0 if record.replaced else _examples(skipped)
+    run.window.example_count = 0 if record.replaced else _examples(skipped)
     for message in record.messages:
         run.window.append(message)
     run.window.restore(record.edits, record.rent)
     if record.ready or run.chat.context is None:
-        run.window.make_ready(record.ready)
+        run.window.restore_prepared(record.ready)
     else:
-        run.window.make_ready(ready_of(run.chat.context, run.window.examples))
+        run.window.restore_prepared(prepared_edits(run.chat.context, run.window.example_count))
     run.added = record.added
     run.call_ids = call_ids(record.messages)
     kept = {spec.name for spec in record.tools}
@@ -204,11 +204,11 @@ def build_messages(run: Run[Any], config: AgentConfig[Any], record: Record | Non
         run.window.append(message)  # kept already, by the runs that it comes from
     run.call_ids = call_ids(earlier)
     skipped = _skipped(chat, len(earlier)) if record is None else tuple(record.begun.get("skipped", ()))
-    run.skipped, run.window.examples = skipped, _examples(skipped)
+    run.skipped, run.window.example_count = skipped, _examples(skipped)
     if chat.context is not None:
-        if not run.window.resume(chat.context, run.window.examples):
+        if not run.window.resume(chat.context, run.window.example_count):
             told = "the history is not the one that Chat(context=...) is about: some of it is seen anew"
-            run.notify("context_not_taken", told)
+            run.notify("context_not_applied", told)
         if run.journal.on:
             run.journal.edit(run.window.edits)
     run.add(UserMessage(that_fits(run, chat.message)))
@@ -219,7 +219,7 @@ def that_fits(run: Run[Any], text: str) -> str:
 
     Raises `ContextFloorError` if there is room for nothing.
     """
-    sent = run.window.room.cut(text, run.fixed(), run.limits.output, run.model_id)
+    sent = run.window.truncate(text, run.fixed(), run.limits.output, run.model_id)
     if sent is text:
         return text
     size = run.chat.counter.count(sent)

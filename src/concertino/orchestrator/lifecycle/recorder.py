@@ -11,7 +11,7 @@ from ...messages import ToolCall
 from ...providers.base import Model, ModelRequest, model_id
 from ...storage.codec import encode_message
 from ...storage.types import Reservation
-from ...token_engine.edits import Edit, form
+from ...token_engine.edits import Edit, encode_edit
 from ..journal.replay import SETTINGS, chosen, outcome_fields, spec_text
 from ..outcome import Finish, Outcome, StepOutcome, Turn
 from ..plain import dump_state, plain
@@ -36,7 +36,7 @@ def _standing(run: Run[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     if state.tool_choice != "auto":
         body["choice"] = chosen(state.tool_choice)
-    if journal.changed("rent", rent := run.window.rent):
+    if journal.changed("rent", rent := run.window.carrying_cost):
         body["rent"] = rent
     if journal.changed("commands", journal.seen):
         body["commands"] = journal.seen
@@ -140,7 +140,9 @@ async def note_answer(
 async def note_summary(run: Run[Any], ready: Sequence[Edit]) -> None:
     """A summary was made: on record with what it has used, so that it is never made twice."""
     if run.journal.on:
-        await run.journal.append("noted", run.state.step, {}, {"ready": [form(edit) for edit in ready]}, aside=True)
+        await run.journal.append(
+            "noted", run.state.step, {}, {"ready": [encode_edit(edit) for edit in ready]}, aside=True
+        )
 
 
 async def note_outcomes(run: Run[Any], outcomes: dict[int, Outcome], *, suspended: bool = False) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from ...context import ContextReport
+from ...context_state import ContextReport
 from ...events import RunResult, RunStatus
 from ...usage import Tokens
 from ...waits import Wait
@@ -42,10 +42,10 @@ def _report(run: Run[Any]) -> ContextReport:
     asked = {(record.provider, record.model) for record in run.ledger.records if record.agent_path == run.path}
     if len(asked) == 1:
         ((provider, model),) = asked
-        sent = [Tokens(prompt, 0, cached, written) for prompt, cached, written, _, _ in run.window.asked]
+        sent = [Tokens(prompt, 0, cached, written) for prompt, cached, written, _, _ in run.window.billed]
         write = bool(report.written)
-        whole = [Tokens(most, 0, held, (most - held) * write) for *_, most, held in run.window.asked]
-        report.cost, report.whole_cost = (_total(run, provider, model, requests) for requests in (sent, whole))
+        whole = [Tokens(most, 0, held, (most - held) * write) for *_, most, held in run.window.billed]
+        report.cost, report.untrimmed_cost = (_total(run, provider, model, requests) for requests in (sent, whole))
     return report
 
 

@@ -10,7 +10,7 @@ from ...errors import BudgetError, ContextTooLongError, ProviderError
 from ...events import ContextEdited
 from ...messages import Messages
 from ...providers.base import Model, ModelRequest, model_id
-from ...token_engine.edits import Edit, Reduce, Summarise
+from ...token_engine.edits import Edit, Reduce, Summarize
 from ...token_engine.engine import Plan
 from ...token_engine.planner import SummaryJob
 from ...token_engine.recall import RECALL
@@ -88,10 +88,10 @@ class Requesting:
             if refused and self._own_messages:
                 return None
             if refused:
-                run.window.refused()
-            if refused or (limits.context < run.window.room.limit and not self._own_messages):
+                run.window.lower_limit()
+            if refused or (limits.context < run.window.limit and not self._own_messages):
                 request.messages = await self._shown(model, limits, summaries=False)
-                request.marks = run.window.marks
+                request.marks = run.window.breakpoints
         usage = run.next_attempt()
         if run.tree.budgeted:
             return None if await self._reserve(model, request, usage) else (model, request, usage)
@@ -116,7 +116,7 @@ class Requesting:
             tool_choice=choice,
             parallel_tool_calls=self._hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
             max_output_tokens=limits.output,
-            marks=run.window.marks,
+            marks=run.window.breakpoints,
             cache_key=run.cache_key,
         )
         run.state.tool_choice = "auto"
@@ -132,19 +132,19 @@ class Requesting:
     async def _shown(self, model: Model, limits: Limits, *, summaries: bool) -> Messages:
         """What *model* is to see of the conversation: as much as it takes."""
         run, window = self._run, self._run.window
-        window.room.limit, self.model = limits.context, model_id(model)
+        window.limit, self.model = limits.context, model_id(model)
         recallable = RECALL in run.registry
         plan = window.plan(run.fixed(), limits.output, self.model, recallable=recallable, summaries=summaries)
         while plan.urgent:
             await self._summarise(plan, model)
-            if plan.job is None or not plan.job.alone or not window.ready:
+            if plan.job is None or not plan.job.prefix_only or not window.prepared:
                 break
             plan = window.plan(run.fixed(), limits.output, self.model, recallable=recallable, summaries=summaries)
         self._planned = True
         if plan.job is not None:  # a request that is made anew plans without it: it is under way
             self.job = None if plan.urgent else plan.job
         if edits := window.fit():
-            self._tell(edits, window.before)
+            self._tell(edits, window.tokens_before)
         return window.view()
 
     async def _summarise(self, plan: Plan, model: Model) -> None:
@@ -153,14 +153,14 @@ class Requesting:
         if plan.job is None:
             await run.summaries.settle()
             return
-        messages = run.window.shown()
+        messages = run.window.preview()
         request = ModelRequest(
             model=model.name,
             system=run.system,
-            messages=messages[: run.window.shown_before(plan.job.end)] if plan.job.alone else messages,
+            messages=messages[: run.window.position_of(plan.job.end)] if plan.job.prefix_only else messages,
             tools=run.registry.specs(),
             max_output_tokens=self._limits(model).output,
-            marks=run.window.marks and (),
+            marks=run.window.breakpoints and (),
             cache_key=run.cache_key,
         )
         await run.summaries.now(plan.job, model, request)
@@ -169,10 +169,10 @@ class Requesting:
         run = self._run
         if run.journal.on:
             run.journal.edit(edits)
-        reduced = sum(len(edit.places) for edit in edits if isinstance(edit, Reduce))
-        spans = [edit for edit in edits if isinstance(edit, Summarise)]
-        left_out = sum(edit.messages for edit in spans if edit.left_out)
-        summarised = sum(edit.messages for edit in spans if not edit.left_out)
+        reduced = sum(len(edit.indexes) for edit in edits if isinstance(edit, Reduce))
+        spans = [edit for edit in edits if isinstance(edit, Summarize)]
+        left_out = sum(edit.messages for edit in spans if edit.omitted)
+        summarised = sum(edit.messages for edit in spans if not edit.omitted)
         told = (reduced, summarised, left_out, before, run.window.tokens)
         run.mailbox.put(ContextEdited(run.id, run.path, run.index.value, *told))
         if left_out:

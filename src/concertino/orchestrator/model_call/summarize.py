@@ -98,14 +98,14 @@ class Summaries:
         except Exception as error:  # noqa: BLE001 - whatever a model's adapter raises must not end the run
             log.warning("run %s: a summary failed: %s", self._run.id, type(error).__name__)
         if window.complete(job, text, merged):
-            await note_summary(self._run, window.ready)
+            await note_summary(self._run, window.prepared)
         else:
             self._run.notify("summary_failed", "a summary of older messages failed, and changes nothing")
 
     def _asking_for(self, job: SummaryJob, request: ModelRequest) -> ModelRequest:
-        kept = max(len(request.messages) - self._run.window.shown_before(job.end), 1)
-        upto = ": your summary will stand in its place" if job.alone else _UPTO.format(kept=kept)
-        earlier = _EARLIER if job.earlier else ""
+        kept = max(len(request.messages) - self._run.window.position_of(job.end), 1)
+        upto = ": your summary will stand in its place" if job.prefix_only else _UPTO.format(kept=kept)
+        earlier = _EARLIER if job.follows_summary else ""
         asked = UserMessage(_SUMMARISE.format(upto=upto, words=_words(job.tokens), earlier=earlier))
         return _beside(request, (*request.messages, asked), job.tokens)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from ...events import RunResult, ToolProgress, ToolStreamed, UsageRecorded
 from ...ids import call_key, usage_id
 from ...messages import ToolCall
-from ...tools.base import Session, ToolContext
+from ...tools.base import Session, Tool, ToolContext
 from ...tools.progress import Progress
 from ...tools.registry import ToolRegistry
 from ...usage import Tokens
@@ -82,13 +82,14 @@ class CallContext(ToolContext):
         agent: Any,
         task: str,
         *,
-        registry: ToolRegistry | None = None,
+        tools: Iterable[Tool] | None = None,
         tool_call_limit: int | None = None,
     ) -> RunResult:
         """See `ToolContext.spawn`."""
         self._spawned += 1
         element = f"{agent.name}-{self._ordinal}" + (f".{self._spawned}" if self._spawned > 1 else "")
         parent = Parent(self._run, self._call.id, self.key, element, self._spawned, self._again)
+        registry = tools if tools is None or isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         result = await self._spawn(parent, agent, task, registry, tool_call_limit)
         if result.status == "suspended":
             raise ChildWaits
@@ -107,10 +108,10 @@ class CallContext(ToolContext):
         """See `ToolContext.recall`."""
         return self._run.window.recall(handle)
 
-    def beginning(self, text: str, spare: int = 0) -> str:
-        """See `ToolContext.beginning`."""
+    def truncate(self, text: str, reserve: int = 0) -> str:
+        """See `ToolContext.truncate`."""
         run, tool = self._run, self._run.registry.get(self._call.name)
-        most = run.window.allowance(run.calls_at_once or _AT_ONCE, None if tool is None else tool.max_tokens) - spare
+        most = run.window.allowance(run.calls_at_once or _AT_ONCE, None if tool is None else tool.max_tokens) - reserve
         return text if len(text) <= most and text.isascii() else run.chat.counter.cut(text, max(most, 1))
 
     def stream(self, content: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import MissingExtraError, ProviderError
+from ...errors import ProviderError
+from ...extras import extra
 from ..base import ModelRequest
 from ..catalog import max_output_tokens as most_output
 from ..http.encoding import Body, ToolForms
@@ -39,10 +40,8 @@ class AnthropicModel(StreamingModel["AsyncAnthropic"]):
         max_output_tokens: int | None = None,
         streams: bool = True,
     ) -> None:
-        try:
-            from . import errors, sdk  # noqa: PLC0415 - the SDK is an extra
-        except ImportError as error:
-            raise MissingExtraError("Anthropic's models need `pip install 'concertino[anthropic]'`") from error
+        with extra("anthropic", "AnthropicModel"):
+            from . import errors, sdk  # noqa: PLC0415
         super().__init__(name, PROVIDER, client, timeout)
         self._errors, self._sdk = errors, sdk
         self._key = "" if client is not None else key_from(api_key, "ANTHROPIC_API_KEY")

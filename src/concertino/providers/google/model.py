@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import MissingExtraError, ProviderError
+from ...errors import ProviderError
+from ...extras import extra
 from ..base import ModelRequest
 from ..http.encoding import Body, ToolForms
 from ..http.transport import SILENCE, RawResponse, StreamingModel, Timeouts, key_from
@@ -38,10 +39,8 @@ class GoogleModel(StreamingModel["Connection"]):
         timeout: float | Timeouts = SILENCE,
         streams: bool = True,
     ) -> None:
-        try:
-            from . import errors, sdk  # noqa: PLC0415 - the SDK is an extra
-        except ImportError as error:
-            raise MissingExtraError("Google's models need `pip install 'concertino[google]'`") from error
+        with extra("google", "GoogleModel"):
+            from . import errors, sdk  # noqa: PLC0415
         super().__init__(name, PROVIDER, None if client is None else sdk.Connection(client), timeout)
         self._errors, self._sdk = errors, sdk
         self._key = "" if client is not None else key_from(api_key, "GEMINI_API_KEY", "GOOGLE_API_KEY")

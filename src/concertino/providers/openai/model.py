@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from ...errors import MissingExtraError, MissingKeyError, ProviderError
+from ...errors import MissingKeyError, ProviderError
+from ...extras import extra
 from ..base import ModelRequest
 from ..http.encoding import Body, ToolForms
 from ..http.transport import SILENCE, RawResponse, Reader, StreamingModel, Timeouts, key_from
@@ -51,10 +52,8 @@ class OpenAIModel(StreamingModel["AsyncOpenAI"]):
         encrypted_reasoning: bool | None = None,
         streams: bool = True,
     ) -> None:
-        try:
-            from . import errors, sdk  # noqa: PLC0415 - the SDK is an extra
-        except ImportError as error:
-            raise MissingExtraError("OpenAI's models need `pip install 'concertino[openai]'`") from error
+        with extra("openai", "OpenAIModel"):
+            from . import errors, sdk  # noqa: PLC0415
         super().__init__(name, provider, client, timeout)
         self._errors, self._sdk = errors, sdk
         self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
