@@ -13,7 +13,7 @@ from ...messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMe
 from ...operations import OperationState
 from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
 from ...storage.types import StoredEntry, StoredJournal
-from ...token_engine.edits import Edit, Reduce, Summarise, edit_of
+from ...token_engine.edits import Edit, Reduce, Summarize, decode_edit
 from ...usage import UsageRecord
 from ...waits import Wait
 from .format import counted
@@ -156,7 +156,9 @@ class _Reader:
             return
         step.until = entry.at
         if held.get("edits"):
-            step.notes.append(TimelineNote(entry.at, "compaction", _edits([edit_of(form) for form in held["edits"]])))
+            step.notes.append(
+                TimelineNote(entry.at, "compaction", _edits([decode_edit(form) for form in held["edits"]]))
+            )
         match entry.kind:
             case "answered":
                 self._take_answer(step, entry, messages)
@@ -302,11 +304,11 @@ def step_of_wait(wait: Wait) -> int:
 
 
 def _edits(edits: Sequence[Edit]) -> str:
-    reduced = sum(len(edit.places) for edit in edits if isinstance(edit, Reduce))
-    spans = [edit for edit in edits if isinstance(edit, Summarise)]
+    reduced = sum(len(edit.indexes) for edit in edits if isinstance(edit, Reduce))
+    spans = [edit for edit in edits if isinstance(edit, Summarize)]
     parts = (
         (reduced, "tool result", "shortened"),
-        (sum(edit.messages for edit in spans if not edit.left_out), "message", "summarized"),
-        (sum(edit.messages for edit in spans if edit.left_out), "message", "omitted"),
+        (sum(edit.messages for edit in spans if not edit.omitted), "message", "summarized"),
+        (sum(edit.messages for edit in spans if edit.omitted), "message", "omitted"),
     )
     return ", ".join(f"{counted(count, noun)} {verb}" for count, noun, verb in parts if count) or "reasoning omitted"
