@@ -13,10 +13,10 @@ from concertino.cli.commands.chat import chat
 from concertino.cli.commands.research import research
 from concertino.cli.context import Means, Options
 from concertino.cli.program import perform
+from concertino.demo import DemoModel
 from concertino.errors import BadRequestError
 from concertino.messages import ToolMessage, UserMessage
 from concertino.providers.base import Model, ModelEvent, ModelRequest
-from concertino.providers.extractive import ExtractiveModel
 from concertino.testing import ScriptedModel, call
 from concertino.testing.scripted import Answer
 from concertino.wiring import token_counter
@@ -31,7 +31,7 @@ async def _wait() -> None:
 class Stubborn:
     """A model that does not let itself be cancelled."""
 
-    provider, name = "extractive", "stubborn"
+    provider, name = "demo", "stubborn"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         while True:
@@ -47,10 +47,10 @@ class Stubborn:
 
 
 class Pausing:
-    """The extractive model, until a request: that one waits for ever."""
+    """The demo model, until a request that it never answers."""
 
     def __init__(self, at: int) -> None:
-        self._model = ExtractiveModel(token_counter().count)
+        self._model = DemoModel(token_counter().count)
         self.provider, self.name = self._model.provider, self._model.name
         self._left = at
 
@@ -71,7 +71,7 @@ def _researcher(request: ModelRequest) -> Answer:
         return Answer(before=_wait)
     results = [m.content for m in request.messages if isinstance(m, ToolMessage)]
     if not results:
-        return Answer(calls=(call("fetch_page", location="pages/apples.md"),))
+        return Answer(calls=(call("read_document", location="pages/apples.md"),))
     source = results[0].partition("]")[0]
     return Answer(text=f"Apples are red {source}]. Nobody said this [s0000000000].")
 
@@ -118,5 +118,5 @@ async def _work(text: str | None, means: Means) -> int:
 
 
 if __name__ == "__main__":
-    options = Options(corpus=("pages",), model="extractive", database=Path(sys.argv[3]), as_json="--json" in sys.argv)
+    options = Options(corpus=("pages",), model="demo", database=Path(sys.argv[3]), as_json="--json" in sys.argv)
     sys.exit(perform(_work, [os.environ.get("QUESTION", "What is it?")], options, needs_text=True))

@@ -21,8 +21,8 @@ from tests.cli.conftest import Cli
         (["research", " \n"], ("question is empty", "in quotes")),
         (["research", "what", "is", "this"], ("'what', 'is', 'this'", "in quotes")),
         (["research", "q", "--model", "foo:bar"], ("'foo'", "there are: anthropic, openai, google")),
-        (["research", "q", "--model", "extractive:big"], ("'big'", "'rules-1'")),
-        (["research", "q", "--model", ""], ("''", "extractive")),
+        (["research", "q", "--model", "demo:big"], ("'big'", "'quotes'")),
+        (["research", "q", "--model", ""], ("''", "demo")),
         (["research", "q", "--corpus", "nowhere"], ("nowhere", "folder or a file")),
         (["research", "q", "--corpus", "void"], ("void", ".md")),
         (["research", "q", "--corpus", ""], ("--corpus is empty", "leave it out")),
@@ -56,7 +56,7 @@ def test_a_missing_key_names_its_variable(cli: Cli, provider: str) -> None:
     variable = {"google": "GEMINI_API_KEY"}.get(provider, f"{provider.upper()}_API_KEY")
     (line,) = done.stderr.splitlines()
     assert variable in line
-    assert "--model extractive" in line
+    assert "--model demo" in line
 
 
 def test_a_newer_database_is_left_as_it_was(cli: Cli, corpus: Path, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_a_run_is_stopped_from_another_terminal(start: Start, cli: Cli, tmp_path
     (run,) = listed(cli)
     done = cli("runs", "stop", run["run_id"], "--db", "runs.db", "--deadline", "20")
     assert done.returncode == 0, done.stderr
-    assert "stopped: extractive:rules-1 (model of supervisor/researcher-" in done.stdout
+    assert "stopped: demo:quotes (model of supervisor/researcher-" in done.stdout
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "Traceback" not in err

@@ -83,7 +83,7 @@ def test_what_is_unknown_is_not_free(provider: str, model: str, tokens: Tokens) 
     assert price(provider, model, tokens) == (None, "")
 
 
-@pytest.mark.parametrize("provider", ["extractive", "scripted"])
+@pytest.mark.parametrize("provider", ["demo", "scripted"])
 def test_what_asks_nobody_is_free(provider: str) -> None:
     assert price(provider, "any", Tokens(1000, 1000)) == (Decimal(0), "free")
 
