@@ -116,7 +116,7 @@ class _Tolerant:
         if any(map(str.strip, rest)) and not _SILENT.match(type_name):
             body.trim_left(min(len(line) - len(line.lstrip()) for line in rest if line.strip()))
             if _CODE.match(type_name):
-                node += nodes.literal_block("", "\n".join(body))
+                node += nodes.literal_block("", "\n".join(body).strip("\n"))
             else:
                 self.nested_parse(body, offset + 1, node)  # type: ignore[attr-defined]
         return [node], blank_finish
