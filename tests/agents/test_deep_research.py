@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -26,6 +26,7 @@ class Shelf:
     """A library of two pages."""
 
     name = "a shelf"
+    kind: Literal["documents"] = "documents"
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
         return [
@@ -57,8 +58,8 @@ async def research(model: ScriptedModel, **settings: Any) -> RunResult:
 
 
 RESEARCHER = [
-    [call("web_search", query="tea"), call("search_history")],
-    call("fetch_page", location=TEA),
+    [call("search_documents", query="tea"), call("search_history")],
+    call("read_document", location=TEA),
     f"Tea is brewed at 80 degrees. [{TEA}]",
 ]
 REPORT = call("report_generation", title="Tea", markdown=f"Brew at 80 degrees [{TEA}].")
@@ -84,7 +85,7 @@ async def test_only_the_three_research_tools_are_stored() -> None:
         "report_generation",
     }
     stored = await store.messages(child.start.run_id)
-    assert {m.message.name for m in stored if m.message.role == "tool"} == {"web_search", "fetch_page"}
+    assert {m.message.name for m in stored if m.message.role == "tool"} == {"search_documents", "read_document"}
     search = next(m for m in stored if m.message.role == "tool")
     assert json.loads(search.message.content)["results"][0]["id"] == TEA, "research agents keep the whole result"
     assert search.progress[0]["parts"] == ["tea", "1 results"]
@@ -161,7 +162,7 @@ async def test_questions_to_the_user_end_the_run() -> None:
 
 
 async def test_the_researcher_reads_the_error_of_a_failed_search() -> None:
-    scripts = {"You are a researcher": [call("fetch_page", location="milk.md"), "Nothing on milk."]}
+    scripts = {"You are a researcher": [call("read_document", location="milk.md"), "Nothing on milk."]}
     with ScriptedModel(call("researcher", query="milk"), REPORT, scripts=scripts) as model:
         await research(model)
     told = next(r for r in model.requests if r.messages[-1].role == "tool")
@@ -169,7 +170,7 @@ async def test_the_researcher_reads_the_error_of_a_failed_search() -> None:
 
 
 async def test_researchers_at_their_limit_answer_with_tools_declared() -> None:
-    searches = [[call("web_search", query=f"tea {n}") for n in range(8)] for _ in range(2)]
+    searches = [[call("search_documents", query=f"tea {n}") for n in range(8)] for _ in range(2)]
     scripts = {"You are a researcher": [*searches, "80 degrees."]}
     with ScriptedModel(call("researcher", query="tea"), REPORT, scripts=scripts) as model:
         await research(model)

@@ -150,7 +150,7 @@ def test_no_forbidden_content_of_a_message_is_kept(policy: DataPolicy, message: 
     assert CANARY not in everything(result.keep)
     assert not result.keep_progress or getattr(message, "parts", None) == (), "only where there is nothing to forbid"
     assert result.message is message, "the run itself needs all of it"
-    assert (result.tokens, result.progress, result.seconds) == (7, progress, None)
+    assert (result.tokens, result.progress, result.keep_seconds) == (7, progress, None)
 
 
 @pytest.mark.parametrize("cls", get_args(RunEvent), ids=lambda cls: cls.__name__)
@@ -235,7 +235,7 @@ def test_content_kept_for_a_time_is_complete_until_then(policy: DataPolicy, mess
     result = held(dataclasses.replace(policy, keep_whole_results=True), message, None, ())
     assert result.keep is message
     assert result.keep_progress
-    assert result.seconds in ((5, 9) if getattr(message, "parts", True) else (None,))
+    assert result.keep_seconds in ((5, 9) if getattr(message, "parts", True) else (None,))
 
 
 @given(policies(words | timed | st.just("keep")), messages)
@@ -309,7 +309,7 @@ def test_a_signature_on_a_call_is_treated_as_reasoning() -> None:
     turn = AssistantMessage((ToolCall("1", "search", "{}", signature="s"),))
     assert left(DataPolicy(reasoning="drop"), turn) == AssistantMessage((ToolCall("1", "search", "{}"),))
     assert left(DataPolicy(text="drop"), turn) is turn
-    assert held(DataPolicy(reasoning=KeepFor(3)), turn, None, ()).seconds == 3
+    assert held(DataPolicy(reasoning=KeepFor(3)), turn, None, ()).keep_seconds == 3
 
 
 def test_reasoning_without_text_is_removed() -> None:
@@ -359,7 +359,7 @@ def test_a_once_result_is_replaced_by_its_summary() -> None:
     ],
 )
 def test_a_message_is_kept_as_long_as_its_shortest_part(policy: DataPolicy, seconds: float | None) -> None:
-    assert held(policy, TURN, None, ()).seconds == seconds
+    assert held(policy, TURN, None, ()).keep_seconds == seconds
 
 
 def test_equal_text_under_the_same_key_has_the_same_hash() -> None:
