@@ -2,6 +2,20 @@
 
 from .case import CassetteError
 from .cassettes import Cassette, cassette, recording, replaying
+from .faults import FaultyModel, FaultyStore, FaultyTool, Points
 from .scripted import Answer, ScriptedModel, call
 
-__all__ = ["Answer", "Cassette", "CassetteError", "ScriptedModel", "call", "cassette", "recording", "replaying"]
+__all__ = [
+    "Answer",
+    "Cassette",
+    "CassetteError",
+    "FaultyModel",
+    "FaultyStore",
+    "FaultyTool",
+    "Points",
+    "ScriptedModel",
+    "call",
+    "cassette",
+    "recording",
+    "replaying",
+]
