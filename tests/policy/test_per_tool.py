@@ -1,4 +1,4 @@
-"""A policy by tool: what is left of a run is a history that every provider takes, and honest about what is gone."""
+"""A policy by tool: the kept history is accepted by every provider and marks redacted content."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[DataPolicy, set[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_is_left_is_a_history_for_every_provider(tmp_path: Path, case: str) -> None:
+async def test_every_provider_accepts_the_kept_history(tmp_path: Path, case: str) -> None:
     policy, gone, left = CASES[case]
     canaries = Canaries("unicode")
     store, _, run_id = await history_of(tmp_path / "runs.db", canaries, policy)
@@ -125,8 +125,10 @@ async def test_what_is_left_is_a_history_for_every_provider(tmp_path: Path, case
 
 
 @pytest.mark.parametrize("one_side", [{"results": "drop"}, {"arguments": "drop"}])
-async def test_dropping_one_side_alone_is_refused_or_keeps_the_pairs(tmp_path: Path, one_side: dict[str, Any]) -> None:
-    """`ToolData` says: drop both sides or none. Whoever does not read that must not find out from a provider."""
+async def test_dropping_only_calls_or_results_raises_or_keeps_the_pairs(
+    tmp_path: Path, one_side: dict[str, Any]
+) -> None:
+    """Dropping only calls or only results raises, before a provider could reject the history."""
     canaries = Canaries()
     try:
         policy = DataPolicy(tools={"secret": ToolData(**one_side)})
@@ -139,7 +141,7 @@ async def test_dropping_one_side_alone_is_refused_or_keeps_the_pairs(tmp_path: P
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_an_erased_run_is_neither_forked_nor_replayed_nor_told(tmp_path: Path, case: str) -> None:
+async def test_an_erased_run_cannot_be_forked_or_replayed(tmp_path: Path, case: str) -> None:
     canaries = Canaries()
     store, runtime, run_id = await history_of(tmp_path / "runs.db", canaries, CASES[case][0])
     says = f"run {run_id}: what it held was erased, as its data policy wants it"
@@ -158,7 +160,7 @@ async def test_an_erased_run_is_neither_forked_nor_replayed_nor_told(tmp_path: P
         assert stored.state == "completed"
 
 
-async def test_a_run_of_which_everything_is_kept_can_be_forked_and_replayed(tmp_path: Path) -> None:
+async def test_a_run_that_keeps_everything_can_be_forked_and_replayed(tmp_path: Path) -> None:
     canaries = Canaries("surrogate")
     store, runtime, run_id = await history_of(tmp_path / "runs.db", canaries, DataPolicy())
     async with store:
