@@ -144,15 +144,15 @@ async def test_dropping_only_calls_or_results_raises_or_keeps_the_pairs(
 async def test_an_erased_run_cannot_be_forked_or_replayed(tmp_path: Path, case: str) -> None:
     canaries = Canaries()
     store, runtime, run_id = await history_of(tmp_path / "runs.db", canaries, CASES[case][0])
-    says = f"run {run_id}: what it held was erased, as its data policy wants it"
+    message = f"run {run_id}: its content was erased"
     async with store:
         before = len(await store.runs())
         for step in (1, 2, 4):
-            with pytest.raises(ErasedError, match=says):
+            with pytest.raises(ErasedError, match=message):
                 await runtime.fork(run_id, step)
-        with pytest.raises(ErasedError, match=says):
+        with pytest.raises(ErasedError, match=message):
             list(await runtime.replay(run_id))
-        with pytest.raises(ErasedError, match=says):
+        with pytest.raises(ErasedError, match=message):
             await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(run_id)
         assert len(await store.runs()) == before, "nothing was begun"
         stored = await store.run(run_id)
@@ -166,8 +166,8 @@ async def test_a_run_that_keeps_everything_can_be_forked_and_replayed(tmp_path: 
     async with store:
         replayed = list(await runtime.replay(run_id))
         assert [step for step, _, _ in replayed] == [1, 2, 3, 4]
-        told = await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(run_id)
-        assert told.text == canaries["answer"]
+        restored = await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(run_id)
+        assert restored.text == canaries["answer"]
         forked = await (await runtime.fork(run_id, 4)).result()
         assert (forked.status, forked.text) == ("completed", canaries["other answer"])
-        assert list(forked.messages)[:-1] == list(told.messages)[:-1]
+        assert list(forked.messages)[:-1] == list(restored.messages)[:-1]
