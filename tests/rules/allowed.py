@@ -50,16 +50,13 @@ DEEP_EXAMPLES: set[str] = {
 }
 """Pages and examples that import a module inside a package."""
 WORDING: set[str] = {
-    "CONTRIBUTING.md",
     "README.md",
-    "_version",
     "agents",
     "cli",
     "demo",
     "docs/architecture.md",
     "docs/cli.md",
     "docs/context.md",
-    "docs/dependencies.md",
     "docs/durability.md",
     "docs/errors.md",
     "docs/events.md",
