@@ -26,7 +26,7 @@ class Source:
 
 @pytest.fixture(params=["samples", "recordings"])
 def source(request: pytest.FixtureRequest) -> Source:
-    """A source of exchanges. Without the recordings, their half of a test is skipped; in CI it fails."""
+    """A source of exchanges. Without the recordings, their half of a test is skipped; `.ci/run` fails."""
     if request.param == "samples":
         return Source(SAMPLES, recorded=False)
     if not TRAFFIC.is_dir():
