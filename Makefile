@@ -22,7 +22,7 @@ demo: setup
 QUESTION ?= How do asyncio task groups handle errors, and how do they differ from gather?
 
 check: setup lint types
-	$(PYTEST) tests/unit tests/rules
+	$(PYTEST) tests/unit tests/rules --ignore tests/rules/test_benchmarks.py
 
 test: setup lint types
 	$(PYTEST)
