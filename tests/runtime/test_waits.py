@@ -292,7 +292,7 @@ async def test_an_approver_reads_the_arguments_as_the_user_wrote_them(store: Sto
     class Post(Desk):
         tools = (mail,)
 
-        def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
+        def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
             return Ask()
 
     model = Steady(call("mail", to="Jürgen in Köln 🍎"), "end")
