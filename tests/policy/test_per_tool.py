@@ -142,7 +142,7 @@ async def test_dropping_one_side_alone_is_refused_or_keeps_the_pairs(tmp_path: P
 async def test_an_erased_run_is_neither_forked_nor_replayed_nor_told(tmp_path: Path, case: str) -> None:
     canaries = Canaries()
     store, runtime, run_id = await history_of(tmp_path / "runs.db", canaries, CASES[case][0])
-    says = f"run {run_id}: what it held was erased, as its data policy wants it"
+    says = f"run {run_id}: its content was erased as its data policy demands"
     async with store:
         before = len(await store.runs())
         for step in (1, 2, 4):

@@ -54,7 +54,7 @@ def test_a_providers_own_form_stays_only_where_all_of_it_may(policy: dict[str, A
 def test_a_time_for_one_thing_is_a_time_for_what_may_quote_it() -> None:
     whole = held(DataPolicy(other_tools=ToolData(results=KeepFor(9))), ANSWER, None, ())
     assert whole.keep is ANSWER
-    assert whole.seconds == 9
+    assert whole.keep_seconds == 9
 
 
 @pytest.mark.parametrize("how", ["redact", "drop"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,10 +54,10 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("price", None, "use a function"),
         ("retry", 3, "use a Retry"),
         ("models", "openai", r"wiring\.Models\(\)"),
-        ("gates", [RateLimit()], "use Gates by provider"),
-        ("gates", {"openai": 1}, "use Gates by provider"),
+        ("rate_limits", [RateLimit()], "use RateLimits by provider"),
+        ("rate_limits", {"openai": 1}, "use RateLimits by provider"),
         ("budget", 5, "use a Budget"),
-        ("budget", Budget(tokens=5), r"pass Chat\(store="),
+        ("budget", Budget(tokens=5), r"pass Resources\(store="),
         ("chatbot_id", 3, "chatbot_id"),
         ("few_shot", {3: []}, "for each model id"),
         ("few_shot", {"x:y": "hello"}, "few_shot.*use a list of messages"),
@@ -68,13 +69,14 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("fallback", "openai:gpt-6-luna", "use a list of model ids"),
         ("fallback", ["gpt-6-luna"], "'provider:name'"),
         ("fallback", [ScriptedModel()], "use a list of model ids"),
-        ("fallback", ["openai:gpt-6-luna"], r"Chat\(models="),
+        ("fallback", ["openai:gpt-6-luna"], r"Resources\(models="),
     ],
 )
 def test_an_invalid_field_of_a_chat_raises(field: str, value: Any, problem: str) -> None:
-    settings: dict[str, Any] = {"model": ScriptedModel(), "message": "go"} | {field: value}
+    shared = {field: value} if field in {f.name for f in dataclasses.fields(Resources)} - {"model"} else {}
+    settings: dict[str, Any] = {"model": ScriptedModel(), "message": "go"} | ({} if shared else {field: value})
     with pytest.raises(ConfigurationError, match=problem):
-        ToolOrchestrator(Chat(**settings), AgentConfig())
+        ToolOrchestrator(Chat(**settings), AgentConfig(), resources=Resources(**shared))
 
 
 @pytest.mark.parametrize("field", ["user_id", "organization_id", "plan"])
