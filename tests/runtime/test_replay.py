@@ -273,7 +273,7 @@ def test_every_run(script: list[Any], end: Any, decided: list[Any], context: int
         store, model = MemoryStore(), ScriptedModel(*script, *[end] * 20)
         agent = Decides(list(decided))
         given: dict[str, Any] = {"limits": lambda *_: Limits(context=context, output=50, tool_calls=most)}
-        live = await runtime(store, model, agent).start(Chat(model=model, message="go", **given), agent)
+        live = await runtime(store, model, agent, **given).start(Chat("go", model=model), agent)
         await live.result()
         same([request for _, _, request in await runtime(store, model).replay(live.id)], model.requests)
 

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Budget, Chat, Session, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Budget,
+    Chat,
+    Resources,
+    Session,
+    Tool,
+    ToolContext,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError
 from concertino.messages import Media, ToolMessage, UserMessage
