@@ -139,7 +139,11 @@ async def reply(request: ModelRequest) -> Reply:
 
 def searched(query: str, results: list[dict[str, object]]) -> list[Message]:
     call = ToolCall("c1", "web_search", json.dumps({"query": query}))
-    return [UserMessage(query), AssistantMessage((call,)), ToolMessage("c1", "web_search", json.dumps({"results": results}))]
+    return [
+        UserMessage(query),
+        AssistantMessage((call,)),
+        ToolMessage("c1", "web_search", json.dumps({"results": results})),
+    ]
 
 
 PAGE = {"id": "s0123456789", "title": "Tea", "location": "https://tea.example", "snippet": "Tea is hot."}

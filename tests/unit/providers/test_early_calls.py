@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from concertino.demo import DemoModel
 from concertino.messages import ToolSpec, UserMessage
 from concertino.providers.base import ModelRequest, Reply, ToolCallChunk, ToolCallReady
-from concertino.demo import DemoModel
 from concertino.testing import Answer, ScriptedModel, call
 
 
