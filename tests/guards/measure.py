@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,10 +21,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from benchmarks.sqlite_log import written
 from benchmarks.trace import one_turn
 
 import concertino
-from concertino import AgentConfig, Chat, ToolContext, ToolOrchestrator, tool
+from concertino import AgentConfig, Chat, Resources, ToolContext, ToolOrchestrator, tool
 from concertino.messages import (
     AssistantMessage,
     Message,
@@ -118,7 +118,9 @@ def _agent(size: int) -> AgentConfig:
 
 async def _run(agent: AgentConfig, steps: int, store: Store, run_id: str) -> None:
     with ScriptedModel(*[call("work", n=n) for n in range(steps)], "done") as model:
-        await ToolOrchestrator(Chat(model=model, message="go", store=store), agent, run_id=run_id).run()
+        await ToolOrchestrator(
+            Chat(model=model, message="go"), agent, run_id=run_id, resources=Resources(store=store)
+        ).run()
 
 
 async def _answer(chat: Chat, agent: AgentConfig) -> None:
@@ -236,44 +238,29 @@ async def _on_disk(counter: Counter) -> Iterator[tuple[str, int]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.db"
         async with await SqliteStore.open(path) as store:
-            written = []
+            logged = []
             for steps in (1, 0, STEPS):  # the first run warms up
                 await _run(agent, steps, store, f"disk-{steps}")
-                written.append(_written(Path(f"{path}-wal")))
+                logged.append(written(Path(f"{path}-wal")))
             start, step = await _steps(counter, 1_000, store)
-    (commits, size), (commits_of_run, size_of_run), (all_commits, all_bytes) = written
-    commits_of_run, size_of_run = commits_of_run - commits, size_of_run - size
+    run, long_run = logged[1].since(logged[0]), logged[2].since(logged[1])
+    steps_alone = long_run.since(run)
     return iter(
         [
             ("SqliteStore start and end: calls in the package", start["package_calls"]),
-            ("SqliteStore start and end: commits", commits_of_run),
-            ("SqliteStore start and end: bytes", size_of_run),
+            ("SqliteStore start and end: commits", run.commits),
+            ("SqliteStore start and end: bytes", run.bytes),
             ("SqliteStore step, 1 kB: calls in the package", step["package_calls"]),
-            (f"SqliteStore {STEPS} steps, 1 kB: commits", all_commits - commits - 2 * commits_of_run),
-            (f"SqliteStore {STEPS} steps, 1 kB: bytes", all_bytes - size - 2 * size_of_run),
+            (f"SqliteStore {STEPS} steps, 1 kB: commits", steps_alone.commits),
+            (f"SqliteStore {STEPS} steps, 1 kB: bytes", steps_alone.bytes),
         ]
     )
-
-
-def _written(log: Path) -> tuple[int, int]:
-    """Return the commits and the bytes in a write-ahead log.
-
-    Raises `ValueError` if a checkpoint has reset the log, because then a part of what was written is gone.
-    """
-    data = log.read_bytes()
-    page, sequence = struct.unpack_from(">II", data, 8)
-    if sequence:
-        raise ValueError("the write-ahead log was reset: measure fewer steps")
-    frames = range(32, len(data), page + 24)
-    # A frame that ends a transaction has the size of the database in its header, any other has 0.
-    commits = sum(struct.unpack_from(">I", data, at + 4)[0] > 0 for at in frames)
-    return commits, len(frames) * page
 
 
 async def _deltas(counter: Counter) -> Iterator[tuple[str, int]]:
     agent = _agent(4)
     found: list[tuple[str, int]] = []
-    async with Runtime(MemoryStore(), [agent], models=lambda name: _Talker(0)) as runtime:
+    async with Runtime([agent], Resources(store=MemoryStore(), models=lambda name: _Talker(0))) as runtime:
         streams = {"delta": partial(_stream, agent), "live delta": partial(_follow, runtime, agent)}
         for name, stream in streams.items():
             await stream(100)
@@ -304,7 +291,7 @@ async def _growth(counter: Counter) -> Iterator[tuple[str, int]]:
 async def _feed_growth() -> Iterator[tuple[str, int]]:
     """Return the instructions of Python that a live delta takes: a loop within one call shows only there."""
     agent, found = _agent(4), []
-    async with Runtime(MemoryStore(), [agent], models=lambda name: _Talker(0)) as runtime:
+    async with Runtime([agent], Resources(store=MemoryStore(), models=lambda name: _Talker(0))) as runtime:
         await _follow(runtime, agent, 50, paced=True)
         totals = []
         for deltas in (50, 150, 500, 600):

@@ -84,7 +84,7 @@ def test_an_unknown_price_is_none(provider: str, model: str, tokens: Tokens) -> 
 
 
 @pytest.mark.parametrize("provider", ["demo", "scripted"])
-def test_local_providers_are_free(provider: str) -> None:
+def test_what_asks_nobody_is_free(provider: str) -> None:
     assert price(provider, "any", Tokens(1000, 1000)) == (Decimal(0), "free")
 
 
