@@ -38,9 +38,9 @@ _RATIO = 0.08
 """Expected length of a summary relative to its span."""
 MOST_SEGMENTS = 8
 """Summaries that may follow one another before they are merged."""
-_PAUSE, _LEAST_PAUSE = 5, 1_000
-"""After a plan without an edit, the next one waits until a fifth of the view's tokens, and at least 1,000, are added in
-bytes: about 5 % of the view."""
+_PAUSE, _LEAST_PAUSE = 10, 1_000
+"""After a plan without an edit, the next one waits until a tenth of the view's tokens, and at least 1,000, are added in
+bytes: about 3 % of the view. A fifth would raise the bill by up to 4 %."""
 _PROGRESS = 0.05
 """Share of the budget that an edit of a full window must free; otherwise the next kind of edit follows."""
 
