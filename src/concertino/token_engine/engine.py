@@ -89,8 +89,7 @@ class TokenEngine:
     def append(self, message: Message) -> None:
         """Append *message* to the record in constant time."""
         self._fold.append(message)
-        role = message.role
-        if role == "user" or (message.role == "tool" and message.retain != "window"):
+        if message.role == "user" or (message.role == "tool" and message.retain != "window"):
             self._slack = -1
 
     def _settle(self) -> None:
@@ -162,7 +161,8 @@ class TokenEngine:
             self.append(message)
         if state is None:
             return True
-        self._settle()
+        if source is None and state.edits:
+            self._settle()
         if source is None and not self._fold.resume(state, example_count):
             return False
         self._fold.adopt(state, example_count)
@@ -181,7 +181,6 @@ class TokenEngine:
 
         The engine must not be used afterwards: both share the same data.
         """
-        self._settle()
         self._fold.log_as(state, self.example_count)
         return FoldedConversation(state, self.counter, self.example_count, self._fold)
 
@@ -229,13 +228,18 @@ class TokenEngine:
             self._skipped += 1
             self._planned = False
             return _NOTHING_DUE
-        self._planned = True
         self._cold = self._expired or model != window.model
-        self._settle()
         window.select(model)
         self._moved = self._moved or (bool(window.fixed.texts) and fixed != window.fixed.texts)
         window.fixed.update(fixed)
         window.limit, window.reserve = self.limit, reserve
+        slack = -1 if self._moved else self._fold.uncounted_slack(window)
+        if self._fold.pending <= slack:
+            self._slack, self._below_floor, self._planned = slack, True, False
+            self._skipped += 1
+            return _NOTHING_DUE
+        self._planned = True
+        self._settle()
         return self._plan(recallable=recallable, summaries=summaries)
 
     def _plan(self, *, recallable: bool, summaries: bool) -> Plan:
@@ -261,7 +265,7 @@ class TokenEngine:
             self._note(planner.reduce(conditions))
         self._skipped = 0
         full = view.tokens > FULL * conditions.budget
-        self._below_floor = view.tokens < planner.floor(conditions)
+        self._below_floor = view.tokens < planner.floor(conditions.budget)
         if pending.job is not None:
             return Plan(urgent=full)
         waiting = due.job is not None or pending.prepared or fold.candidates.first_single_use is not None
