@@ -227,6 +227,8 @@ def test_a_message_is_counted_once_for_the_window_and_the_journal() -> None:
     engine = TokenEngine(counter, 60_000)
     message = ToolMessage("c1", "look", "found it " * 100)
     engine.append(message)
+    assert engine.estimated_tokens > 200
+    assert counter.counted == []
     assert engine.tokens_of(message) == EstimatingCounter().count("c1" + message.content)
     assert engine.tokens > engine.tokens_of(message)
     assert counter.counted == ["c1" + message.content]

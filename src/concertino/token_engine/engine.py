@@ -33,6 +33,8 @@ from .window import ContextWindow
 _SHARED = TokenStatistics()
 """Counts and calibrations of engines that are given none."""
 _NOTHING_DUE = Plan()
+_BYTES_PER_TOKEN = 4
+"""Average bytes of a token in English text."""
 
 
 class TokenEngine:
@@ -125,6 +127,11 @@ class TokenEngine:
         """Return the counted tokens of the view."""
         self._settle()
         return self._fold.view.tokens
+
+    @property
+    def estimated_tokens(self) -> int:
+        """Return the approximate tokens of the view without counting any message."""
+        return self._fold.view.tokens + self._fold.pending // _BYTES_PER_TOKEN
 
     def tokens_of(self, message: Message) -> int:
         """Return the counted tokens of *message* without a provider's framing; the message caches the count."""
@@ -251,9 +258,16 @@ class TokenEngine:
             self._moved = False
             self._note(planner.strip())
         fold.candidates.recallable = recallable
-        conditions = self._conditions = self._current_conditions(
-            summaries=summaries and self.retention.summaries and pending.possible
+        window.update(view.by_kind)
+        conditions = self._conditions = fold.conditions(
+            window,
+            cold=self._cold,
+            sent=self._sent,
+            requests=1 + self._skipped,
+            summaries=summaries and pending.possible,
         )
+        if not window.rule.breakpoints:
+            self._prefix.same = window.fixed.tokens + conditions.cached
         if fold.candidates.first_single_use is not None:
             self._note(planner.reduce_single_use(conditions, fold.answered))
         due = planner.decide(conditions, pending.prepared_for, busy=pending.job is not None)
@@ -272,23 +286,6 @@ class TokenEngine:
         self._slack = -1 if waiting or full else planner.slack(conditions)
         pending.job = due.job
         return Plan(due.job, urgent=full) if due.job is not None else _NOTHING_DUE
-
-    def _current_conditions(self, *, summaries: bool) -> Conditions:
-        window, view, users = self._window, self._fold.view, self._fold.candidates.users
-        window.update(view.by_kind)
-        cached = view.before(view.position(self._sent))
-        if not window.rule.breakpoints:
-            self._prefix.same = window.fixed.tokens + cached
-        return Conditions(
-            rule=window.rule,
-            binding=window.binding,
-            cold=self._cold,
-            turn_begins=bool(users) and users[-1] >= self._sent,
-            cached=cached,
-            budget=window.budget,
-            summaries=summaries,
-            requests=1 + self._skipped,
-        )
 
     def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
         """Take in the summary *text* of *job*, and *merged*, the one of `job.merges`; None: it failed.

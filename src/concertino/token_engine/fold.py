@@ -146,6 +146,20 @@ class ConversationFold:
         )
         return ContextState(edits, prepared, sent_at, model, self.planner.carrying_cost)
 
+    def conditions(self, window: ContextWindow, *, cold: bool, sent: int, requests: int, summaries: bool) -> Conditions:
+        """Return the conditions of the next request; *sent*: messages of the record at the last one."""
+        users = self.candidates.users
+        return Conditions(
+            rule=window.rule,
+            binding=window.binding,
+            cold=cold,
+            turn_begins=bool(users) and users[-1] >= sent,
+            cached=self.view.before(self.view.position(sent)),
+            budget=window.budget,
+            summaries=summaries and self.retention.summaries,
+            requests=requests,
+        )
+
     # -- a full window -------------------------------------------------------------------------------------------
 
     def splice(self, conditions: Conditions) -> list[Edit]:
