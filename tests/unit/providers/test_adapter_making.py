@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
@@ -99,3 +101,12 @@ async def test_a_given_client_is_not_closed() -> None:
 
 def test_errors_are_of_the_tree() -> None:
     assert issubclass(MissingExtraError, ConcertinoError)
+
+
+@pytest.mark.parametrize("make", [AnthropicModel, OpenAIModel])
+async def test_the_transport_is_aiohttp_if_it_is_installed(make: Callable[..., Any]) -> None:
+    model = make("m", api_key="k", base_url="http://127.0.0.1:1")
+    transport = type(model._client()._client).__mro__
+    installed = importlib.util.find_spec("aiohttp") is not None
+    assert any("Aiohttp" in base.__name__ for base in transport) == installed
+    await model.close()
