@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunError, RunResult, Session, ToolOrchestrator, ToolRegistry
+from concertino import AgentConfig, Chat, Resources, RunError, RunResult, Session, ToolOrchestrator, ToolRegistry
 from concertino.agents import delegate
 from concertino.errors import RateLimitError
 from concertino.events import AttemptFailed
@@ -27,9 +27,11 @@ class Child(AgentConfig[None]):
 
 async def run(model: Any, limit: RateLimit, user: str = "u", tools: Any = None) -> RunResult:
     session = Session(user_id=user)
-    chat = Chat(model=model, message="go", session=session, gates={"scripted": limit}, retry=ONCE)
+    chat = Chat(model=model, message="go", session=session)
     registry = None if tools is None else ToolRegistry(tools)
-    return await ToolOrchestrator(chat, AgentConfig(), registry).run()
+    return await ToolOrchestrator(
+        chat, AgentConfig(), registry, resources=Resources(rate_limits={"scripted": limit}, retry=ONCE)
+    ).run()
 
 
 async def when(state: Callable[[], bool]) -> None:
@@ -86,10 +88,11 @@ TOO_LONG = RateLimitError("no more of this one today", retry_after=3600.0)
 async def asked(model: Any, limit: RateLimit, other: Any) -> tuple[RunResult | None, list[AttemptFailed]]:
     """What becomes of a run behind *limit*, with *other* as fallback; and what failed in it."""
     gates, fallback = {"scripted": limit}, [f"scripted:{other.name}"]
-    chat = Chat(model=model, message="go", gates=gates, fallback=fallback, models=lambda name: other)
-    orchestrator = ToolOrchestrator(chat, AgentConfig())
-    async with asyncio.timeout(5):
-        failed = [event async for event in orchestrator.stream() if isinstance(event, AttemptFailed)]
+    chat = Chat(model=model, message="go")
+    orchestrator = ToolOrchestrator(
+        chat, AgentConfig(), resources=Resources(rate_limits=gates, fallback=fallback, models=lambda name: other)
+    )
+    failed = [event async for event in orchestrator.stream() if isinstance(event, AttemptFailed)]
     return orchestrator.result, failed
 
 
@@ -125,7 +128,9 @@ async def test_who_waits_is_told_as_soon_as_a_model_is_closed() -> None:
 async def test_a_run_that_is_cancelled_while_it_waits_leaves_its_place() -> None:
     limit = RateLimit(max_concurrent=1)
     with ScriptedModel() as model:
-        orchestrator = ToolOrchestrator(Chat(model=model, message="go", gates={"scripted": limit}), AgentConfig())
+        orchestrator = ToolOrchestrator(
+            Chat(model=model, message="go"), AgentConfig(), resources=Resources(rate_limits={"scripted": limit})
+        )
         async with limit.admit("someone", 1):
             waiting = asyncio.create_task(orchestrator.run())
             await when(lambda: limit.waiting == 1)

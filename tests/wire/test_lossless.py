@@ -167,7 +167,6 @@ def pairs(root: Path) -> list[tuple[Exchange, Exchange]]:
     return found
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", list(MODELS))
 async def test_an_answer_goes_back_as_it_was_recorded_to_go_back(kind: str, source: Source) -> None:
     wrong: list[str] = []

@@ -85,7 +85,6 @@ def differences(exchange: Exchange, reply: Reply) -> list[str]:
     return wrong
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", list(MODELS))
 async def test_answers_read_as_the_sdk_reads_them(kind: str, source: Source) -> None:
     wrong: list[str] = []

@@ -120,7 +120,7 @@ class Model(Protocol):
     """
 
     provider: str
-    """`anthropic`, `openai`, `google`, ...: part of the model's id and of the price look-up."""
+    """`anthropic`, `openai`, `google`, `demo`, ...: part of the model's id and of the price look-up."""
     name: str
     """The provider's name of the model."""
 

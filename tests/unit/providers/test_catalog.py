@@ -37,7 +37,7 @@ def test_figures(provider: str, model: str, context: int, output: int) -> None:
 
 @pytest.mark.parametrize("model", ["gpt-5.5", "gpt-5.6", "gpt-5.9-mini", "gpt-6", "gpt-10", "openai/gpt-6", "o4"])
 def test_what_takes_marks_has_a_cache_with_marks(model: str) -> None:
-    assert cache_rule("openai", model).marks == catalog.takes_breakpoints(model)
+    assert cache_rule("openai", model).breakpoints == catalog.takes_breakpoints(model)
 
 
 @pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-fable-5", "us.anthropic.claude-sonnet-6"])

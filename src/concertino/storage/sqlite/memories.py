@@ -1,40 +1,36 @@
-"""What users want remembered."""
+"""Memories: texts that users want remembered, and their index of words."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 import sqlite3
-import time
-import unicodedata
-from itertools import pairwise
 
+from ...text import index_terms, query_terms
 from ..codec import memory_id, storable
 from ..types import Memory
 from .rows import to_memory
-from .schema import hash_key, queries, transaction
+from .statements import clock, hash_key, queries
 
 
 def remember(connection: sqlite3.Connection, owner: str, text: str) -> Memory:
-    """Keep *text* for *owner*, unless it is there."""
+    """Store *text* for *owner* unless it exists, and return it."""
     text = storable(text)
     key = memory_id(owner, text)
-    found = " ".join(words(text))
+    found = " ".join(index_terms(text))
     sql = queries()
-    with transaction(connection):
-        row = connection.execute(sql["memory"], (key, owner)).fetchone()
-        if row is not None:
-            return to_memory(row)
-        created = time.time()
-        number = connection.execute(sql["add_memory"], (key, hash_key(owner), owner, text, created, "{}")).lastrowid
-        connection.execute(sql["add_memory_words"], (number, _owner_word(owner), found))
+    row = connection.execute(sql["memory"], (key, owner)).fetchone()
+    if row is not None:
+        return to_memory(row)
+    created = clock()
+    number = connection.execute(sql["add_memory"], (key, hash_key(owner), owner, text, created, "{}")).lastrowid
+    connection.execute(sql["add_memory_words"], (number, _owner_word(owner), found))
     return Memory(id=key, text=text, created=created)
 
 
 def recall(connection: sqlite3.Connection, owner: str, query: str, limit: int) -> tuple[Memory, ...]:
-    """The memories of *owner* that match *query* best, or the newest if it has no word."""
-    wanted = query_words(storable(query))
-    # Words have letters and digits only, so that none of them is syntax of the index.
+    """Return the memories of *owner* that match *query* best, or the newest if it has no word."""
+    wanted = query_terms(storable(query))
+    # Words have letters and digits only, so none of them is FTS5 syntax.
     either = " OR ".join(f'"{word}"' for word in wanted)
     match = f"owner_key : {_owner_word(owner)} AND words : ({either})"
     bound = {"owner": owner, "owner_key": hash_key(owner), "limit": max(limit, 0), "match": match}
@@ -43,51 +39,5 @@ def recall(connection: sqlite3.Connection, owner: str, query: str, limit: int) -
 
 
 def _owner_word(owner: str) -> str:
-    """*owner* as one word of the index, whatever signs it has."""
+    """Return *owner* as one word of the index, whatever characters it has."""
     return "o" + hashlib.sha256(owner.encode()).hexdigest()
-
-
-MOST_WORDS = 64
-"""Of a query; more would find everything."""
-
-_WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+)"
-)
-
-
-def words(text: str) -> list[str]:
-    """The words of *text*, without case and accents, to be indexed.
-
-    Scripts without spaces (Chinese, Japanese, Thai, …) give each character and each pair of neighbours.
-    """
-    found: list[str] = []
-    for run, unspaced in _runs(text):
-        found.extend(run if unspaced else [run])
-        if unspaced:
-            found.extend(_pairs(run))
-    return found
-
-
-def query_words(query: str) -> list[str]:
-    """The distinct words to look for, at most `MOST_WORDS`: of unspaced scripts the pairs, which say more."""
-    found: dict[str, None] = {}
-    for run, unspaced in _runs(query):
-        found.update(dict.fromkeys(_pairs(run) if unspaced and len(run) > 1 else [run]))
-        if len(found) >= MOST_WORDS:
-            break
-    return list(found)[:MOST_WORDS]
-
-
-def _pairs(run: str) -> list[str]:
-    return [first + second for first, second in pairwise(run)]
-
-
-def _runs(text: str) -> list[tuple[str, bool]]:
-    apart = unicodedata.normalize("NFKD", text.casefold())
-    bare = "".join(char for char in apart if unicodedata.category(char) != "Mn")
-    plain = unicodedata.normalize("NFC", bare)
-    # With its one group, `split` puts the unspaced runs at the odd places.
-    return [
-        (run, place % 2 == 1) for word in _WORD.findall(plain) for place, run in enumerate(_UNSPACED.split(word)) if run
-    ]
