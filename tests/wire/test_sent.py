@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunError, ToolOrchestrator
+from concertino import AgentConfig, Chat, Resources, RunError, ToolOrchestrator
 from concertino.errors import ProviderConnectionError, ProviderError
 from concertino.orchestrator.model_call.retry import Retry, not_billed
 from concertino.providers import Timeouts
