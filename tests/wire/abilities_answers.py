@@ -35,8 +35,8 @@ def answer(kind: str, text: str = "", stop: str = "", part: Any = None) -> dict[
             blocks = [*own, *([{"type": "text", "text": text}] if text else [])]
             return {"type": "message", "model": "m", "content": blocks, "stop_reason": stop or "end_turn", "usage": {}}
         case "responses":
-            said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
-            whole: dict[str, Any] = {"model": "m", "output": [*own, *([said] if text else [])]}
+            reading = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+            whole: dict[str, Any] = {"model": "m", "output": [*own, *([reading] if text else [])]}
             if stop:
                 return {**whole, "status": "incomplete", "incomplete_details": {"reason": stop}}
             return {**whole, "status": "completed"}
@@ -90,16 +90,16 @@ async def is_kept_of_reasoning(kind: str) -> str:
 
 async def citations(kind: str) -> str:
     """Return whether citations are kept and sent back."""
-    place: dict[str, Any] = {"type": "url_citation", "url": SOURCE, "start_index": 0, "end_index": 1, "title": "S"}
+    position: dict[str, Any] = {"type": "url_citation", "url": SOURCE, "start_index": 0, "end_index": 1, "title": "S"}
     match kind:
         case "anthropic":
             cited = {"type": "web_search_result_location", "url": SOURCE, "cited_text": "A"}
             body = answer(kind, part={"type": "text", "text": "A", "citations": [cited]})
         case "responses":
-            content = [{"type": "output_text", "text": "A", "annotations": [place]}]
+            content = [{"type": "output_text", "text": "A", "annotations": [position]}]
             body = answer(kind, part={"type": "message", "role": "assistant", "content": content})
         case "chat":
-            body = answer(kind, "A", part={"annotations": [{"type": "url_citation", "url_citation": place}]})
+            body = answer(kind, "A", part={"annotations": [{"type": "url_citation", "url_citation": position}]})
         case _:
             body = answer(kind, "A")
             body["candidates"][0]["groundingMetadata"] = {"groundingChunks": [{"web": {"uri": SOURCE}}]}

@@ -1,4 +1,4 @@
-"""Making a model: keys, extras, settings, and that importing costs nothing."""
+"""Creating a model: keys, extras, settings, and the cost of the import."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ assert not loaded, loaded
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_server_at_home_needs_no_key() -> None:
+def test_a_local_server_needs_no_key() -> None:
     model = OpenAIModel("llama", base_url="http://127.0.0.1:1/v1", provider="ollama")
     assert model_id(model) == "ollama:llama"
 
