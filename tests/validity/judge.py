@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from concertino.providers.base import ModelRequest
+from concertino.providers import ModelRequest
 
 from ..wire_bodies import wire_bodies
 from . import anthropic, chat, google, responses

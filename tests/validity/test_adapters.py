@@ -20,7 +20,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ModelRequest
+from concertino.providers import ModelRequest
 
 from .judge import problems
 

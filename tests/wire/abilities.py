@@ -26,7 +26,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import OutputSchema
+from concertino.providers import OutputSchema
 from concertino.providers.openai.chat.vendors import VENDORS
 
 from .abilities_answers import rows as answers

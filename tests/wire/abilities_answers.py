@@ -9,8 +9,8 @@ from typing import Any
 
 from concertino.errors import ContentFilteredError, ContextTooLongError, ProviderError, RateLimitError
 from concertino.messages import UserMessage
+from concertino.providers import Model, ReasoningChunk, Reply, TextChunk
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, ReasoningChunk, Reply, TextChunk
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 

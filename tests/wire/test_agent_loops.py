@@ -19,7 +19,7 @@ from concertino import AgentConfig, Chat, Continue, Finish, NextStep, Resources,
 from concertino.errors import ToolError
 from concertino.messages import UserMessage
 from concertino.orchestrator.model_call.retry import Retry
-from concertino.providers.base import Model, ModelRequest
+from concertino.providers import Model, ModelRequest
 from concertino.providers.openai import OpenAICompatibleModel
 from concertino.providers.openai.chat.vendors import vendor_of
 from concertino.token_engine.retention import Retention

@@ -18,7 +18,7 @@ from concertino.errors import (
     RateLimitError,
 )
 from concertino.messages import ToolCall
-from concertino.providers.base import ModelEvent, ToolCallReady
+from concertino.providers import ModelEvent, ToolCallReady
 
 from . import test_wire_responses as responses
 from .test_wire_chat import FULL, call, chunk

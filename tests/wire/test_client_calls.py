@@ -18,7 +18,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ModelRequest, ToolCallReady
+from concertino.providers import ModelRequest, ToolCallReady
 from tests.validity import responses as judge
 
 from .test_typed_requests import sent

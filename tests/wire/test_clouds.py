@@ -26,8 +26,8 @@ from openai import AsyncAzureOpenAI, AsyncOpenAI
 
 from concertino.errors import AuthenticationError, ContextTooLongError, ProviderError, RateLimitError
 from concertino.messages import ToolMessage, UserMessage
+from concertino.providers import Model
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 

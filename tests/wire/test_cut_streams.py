@@ -12,7 +12,7 @@ import pytest
 
 from concertino.errors import BrokenStreamError, ContentFilteredError, ProviderError
 from concertino.messages import AssistantMessage
-from concertino.providers.base import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallReady
+from concertino.providers import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallReady
 from concertino.providers.http.transport import StreamingModel
 
 from .conftest import Source

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from concertino.errors import BrokenStreamError, ProviderError
 from concertino.messages import ToolCall
-from concertino.providers.base import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
+from concertino.providers import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
 
 from . import test_wire_anthropic as anthropic
 from . import test_wire_chat as chat

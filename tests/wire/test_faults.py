@@ -22,9 +22,8 @@ from concertino.errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from concertino.providers import Timeouts
+from concertino.providers import Model, TextChunk, Timeouts
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, TextChunk
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 

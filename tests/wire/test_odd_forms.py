@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from concertino.errors import ProviderError
-from concertino.providers.base import Reply
+from concertino.providers import Reply
 
 from .test_faults import FULL, KINDS
 from .wire_kit import events_of, model_of, serving

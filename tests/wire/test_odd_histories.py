@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concertino.messages import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolMessage, UserMessage
-from concertino.providers.base import ModelRequest, ToolCallReady
+from concertino.providers import ModelRequest, ToolCallReady
 from concertino.providers.http.encoding import portable_id, portable_name
 
 from ..validity import judge

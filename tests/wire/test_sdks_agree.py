@@ -9,7 +9,7 @@ import pytest
 
 from concertino.errors import ProviderError
 from concertino.messages import AssistantMessage
-from concertino.providers.base import Reply
+from concertino.providers import Reply
 from concertino.providers.http.encoding import NOT_RETURNED
 
 from .conftest import Source

@@ -22,8 +22,8 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
+from concertino.providers import Dropped, OutputSchema
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Dropped, OutputSchema
 from concertino.providers.google import GoogleModel
 from concertino.providers.http.encoding import RequestBody
 from concertino.providers.openai import OpenAICompatibleModel, OpenAIModel

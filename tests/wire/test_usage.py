@@ -14,7 +14,7 @@ import pytest
 from concertino import AgentConfig, Chat, Resources, RunError, ToolOrchestrator
 from concertino.errors import BrokenStreamError, ContentFilteredError, OverloadedError, ProviderError
 from concertino.orchestrator.model_call.retry import Retry
-from concertino.providers.base import Reply
+from concertino.providers import Reply
 from concertino.providers.http.body import WHOLE, BodyDecoder
 from concertino.providers.http.transport import StreamingModel
 from concertino.usage import Tokens, UsageRecord

@@ -26,8 +26,8 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
+from concertino.providers import model_id
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import model_id
 from concertino.providers.openai import OpenAICompatibleModel, OpenAIModel, Vendor
 from concertino.providers.openai.chat.vendors import VENDORS, vendor_of
 

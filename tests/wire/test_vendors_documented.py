@@ -9,7 +9,7 @@ import pytest
 
 from concertino.errors import UnsupportedError
 from concertino.messages import AssistantMessage, ForcedTool, ToolCall, ToolMessage, UserMessage
-from concertino.providers.base import Reply
+from concertino.providers import Reply
 from concertino.providers.openai import OpenAICompatibleModel
 from concertino.providers.openai.chat.vendors import VENDORS
 

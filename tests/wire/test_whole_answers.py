@@ -15,8 +15,8 @@ from openai.types.chat import ChatCompletionChunk
 
 from concertino.errors import ContentFilteredError, OverloadedError, ProviderError
 from concertino.messages import AssistantMessage, Part
+from concertino.providers import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 

@@ -22,8 +22,8 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
+from concertino.providers import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.anthropic.request import request_body, tool_form
-from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.http.encoding import ToolForms, portable_id
 from concertino.usage import Tokens
 

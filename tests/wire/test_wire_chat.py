@@ -33,7 +33,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.http.encoding import ToolForms, WireMessage
 from concertino.providers.openai import OpenAIModel
 from concertino.providers.openai.chat import request as chat_request

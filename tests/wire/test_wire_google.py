@@ -33,7 +33,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.google import GoogleModel
 from concertino.providers.google.request import request_body, tool_form
 from concertino.providers.http.encoding import ToolForms

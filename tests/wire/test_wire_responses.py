@@ -28,7 +28,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.http.encoding import ToolForms
 from concertino.providers.openai.responses import request as responses
 from concertino.usage import Tokens

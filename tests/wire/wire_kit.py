@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from concertino.messages import Message, UserMessage
+from concertino.providers import Model, ModelEvent, ModelRequest, Reply
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, ModelEvent, ModelRequest, Reply
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 

@@ -12,8 +12,8 @@ import pytest
 from openai import AsyncOpenAI
 
 from concertino.errors import ConcertinoError, MissingExtraError, MissingKeyError
+from concertino.providers import Model, model_id
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, model_id
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 

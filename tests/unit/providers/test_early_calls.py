@@ -6,7 +6,7 @@ import asyncio
 
 from concertino.demo import DemoModel
 from concertino.messages import ToolSpec, UserMessage
-from concertino.providers.base import ModelRequest, Reply, ToolCallChunk, ToolCallReady
+from concertino.providers import ModelRequest, Reply, ToolCallChunk, ToolCallReady
 from concertino.testing import Answer, ScriptedModel, call
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from concertino.errors import ConfigurationError, MissingKeyError, UnknownModelError, UnknownProviderError
-from concertino.providers.base import model_id
+from concertino.providers import model_id
 from concertino.testing import ScriptedModel
 from concertino.wiring import Models, open_model
 
