@@ -36,18 +36,13 @@ def end_run(connection: sqlite3.Connection, run: int, now: float, after: float |
 
 def sweep(connection: sqlite3.Connection) -> int:
     """Erase content whose time is over. Return the number of runs it was erased from."""
-    now = clock()
-    with transaction(connection):
-        rows = connection.execute(queries()["due_to_sweep"], {"now": now}).fetchall()
-        for run, erase_at in rows:
-            over = erase_at is not None and erase_at <= now
-            if over:
-                _blank(connection, run)
-            bound = {"run": run, "now": now}
-            connection.execute(queries()["expire_messages"], bound)
-            if connection.execute(queries()["expire_end"], bound).fetchall():
-                connection.execute(queries()["expire_task"], bound)
-            _plan(connection, run, None if over else erase_at)
+    sql, now = queries(), clock()
+    rows = connection.execute(sql["due_to_sweep"], {"now": now}).fetchall()
+    if rows:  # else the write lock is not needed
+        with transaction(connection):
+            rows = connection.execute(sql["due_to_sweep"], {"now": now}).fetchall()
+            for run, erase_at in rows:
+                _sweep_run(connection, run, erase_at, now)
     # Also if nothing was due: a reader may have blocked the last one.
     checkpoint(connection)
     return len(rows)
@@ -98,6 +93,17 @@ def _forget_run(connection: sqlite3.Connection, run: int, organization_id: str) 
     for name in (*_OF_A_USER, *_OF_A_USERS_RUN):
         connection.execute(sql[name], bound)
     connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None, "sweep_at": None})
+
+
+def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None, now: float) -> None:
+    sql, bound = queries(), {"run": run, "now": now}
+    over = erase_at is not None and erase_at <= now
+    if over:
+        _blank(connection, run)
+    connection.execute(sql["expire_messages"], bound)
+    if connection.execute(sql["expire_end"], bound).fetchall():
+        connection.execute(sql["expire_task"], bound)
+    _plan(connection, run, None if over else erase_at)
 
 
 def _blank(connection: sqlite3.Connection, run: int) -> None:
