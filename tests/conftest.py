@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("concertino", deadline=None)  # no test measures time
+settings.load_profile("concertino")
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 _KEYS = (
@@ -54,6 +58,12 @@ def network_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for key in _KEYS:
         monkeypatch.delenv(key, raising=False)
     yield
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """Run async tests and fixtures on asyncio with its own event loop."""
+    return "asyncio", {"use_uvloop": False}
 
 
 @pytest.fixture

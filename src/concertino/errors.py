@@ -1,43 +1,45 @@
-"""All errors of concertino. One root; each says what went wrong, in which part, and what to do.
+"""All errors of concertino, in one tree.
 
 ConcertinoError
-├── ConfigurationError            something is missing or set wrong; the message names the setting
+├── ConfigurationError            a setting is missing or invalid
 │   ├── UnknownProviderError
 │   ├── UnknownModelError
-│   ├── MissingKeyError           names the environment variable
-│   └── MissingExtraError         names the extra to install
-├── HookError                     a hook of an agent raised, or returned what it may not
-├── ToolError                     a tool's own failure; its text is what the model reads
-│   └── ToolArgumentsError        the arguments do not fit the tool's schema
-├── LibraryError                  search or fetch failed
-│   └── CorpusError               a corpus is missing, empty or unreadable
-├── ContextFloorError             the smallest possible request is over the model's window
-├── ProviderError                 a model provider failed; carries the delay that it asks for
-│   ├── AuthenticationError       the key is missing or wrong
-│   ├── PermissionDeniedError     the key is known, and may not do this, or has nothing left to spend
+│   ├── MissingKeyError           an API key is missing
+│   └── MissingExtraError         an optional dependency is missing
+├── HookError                     a hook of an agent raised, or returned an invalid value
+├── ToolError                     a tool failed; the model reads the message
+│   └── ToolArgumentsError        the arguments do not match the tool's schema
+├── LibraryError                  a search or a fetch failed
+│   └── CorpusError               a document collection is missing, empty or unreadable
+├── ContextFloorError             the smallest possible request exceeds the context window
+├── ProviderError                 a model provider failed
+│   ├── AuthenticationError
+│   ├── PermissionDeniedError
 │   ├── ModelNotFoundError
-│   ├── BadRequestError           the provider refuses the request as it stands
+│   ├── BadRequestError
 │   │   ├── ContextTooLongError
-│   │   └── UnsupportedError      the model cannot do what is asked; found before anything is sent
+│   │   └── UnsupportedError      raised before anything is sent
 │   ├── ContentFilteredError
-│   ├── RateLimitError            too many requests or tokens
-│   ├── OverloadedError           the provider's own failure (5xx, 529)
+│   ├── RateLimitError
+│   ├── OverloadedError
 │   ├── ProviderTimeoutError
 │   ├── ProviderConnectionError
-│   └── BrokenStreamError         the answer broke off
-├── StorageError                  the store failed; nothing half-written stays
-│   ├── DatabaseVersionError      written by a newer concertino, or no database of ours
-│   ├── ErasedError               what is asked for was erased, as the data policy wants it
-│   └── StaleClaimError           somebody else has taken the run over: stop, without a side effect
-├── RunStateError                 the run is not in a state for what is asked of it
+│   └── BrokenStreamError
+├── StorageError                  the store failed
+│   ├── DatabaseVersionError
+│   ├── ErasedError
+│   └── StaleClaimError           another process has taken over the run
+├── RunStateError                 the run's state does not allow the operation
 │   ├── UnknownRunError
 │   ├── RunExistsError
 │   ├── RunEndedError
-│   ├── RunClaimedError           another process is at work on it
+│   ├── RunClaimedError           another process is working on the run
 │   ├── UnknownWaitError
-│   └── NotAllowedError           this person may not answer this wait
-├── BudgetError                   an account has no room; the engine makes an ending of it
-└── RunError                      what `run()` raises when a run fails; carries the result so far
+│   └── NotAllowedError
+├── BudgetError                   an account has too little left for a reservation
+└── RunError                      a run failed; carries the partial result
+
+Every message states what is wrong, which value caused it, and what to do.
 """
 
 from __future__ import annotations
@@ -50,31 +52,31 @@ if TYPE_CHECKING:
 
 
 class ConcertinoError(Exception):
-    """The root of all errors of this library."""
+    """Base class of all errors of this library."""
 
 
 class ConfigurationError(ConcertinoError):
-    """Something is missing or set wrong; the message names the setting and the remedy."""
+    """A setting is missing or invalid; the message names it and the remedy."""
 
 
 class UnknownProviderError(ConfigurationError):
-    """No provider has this name."""
+    """The provider is unknown."""
 
 
 class UnknownModelError(ConfigurationError):
-    """The provider has no model of this name."""
+    """The provider does not list the model."""
 
 
 class MissingKeyError(ConfigurationError):
-    """A key is needed; the message names the environment variable."""
+    """An API key is missing; the message names the environment variable."""
 
 
 class MissingExtraError(ConfigurationError):
-    """An optional dependency is not installed; the message names the extra."""
+    """An optional dependency is missing; the message names the extra to install."""
 
 
 class HookError(ConcertinoError):
-    """A hook of an agent raised, or returned something of the wrong type. The run fails: hooks decide."""
+    """A hook of an agent raised an exception or returned an invalid value, which fails the run."""
 
     def __init__(self, agent: str, hook: str, problem: str) -> None:
         super().__init__(f"hook {hook} of agent {agent!r} {problem}")
@@ -83,11 +85,11 @@ class HookError(ConcertinoError):
 
 
 class ToolError(ConcertinoError):
-    """A tool's own failure. Raise it in a tool to choose the words that the model reads."""
+    """A tool failed. Raise it in a tool to choose the error message that the model reads."""
 
 
 class ToolArgumentsError(ToolError):
-    """The arguments of a call do not fit the tool's schema."""
+    """The arguments of a tool call do not match the tool's schema."""
 
 
 class LibraryError(ConcertinoError):
@@ -95,15 +97,15 @@ class LibraryError(ConcertinoError):
 
 
 class CorpusError(LibraryError):
-    """A corpus is missing, empty or unreadable."""
+    """A document collection is missing, empty or unreadable."""
 
 
 class ContextFloorError(ConcertinoError):
-    """What must be sent is larger than the model's window; the message names what fills it."""
+    """The smallest possible request exceeds the context window; the message names its largest parts."""
 
 
 class ProviderError(ConcertinoError):
-    """A model provider failed. `provider` and `status` say who and, over HTTP, how."""
+    """A model provider failed."""
 
     def __init__(
         self, message: str, *, provider: str = "", status: int | None = None, retry_after: float | None = None
@@ -111,96 +113,100 @@ class ProviderError(ConcertinoError):
         super().__init__(message)
         self.provider = provider
         self.status = status
+        """HTTP status of the response; None if there was no response."""
         self.retry_after = retry_after
-        """The delay in seconds that the provider asks for; None: it asks for none."""
+        """Delay in seconds that the provider requests; None if it requests none."""
         self.partial: AssistantMessage | None = None
-        """What had come of the answer before it broke off; None if it had not begun."""
+        """The part of the answer that arrived before the failure; None if the answer had not begun."""
         self.tokens: Tokens | None = None
-        """What the provider had counted of the answer by then; None: nothing."""
+        """Usage that the provider had reported before the failure; None if it had reported none."""
+        self.sent: bool | None = None
+        """Whether the provider received the request. False: it cannot have read it, and bills nothing. True: it
+        responded. None: unknown, as after a connection that was lost before a response."""
         self.final = False
-        """Whether the answer had come to its end, so that `tokens` are all of it."""
+        """True if `tokens` are the final counts."""
 
 
 class AuthenticationError(ProviderError):
-    """The key is missing or wrong."""
+    """The API key is missing or invalid."""
 
 
 class PermissionDeniedError(ProviderError):
-    """The key is known, and may not do this: no right to it, a bill that is open, a quota that is used up."""
+    """The API key is valid, but a missing permission, an unpaid bill or an exhausted quota forbids the request."""
 
 
 class ModelNotFoundError(ProviderError):
-    """The provider does not know the model, or this key may not use it."""
+    """The model does not exist, or the API key has no access to it."""
 
 
 class BadRequestError(ProviderError):
-    """The provider refuses the request as it stands; sending it again will not help."""
+    """The provider rejected the request; sending it again will not help."""
 
     part: str = ""
-    """The part of the request that offends, in the provider's words; "" where it does not say."""
+    """Part of the request that the provider names as invalid; "" if it names none."""
 
 
 class ContextTooLongError(BadRequestError):
-    """The request is over the model's context window."""
+    """The request exceeds the model's context window."""
 
 
 class UnsupportedError(BadRequestError):
-    """The model, or the API it is asked over, cannot do what is asked. The message names model, field and remedy."""
+    """The model or its API does not support the request; the message names the model, the field and the remedy."""
 
 
 class ContentFilteredError(ProviderError):
-    """A filter of the provider refused the request or the answer."""
+    """A content filter of the provider blocked the request or the answer."""
 
 
 class RateLimitError(ProviderError):
-    """Too many requests or tokens."""
+    """The rate limit for requests or tokens is exceeded."""
 
 
 class OverloadedError(ProviderError):
-    """The provider's own failure: it is overloaded or broken (5xx, 529)."""
+    """The provider is overloaded or failed internally (HTTP 5xx, 529)."""
 
 
 class ProviderTimeoutError(ProviderError):
     """The provider did not answer in time."""
 
     limit: str = ""
-    """Which limit it was: `connect`, `delta` or `total`; "" where the SDK's own was the first."""
+    """The limit that expired: `connect`, `delta` or `total`; "" for a limit of the SDK."""
 
 
 class ProviderConnectionError(ProviderError):
-    """The provider could not be reached."""
+    """The connection to the provider failed."""
 
 
 class BrokenStreamError(ProviderError):
-    """The answer began and broke off."""
+    """The answer began, but its stream ended before the final message."""
 
 
 class StorageError(ConcertinoError):
-    """The store failed. What was written before stays; nothing half-written does."""
+    """The store failed. A failed write leaves nothing behind."""
 
 
 class DatabaseVersionError(StorageError):
-    """The file was written by a newer concertino, or it is no database of concertino."""
+    """The file is not a concertino database, or a newer version of concertino wrote it."""
 
 
 class ErasedError(StorageError):
-    """What is asked for was erased, because the data policy or a user wanted it so."""
+    """The requested data was erased, by the data policy or at a user's request."""
 
 
 class StaleClaimError(StorageError):
-    """Somebody else has taken the run over. Nothing was written, and nothing more may be done for it here."""
+    """Another process has taken over the run. Nothing was written; stop working on it."""
 
 
 class RunStateError(ConcertinoError):
-    """A run is not in a state for what is asked of it."""
+    """The run's state does not allow the operation."""
 
 
 class UnknownRunError(RunStateError):
-    """The store has no such run."""
+    """The store has no run with this id."""
 
 
 class RunExistsError(RunStateError):
-    """The store has this run already: resume it, or take another id."""
+    """The store already has a run with this id: resume it, or choose another id."""
 
 
 class RunEndedError(RunStateError):
@@ -208,7 +214,7 @@ class RunEndedError(RunStateError):
 
 
 class RunClaimedError(RunStateError):
-    """Another process is at work on the run; `owner` names it."""
+    """Another process is working on the run; `owner` identifies it."""
 
     def __init__(self, message: str, owner: str = "") -> None:
         super().__init__(message)
@@ -220,23 +226,27 @@ class UnknownWaitError(RunStateError):
 
 
 class NotAllowedError(RunStateError):
-    """This person may not answer this wait."""
+    """This person may not answer the wait."""
 
 
 class BudgetError(ConcertinoError):
-    """An account has no room for what would be reserved; `account` names it, and the rest says what is left."""
+    """An account has too little left for a reservation; `account` names it."""
 
     def __init__(self, message: str, account: str, tokens: int | None = None, money: Any = None) -> None:
         super().__init__(message)
         self.account = account
         self.tokens = tokens
-        """Tokens that are left; None: not limited."""
+        """Remaining tokens; None: unlimited."""
         self.money = money
-        """US dollars that are left; None: not limited."""
+        """Remaining US dollars; None: unlimited."""
+
+
+class EngineError(ConcertinoError):
+    """A defect of the engine: a state that it cannot be in. The run fails instead of spinning."""
 
 
 class RunError(ConcertinoError):
-    """A run failed. `result` holds what was gathered, usage included; the cause is chained."""
+    """A run failed. `result` carries the partial result with its usage; the cause is chained."""
 
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)

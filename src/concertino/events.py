@@ -1,10 +1,10 @@
-"""Events: all that a run lets its consumer see. A closed union of pure values.
+"""Events: everything that a run reports to its consumer, as a closed union of pure values.
 
-Each event names its run, the path of the agent it comes from (`supervisor/researcher-2`) and the content index,
-which never goes back: a consumer may order what it shows by it.
+Each event names its run, the path of its agent (`supervisor/researcher-2`) and the content index, which never
+decreases: a consumer can order its display by it.
 
-Treat them as frozen. They are not declared so because that makes an event four times as dear, and there are several in
-every step and one for each delta.
+Treat events as frozen. They are not declared so because a frozen dataclass takes four times as long to create, and
+every step creates several, every delta one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .context import ContextReport, ContextState
+from .context_state import ContextReport, ContextState
 from .messages import AssistantMessage, Message, ToolCall
 from .usage import UsageRecord
 from .waits import Wait, WaitKind
 
 RunStatus = Literal["completed", "failed", "cancelled", "suspended"]
-"""`suspended`: it waits for outcomes from outside, and goes on when it is resumed. The others are ends."""
+"""`suspended`: the run waits for answers from outside and continues when it is resumed. The others are final."""
 NoticeCode = Literal[
     "user_message_cut",
     "context_trimmed",
@@ -28,14 +28,14 @@ NoticeCode = Literal[
     "outcome_unknown",
     "not_sent",
     "summary_failed",
-    "context_not_taken",
-    "history_mended",
+    "context_not_applied",
+    "history_repaired",
 ]
 
 
 @dataclass(slots=True)
 class Event:
-    """What all events carry."""
+    """Base class of all events."""
 
     run_id: str
     agent_path: str
@@ -45,54 +45,57 @@ class Event:
 
 @dataclass(slots=True)
 class RunStarted(Event):
-    """A run, of the first agent or of a sub-agent, has begun."""
+    """A run of an agent or a sub-agent began."""
 
     agent: str
     task: str
-    """The user's message, or what the parent asked for."""
+    """The user's message, or the task from the parent agent."""
     parent_call: str | None = None
-    """The tool call of the parent that this run belongs to."""
+    """Id of the parent's tool call that started this run."""
     resumed: bool = False
-    """Whether it was taken up from its journal, in the middle."""
+    """True if the run was resumed from its journal."""
 
 
 @dataclass(slots=True)
 class StepStarted(Event):
-    """The model is about to be asked."""
+    """A step began; its model call follows."""
 
     step: int
-    """From 1."""
+    """Number of the step, from 1."""
     model: str
 
 
 @dataclass(slots=True)
 class AttemptFailed(Event):
-    """A model could not be asked, and is asked again, or another one is. What was shown of its answer is void."""
+    """An attempt at a model call failed and will be retried, possibly with another model.
+
+    Discard the deltas of the failed attempt.
+    """
 
     model: str
     error: str
     next_model: str
     seconds: float
-    """Until the next attempt."""
+    """Delay until the next attempt."""
 
 
 @dataclass(slots=True)
 class TextDelta(Event):
-    """A piece of the model's answer."""
+    """A piece of the answer's text."""
 
     text: str
 
 
 @dataclass(slots=True)
 class ReasoningDelta(Event):
-    """A piece of the model's reasoning."""
+    """A piece of the answer's reasoning."""
 
     text: str
 
 
 @dataclass(slots=True)
 class ToolCallDelta(Event):
-    """A piece of a call's arguments, while the model is still writing them."""
+    """A piece of a tool call's arguments."""
 
     call_id: str
     name: str
@@ -101,21 +104,21 @@ class ToolCallDelta(Event):
 
 @dataclass(slots=True)
 class TurnCompleted(Event):
-    """The model's whole answer of one step."""
+    """The model's answer of one step is complete."""
 
     message: AssistantMessage
 
 
 @dataclass(slots=True)
 class ToolsSelected(Event):
-    """The calls that are about to run."""
+    """Tool calls are about to run."""
 
     calls: tuple[ToolCall, ...]
 
 
 @dataclass(slots=True)
 class ToolStarted(Event):
-    """A tool begins."""
+    """A tool call began."""
 
     call_id: str
     name: str
@@ -124,17 +127,17 @@ class ToolStarted(Event):
 
 @dataclass(slots=True)
 class ToolProgress(Event):
-    """A tool has news of its work: one serializable step, begun, added to, or ended."""
+    """A progress step of a tool call began, changed or ended."""
 
     call_id: str
     name: str
     step: dict[str, Any]
-    """`id`, `name`, `icon`, `parts`, `ended`; the same `id` replaces what was shown before."""
+    """JSON with `id`, `name`, `icon`, `parts` and `ended`; replaces the earlier step with the same `id`."""
 
 
 @dataclass(slots=True)
 class ToolStreamed(Event):
-    """A piece of a tool's result, as it comes."""
+    """A piece of a tool's result."""
 
     call_id: str
     name: str
@@ -143,89 +146,90 @@ class ToolStreamed(Event):
 
 @dataclass(slots=True)
 class ToolDone(Event):
-    """A tool has ended well."""
+    """A tool call succeeded."""
 
     call_id: str
     name: str
     content: str
-    """The whole result. What the model reads of it may be less: a long one is cut."""
+    """The full result. The model may read a shortened version."""
     data: Any = None
-    """The tool's own structured result, for the product; never sent to the model."""
+    """The tool's structured result for the product; never sent to the model."""
 
 
 @dataclass(slots=True)
 class ToolFailed(Event):
-    """A tool has ended badly; the run goes on and the model reads the error."""
+    """A tool call failed. The model reads the error, and the run continues."""
 
     call_id: str
     name: str
     error: str
-    """Shortened; `TOOL_NOT_ENABLED` when `should_use` said no."""
+    """Shortened error message; `TOOL_NOT_ENABLED` if `should_use` returned false."""
 
 
 @dataclass(slots=True)
 class CallWaiting(Event):
-    """A call waits for somebody outside: for an approval before it runs, or for its result."""
+    """A tool call waits for an approval, or for its result from outside."""
 
     call_id: str
     name: str
     key: str
-    """To answer it by."""
+    """Key to answer the wait by."""
     kind: WaitKind
     arguments: str
-    """JSON text, as they were checked."""
+    """JSON text of the validated arguments."""
     who: tuple[str, ...] = ()
     note: str = ""
     seconds: float | None = None
-    """Until it expires; None: never."""
+    """Time until the wait expires; None: never."""
 
 
 @dataclass(slots=True)
 class Steered(Event):
-    """A message was put into the running agent; it is part of the next request."""
+    """A message was added to the running conversation; the next request includes it."""
 
     text: str
 
 
 @dataclass(slots=True)
 class UsageRecorded(Event):
-    """An attempt has been booked."""
+    """The usage of an attempt was booked."""
 
     record: UsageRecord
 
 
 @dataclass(slots=True)
 class ContextEdited(Event):
-    """What is sent of the conversation has become less; what is kept of it has not."""
+    """The view of the conversation became shorter from the next request on; the record is unchanged."""
 
     reduced: int
-    """Tool results that are shown as what stands for them, from now on."""
+    """Number of tool results that are replaced by their summary or an extract."""
     summarised: int
-    """Messages that a summary stands for."""
+    """Number of messages that are replaced by a summary."""
     left_out: int
-    """Messages that are not shown at all, because they could not be summarised."""
+    """Number of messages that are left out because no summary of them was available."""
     before: int
-    """Tokens of the conversation as it was shown, by the chat's counter."""
+    """Tokens of the view before the edit, by the chat's counter."""
     after: int
+    """Tokens of the view after the edit."""
 
 
 @dataclass(slots=True)
 class CacheMiss(Event):
-    """The provider read less from its cache than it should have."""
+    """The provider read fewer tokens from its cache than expected."""
 
     model: str
     reason: str
     """`model_changed`, `system_prompt_changed`, `tools_changed`, `settings_changed`, `conversation_replaced`, or
-    `provider`, where nothing of ours explains it."""
+    `provider` if no change in the request explains it."""
     expected: int
-    """Tokens."""
+    """Tokens that the provider should have read from its cache."""
     cached: int
-    """Tokens."""
+    """Tokens that it read from its cache."""
 
 
 @dataclass(slots=True)
 class Notice(Event):
-    """The engine did something that the user should know of."""
+    """A message for the user about something unusual that the engine did."""
 
     code: NoticeCode
     text: str
@@ -233,7 +237,7 @@ class Notice(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedWork:
-    """Something that was going on when a run was stopped."""
+    """One piece of work that was in progress when a run was stopped."""
 
     agent_path: str
     what: Literal["model", "tool", "hook"]
@@ -244,60 +248,60 @@ class StoppedWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReceipt:
-    """What became of all that was going on in a run and its sub-agents when it was stopped."""
+    """The fate of all work that was in progress in a run and its sub-agents when it was stopped."""
 
     stopped: tuple[StoppedWork, ...] = ()
-    """It ended, and had no effect."""
+    """Work that ended without an effect."""
     not_stopped: tuple[StoppedWork, ...] = ()
-    """It goes on: it took no notice, or runs in a thread."""
+    """Work that continues: it ignored the cancellation, or runs in a thread."""
     unknown: tuple[StoppedWork, ...] = ()
-    """It was cut short, and may have taken effect or not."""
+    """Work that was interrupted and may or may not have taken effect."""
 
     @classmethod
     def restored(cls, form: dict[str, Any]) -> StopReceipt:
-        """The receipt that `dataclasses.asdict` made *form* of."""
+        """Restore a receipt from its `dataclasses.asdict` form."""
         return cls(**{how: tuple(StoppedWork(**work) for work in works) for how, works in form.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run ended, and all that it used."""
+    """The outcome of a run and its usage."""
 
     run_id: str
     agent_path: str
     status: RunStatus
     text: str
-    """The answer; for a run that did not complete, what there was of it."""
+    """The answer; a partial one if the run did not complete."""
     content_index: int
     steps: int
     tool_calls: dict[str, int]
-    """How many tools were called, by agent path, sub-agents included."""
+    """Number of tool calls by agent path, including sub-agents."""
     usage: tuple[UsageRecord, ...] = field(repr=False)
-    """One record for each attempt, sub-agents included, in the order of booking."""
+    """One record per attempt, including sub-agents, in the order of booking."""
     data: dict[str, Any]
-    """By tool name, the structured result of its last call in this run."""
+    """Structured result of each tool's last call in this run, by tool name."""
     messages: tuple[Message, ...] = field(repr=False)
-    """What this run added to the conversation, from the user's message on: the history of the next run."""
+    """Messages that this run added, starting with the user's: append them to the history of the next run."""
     error: str | None = None
     waiting: tuple[Wait, ...] = field(default=(), repr=False)
-    """For a suspended run: the open calls, of sub-agents too."""
+    """Open waits of a suspended run, including those of sub-agents."""
     receipt: StopReceipt | None = field(default=None, repr=False)
-    """For a cancelled run: what became of what was going on."""
+    """Receipt of a cancelled run."""
     context: ContextState | None = field(default=None, repr=False, compare=False)
-    """How the run saw the conversation: for `Chat.context` of the next run. None: the run is read from its record, or
-    a hook has replaced the conversation."""
+    """State of the run's view of the conversation, for `Chat.context` of the next run. None if the result was read from
+    the journal, or a hook replaced the conversation."""
     report: ContextReport | None = field(default=None, repr=False, compare=False)
-    """What the run's own requests took, and would have taken untrimmed. None: as for `context`."""
+    """Size and cost of the run's own requests, with and without trimming. None in the same cases as `context`."""
 
     @property
     def tool_call_count(self) -> int:
-        """All tool calls of the run and of its sub-agents."""
+        """Number of all tool calls, including sub-agents."""
         return sum(self.tool_calls.values())
 
 
 @dataclass(slots=True)
 class RunEnded(Event):
-    """The run is over; nothing of it follows."""
+    """The run ended; no further event of it follows."""
 
     result: RunResult
 
@@ -324,4 +328,4 @@ RunEvent = (
     | Notice
     | RunEnded
 )
-"""Every event there is: match on it and end with `assert_never`."""
+"""All events: match on them and end with `assert_never`."""

@@ -1,13 +1,13 @@
-"""Messages: the pure values that a conversation is made of. No ids of storage, no I/O, no provider's format.
+"""Messages: the pure values of a conversation, free of storage ids, I/O and provider formats.
 
-A message becomes a provider's wire form once: `Message.wire` remembers it, because messages never change and
-a conversation sends each of them again with every step.
+A message caches its encoding in a provider's format (`Message.wire`), because messages never change and every step
+sends the whole conversation again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -16,71 +16,71 @@ from typing import Any, ClassVar, Literal, TypeVar, overload
 W = TypeVar("W")
 
 Retain = Literal["once", "window", "pin"]
-"""How long the model sees a result. `once`: use and throw, in one request, then what stands for it. `window`: as long
-as there is room and it pays. `pin`: always. A `once` result is also stored as what stands for it, unless the data
-policy keeps whole results."""
+"""Retention of a tool result in full. `once`: in one request, then its summary or an extract. `window`:
+while it fits the context window and removing it does not pay. `pin`: always. The store also replaces a `once` result
+by its summary unless the data policy keeps whole results."""
 
 StopReason = Literal["end", "tool_calls", "length", "filter", "broken", "pause"]
-"""Why a model stopped: it was done, it calls tools, it ran out of room, a filter cut it, the stream broke, or the
-provider paused a long turn of its own tools, which goes on when the conversation is sent again as it is."""
+"""Why a model stopped: it finished, it called tools, it reached the output limit, a filter cut the answer, the stream
+broke, or the provider paused a long turn of its own tools, which continues when the conversation is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What the model says to the user."""
+    """Text for the user."""
 
     text: str
     kind: Literal["text"] = "text"
     raw: str | None = field(default=None, repr=False, compare=False)
-    """The provider's own JSON of this block where it has more than our fields: citations, ids, signatures. It goes
-    back as it came, to that provider only."""
+    """The provider's JSON of this block if it contains more than these fields: citations, ids, signatures. Sent back
+    unchanged, to that provider only."""
     provider: str = field(default="", compare=False)
-    """Whose `raw` it is."""
+    """Provider that `raw` comes from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """What the model thinks. It goes back to the provider that signed it, and to no other."""
+    """The model's reasoning. Sent back only to the provider that signed it."""
 
     text: str
     id: str | None = None
-    """The provider's id of this item, where it gives one."""
+    """The provider's id of this item, if it has one."""
     signature: str | None = None
-    """The provider's signature or encrypted content, to be sent back as it came."""
+    """The provider's signature or encrypted content, sent back unchanged."""
     provider: str = ""
-    """Who signed it."""
+    """Provider that signed the reasoning."""
     kind: Literal["reasoning"] = "reasoning"
     raw: str | None = field(default=None, repr=False, compare=False)
-    """As `Text.raw`."""
+    """See `Text.raw`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that the model wants called."""
+    """A tool call that the model requests."""
 
     id: str
     name: str
     arguments: str
-    """JSON text as the model wrote it: it may be broken."""
+    """JSON text as the model wrote it, possibly malformed."""
     signature: str | None = None
-    """A provider's signature on the call, to be sent back as it came (Gemini)."""
+    """The provider's signature on the call, sent back unchanged (Gemini)."""
     kind: Literal["tool_call"] = "tool_call"
     raw: str | None = field(default=None, repr=False, compare=False)
-    """As `Text.raw`."""
+    """See `Text.raw`."""
     provider: str = field(default="", compare=False)
-    """Whose `raw` and `signature` these are."""
+    """Provider that `raw` and `signature` come from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A block that only its provider understands, such as a call of a tool that runs at the provider, and its result.
+    """A block that only its provider understands, such as a call of a tool that runs at the provider, or its result.
 
-    It keeps its place among the parts, goes back as it came to that provider, and to no other.
+    It keeps its position among the parts and is sent back unchanged, to that provider only.
     """
 
     provider: str
     type: str
-    """The provider's own name for this kind of block."""
+    """The provider's name for this kind of block."""
     raw: str = field(repr=False)
     """The block as the provider's JSON."""
     kind: Literal["opaque"] = "opaque"
@@ -91,28 +91,33 @@ Part = Text | Reasoning | ToolCall | Opaque
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image, a document or a recording: `data`, its content, or else `url` or `file_id`, where it is found."""
+    """An image, a document or a recording, given as `data`, `url` or `file_id`."""
 
     media_type: str
     """`image/png`, `application/pdf`, `audio/wav`, ..."""
     data: str | None = field(default=None, repr=False)
-    """The content in base64."""
+    """Content in base64."""
     url: str | None = None
     file_id: str | None = None
-    """The provider's own id of a file that was uploaded to it."""
+    """The provider's id of an uploaded file."""
     name: str = ""
 
 
 class _Wired:
-    """Remembers a message's wire form, for one format at a time, its size, by one counter at a time, and its calls."""
+    """Cache of a message's wire form (for one format), size (by one counter), tool calls and validation."""
 
-    __slots__ = ("_calls", "_size", "_wire")
+    __slots__ = ("_calls", "_size", "_valid", "_wire")
     _calls: tuple[ToolCall, ...]
+    _valid: bool
     _wire: tuple[str, Any]
     _size: tuple[object, Any]
 
+    def mark_valid(self) -> None:
+        """Record that the contents of this message have been validated; see `unvalidated`."""
+        object.__setattr__(self, "_valid", True)
+
     def wire(self, style: str, build: Callable[[Any], W]) -> W:
-        """This message in the format named *style*, built by *build* at the first call only."""
+        """Return this message in the wire format *style*; call *build* only if that form is not cached."""
         try:
             kept_style, form = self._wire
             if kept_style == style:
@@ -124,7 +129,7 @@ class _Wired:
         return form
 
     def sized(self, counter: object, count: Callable[[Any], W]) -> W:
-        """This message's size, found by *count* at the first call with this *counter* only."""
+        """Return this message's size by *counter*; call *count* only if that size is not cached."""
         try:
             kept_counter, size = self._size
             if kept_counter is counter:
@@ -138,7 +143,7 @@ class _Wired:
 
 @dataclass(frozen=True, slots=True)
 class SystemMessage(_Wired):
-    """An instruction from the product or the engine, in the course of the conversation."""
+    """An instruction from the product or the engine within the conversation."""
 
     text: str
     role: ClassVar[Literal["system"]] = "system"
@@ -146,33 +151,33 @@ class SystemMessage(_Wired):
 
 @dataclass(frozen=True, slots=True)
 class UserMessage(_Wired):
-    """What the user says, and shows."""
+    """A message from the user, with text and media."""
 
     text: str
     media: tuple[Media, ...] = ()
     tool: str | None = None
-    """The tool whose result this is, for an agent whose calls are not its provider's own."""
+    """Name of the tool whose result this is, for agents that parse tool calls from text."""
     role: ClassVar[Literal["user"]] = "user"
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage(_Wired):
-    """One answer of a model: its text, reasoning and calls in the order in which they came."""
+    """One answer of a model: text, reasoning and tool calls in their original order."""
 
     parts: tuple[Part, ...]
     stop_reason: StopReason = "end"
     model: str = ""
-    """The model as the provider named it in its answer."""
+    """Name of the model as the provider reported it."""
     role: ClassVar[Literal["assistant"]] = "assistant"
 
     @property
     def text(self) -> str:
-        """All text of the answer, reasoning left out."""
+        """The text of the answer without its reasoning."""
         return "".join(part.text for part in self.parts if part.kind == "text")
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls, in order."""
+        """The tool calls in order."""
         try:
             return self._calls
         except AttributeError:
@@ -183,25 +188,30 @@ class AssistantMessage(_Wired):
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage(_Wired):
-    """The outcome of one call, as the model is to read it."""
+    """The result of one tool call, as the model reads it."""
 
     call_id: str
     name: str
     content: str
     is_error: bool = False
     whole: str | None = field(default=None, repr=False)
-    """The result before it was cut or wrapped, if it was. It is kept and never sent."""
+    """The full result if `content` is a shortened version; stored and never sent."""
     summary: str | None = field(default=None, repr=False)
-    """What stands for the result once it is no longer sent, in the tool's own words; None: an extract does."""
+    """The tool's own replacement for the result once it has left the view; None: an extract of it."""
     media: tuple[Media, ...] = ()
-    """Images and documents beside `content`, for providers that take them in results."""
+    """Images and documents next to `content`, for providers that accept them in results."""
     retain: Retain = "window"
     handle: str = field(default="", compare=False)
-    """The engine's short name of the call, to recall the whole result by; "": the engine did not make it."""
+    """The engine's short name for the full result, used to recall it; "" if the engine did not create the message."""
     role: ClassVar[Literal["tool"]] = "tool"
 
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+def unvalidated(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages that are not marked as valid. Anything but a message is among them."""
+    return [message for message in messages if not hasattr(message, "_valid")]
 
 
 @dataclass(frozen=True)
@@ -211,29 +221,29 @@ class ToolSpec:
     name: str
     description: str
     parameters: dict[str, Any]
-    """JSON Schema of the arguments; an object."""
+    """JSON Schema of the arguments; its type is `object`."""
 
     @cached_property
     def text(self) -> str:
-        """All of it as one text, for counting."""
+        """The specification as one text, for token counting."""
         return f"{self.name} {self.description} {json.dumps(self.parameters)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ForcedTool:
-    """The model must call this tool."""
+    """A tool choice that forces one tool."""
 
     name: str
 
 
 ToolChoice = Literal["auto", "required", "none"] | ForcedTool
-"""`auto`: the model decides. `required`: at least one call. `none`: no call. Or one named tool."""
+"""`auto`: the model decides. `required`: at least one call. `none`: no call. `ForcedTool`: a call of that tool."""
 
 
 class Messages(Sequence[Message]):
-    """A read-only view of the first *end* messages of a growing list: a snapshot that costs nothing to take.
+    """A read-only view of the first *end* messages of a growing list: a snapshot without a copy.
 
-    The list behind it may only be appended to.
+    The underlying list must only be appended to.
     """
 
     __slots__ = ("_end", "_items")
@@ -254,10 +264,10 @@ class Messages(Sequence[Message]):
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
         if isinstance(index, slice):
             return [self._items[i] for i in range(*index.indices(self._end))]
-        place = index + self._end if index < 0 else index
-        if not 0 <= place < self._end:
+        position = index + self._end if index < 0 else index
+        if not 0 <= position < self._end:
             raise IndexError(index)
-        return self._items[place]
+        return self._items[position]
 
     def __iter__(self) -> Iterator[Message]:
         return islice(self._items, self._end)

@@ -1,4 +1,4 @@
-"""Usage: what a provider bills, one record for each attempt. All totals are sums over records."""
+"""Usage: what a provider bills, one record per attempt. Every total is a sum over records."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from decimal import Decimal
 from typing import Literal
 
 UsageSource = Literal["measured", "estimated", "unknown"]
-"""Measured: the provider said it. Estimated: counted by us. Unknown: nobody can say; never written as zero."""
+"""`measured`: reported by the provider. `estimated`: counted by concertino. `unknown`: neither, and never zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Token counts of one attempt, brought to one meaning whatever the provider's own is."""
+    """Token counts of one attempt, with the same definition for every provider."""
 
     prompt: int = 0
-    """All input, the cached and the cache-written part included."""
+    """All input tokens, including those read from or written to the cache."""
     completion: int = 0
-    """All output, reasoning included."""
+    """All output tokens, including reasoning."""
     cached: int = 0
-    """The part of `prompt` that was read from the provider's cache."""
+    """Part of `prompt` that was read from the provider's cache."""
     cache_write: int = 0
-    """The part of `prompt` that was written to the provider's cache."""
+    """Part of `prompt` that was written to the provider's cache."""
     reasoning: int = 0
-    """The part of `completion` that was reasoning."""
+    """Part of `completion` that was reasoning."""
     cache_write_1h: int = 0
-    """The part of `cache_write` that is kept for an hour, which costs more (Anthropic)."""
+    """Part of `cache_write` that is cached for an hour, at a higher price (Anthropic)."""
 
     def __add__(self, other: Tokens) -> Tokens:
         return Tokens(
@@ -46,7 +46,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord:
-    """What one attempt at a model, or one streaming tool, used."""
+    """Usage of one attempt at a model call, or of one tool that calls a model itself."""
 
     id: str
     """Deterministic: the same attempt always has the same id, so that it cannot be booked twice."""
@@ -54,30 +54,30 @@ class UsageRecord:
     agent_path: str
     provider: str
     model: str
-    """The model as served, or as asked for where the provider does not say."""
+    """The model as served; the requested model if the provider does not report it."""
     tokens: Tokens
     source: UsageSource = "measured"
     how: str = ""
-    """For an estimate: how it was made."""
+    """Method of the estimate, if `source` is `estimated`."""
     cost: Decimal | None = None
-    """In US dollars; None where no price is known."""
+    """US dollars; None if the price is unknown."""
     price_version: str = ""
-    """Which price list `cost` was worked out by."""
+    """Version of the price list behind `cost`."""
     tools: tuple[str, ...] = ()
-    """The tools that the model called in this turn, or the tool whose own stream this is."""
+    """Tools that the model called in this turn, or the tool that made the model call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A sum over records."""
+    """A sum over usage records."""
 
     tokens: Tokens
     cost: Decimal | None
-    """The sum of all costs; None as soon as one of them is unknown."""
+    """Sum of all costs; None if any of them is unknown."""
 
 
 def total(records: Iterable[UsageRecord]) -> Totals:
-    """The sum over *records*; of none it is zero."""
+    """Return the sum over *records*; zero for an empty sequence."""
     tokens, cost = Tokens(), Decimal(0)
     priced = True
     for record in records:

@@ -1,4 +1,4 @@
-"""Waits: a tool call whose outcome is not there yet, and the one outcome that it gets."""
+"""Waits: tool calls whose outcome is still missing, and the one resolution that each of them gets."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Literal
 from .ids import digest
 
 WaitKind = Literal["approval", "result"]
-"""`approval`: somebody must allow the call before it runs. `result`: it runs, and its result comes from outside."""
+"""`approval`: a person must allow the call before it runs. `result`: the call's result arrives from outside."""
 Verdict = Literal["approved", "denied", "result", "failed", "expired", "cancelled"]
-"""How a wait ended. `approved` and `denied` answer an approval; `result` and `failed` are what came from outside;
-`expired`: nobody answered in time; `cancelled`: its run was stopped."""
+"""Outcome of a wait. `approved` and `denied` answer an approval; `result` and `failed` arrive from outside; `expired`:
+the deadline passed without an answer; `cancelled`: the run was stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """The outcome of a wait. The first one wins; a wait has no second."""
+    """The outcome of a wait. The first one wins; later ones are rejected."""
 
     verdict: Verdict
     id: str = ""
-    """Made by the one who answers, to tell whether it was theirs that won."""
+    """Chosen by the sender, to recognise whether its own answer won."""
     content: str = ""
-    """The result, the error, or the reason for a denial, as the model is to read it."""
+    """The result, the error, or the reason for a denial, as the model reads it."""
     arguments: str | None = None
-    """For an approval with other arguments than the call's: these, as JSON text."""
+    """JSON text that replaces the call's arguments, for an approval with changes."""
     by: str = ""
-    """Who answered."""
+    """The person or system that answered."""
     at: float = 0.0
     """Seconds since the epoch, by the store's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """One open call: a row that anybody who may can answer, from any process."""
+    """An open call, which any process can answer."""
 
     key: str
-    """The engine's own id of the call, the same in every life of the run."""
+    """The engine's id of the call, the same in every process that executes the run."""
     run_id: str
     root_id: str
     agent_path: str
@@ -45,19 +45,19 @@ class Wait:
     tool: str
     kind: WaitKind
     arguments: str
-    """JSON text of the checked arguments; "" once the data policy has erased them."""
+    """JSON text of the validated arguments; "" once the data policy has erased them."""
     arguments_hash: str
     who: tuple[str, ...] = ()
-    """Who may answer; (): anybody whom the product lets."""
+    """Names of the people that may answer; empty: all that the product admits."""
     note: str = ""
-    """Why it is asked, for the one who answers."""
+    """Why the call waits, for the person who answers."""
     opened: float = 0.0
     """Seconds since the epoch, by the store's clock."""
     expires: float | None = None
-    """When it expires; None: never."""
+    """Deadline in seconds since the epoch; None: none."""
     resolution: Resolution | None = None
 
 
 def arguments_hash(arguments: str) -> str:
-    """What binds an approval to the very *arguments*, as JSON text, that were shown."""
+    """Return the hash that binds an approval to the exact *arguments* (JSON text) that were shown."""
     return digest(arguments)

@@ -13,8 +13,8 @@ from typing import Self
 
 from .errors import ConfigurationError, StorageError, UnknownModelError, UnknownProviderError
 from .orchestrator.journal.lease import LEASE
+from .orchestrator.resources import Resources
 from .providers.base import Model
-from .providers.extractive import ExtractiveModel
 from .runtime import Runtime
 from .storage.sqlite import SqliteStore
 from .token_engine.counting.base import EstimatingCounter, TokenCounter
@@ -23,7 +23,8 @@ from .tools.builtin.research import ResearchTools
 from .tools.library import Library
 from .tools.registry import ToolRegistry
 
-EXTRACTIVE = "extractive"
+DEMO = "demo"
+"""The model that needs no key."""
 
 # Each provider's variable and the model that is taken when none is named: the makers' general-purpose models as
 # of November 2026.
@@ -35,7 +36,7 @@ _PROVIDERS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def open_model(spec: str) -> Model:
-    """The model named *spec*: `provider:model`, or a provider alone for its usual one, or `extractive`.
+    """The model named *spec*: `provider:model`, or a provider alone for its usual one, or `demo`.
 
     Besides the three makers there are the vendors of OpenAI's format (`groq:...`, `openrouter:...`, see
     `providers.openai.vendors`), and `openai-compatible:...`, which answers at `OPENAI_COMPATIBLE_URL` and may have its
@@ -45,17 +46,19 @@ def open_model(spec: str) -> Model:
     `ConfigurationError` (naming the URL that is missing) or `MissingExtraError` (naming the extra).
     """
     provider, _, name = spec.strip().partition(":")
-    if provider == EXTRACTIVE:
-        model = ExtractiveModel(token_counter().count)
+    if provider == DEMO:
+        from .demo import DemoModel  # noqa: PLC0415 - as below
+
+        model = DemoModel(token_counter().count)
         if name not in ("", model.name):
-            raise UnknownModelError(f"the provider extractive has one model, {model.name!r}; there is no {name!r}")
+            raise UnknownModelError(f"unknown model {name!r}: the provider {DEMO!r} has only {model.name!r}")
         return model
     if provider not in _PROVIDERS:
         from .providers.openai.chat.vendors import COMPATIBLE, NAMES  # noqa: PLC0415 - as below
 
         if provider in NAMES:
             return _open_compatible(provider, name)
-        names = ", ".join((*_PROVIDERS, EXTRACTIVE, *NAMES, COMPATIBLE))
+        names = ", ".join((*_PROVIDERS, DEMO, *NAMES, COMPATIBLE))
         if provider == COMPATIBLE:
             return _open_compatible("", name)
         raise UnknownProviderError(f"there is no provider {provider!r} (in {spec!r}); there are: {names}")
@@ -100,11 +103,11 @@ class Models:
 
 
 def model_from_environment(environ: Mapping[str, str] = os.environ) -> str:
-    """The spec of the first provider whose key is set; else `extractive`."""
+    """The spec of the first provider whose key is set; else `demo`."""
     for provider, (variables, name) in _PROVIDERS.items():
         if any(environ.get(variable, "").strip() for variable in variables):
             return f"{provider}:{name}"
-    return EXTRACTIVE
+    return DEMO
 
 
 async def open_library(
@@ -117,7 +120,7 @@ async def open_library(
 
     Raises `CorpusError` for a path that is missing or has nothing to read.
     """
-    from .tools.corpus import open_corpus  # noqa: PLC0415 - only programs that search need it
+    from .tools.documents import open_documents  # noqa: PLC0415 - only programs that search need it
 
     if not paths:
         from .tools.web import web_library_from_environment  # noqa: PLC0415 - the client is an extra
@@ -125,7 +128,7 @@ async def open_library(
         web = web_library_from_environment(environ)
         if web is not None:
             return web
-    return await open_corpus(list(paths) or None, report=report)
+    return await open_documents(list(paths) or None, report=report)
 
 
 async def open_store(path: Path) -> SqliteStore:
@@ -162,15 +165,13 @@ def open_runtime(
 
     tools = ResearchTools(library)
     return Runtime(
-        store,
         [
             (DeepResearchSupervisor(), ToolRegistry((*_team(tools), feedback_questions()))),
             (ResearcherAgent(), ToolRegistry((tools.search(), tools.fetch(), tools.history()))),
             (MainThreadAgent(), default_registry(settings=Settings(library=library, memory=store))),
         ],
-        models=models,
+        Resources(store=store, models=models, counter=token_counter()),
         lease=lease,
-        counter=token_counter(),
     )
 
 

@@ -36,6 +36,11 @@ def reference(undisturbed: dict[str, Any]) -> Evidence:
     return found
 
 
+def shards(number: int) -> list[Any]:
+    """Return parameters that split a sweep: `make test` runs the first shard, `.ci/run` runs all."""
+    return [0, *(pytest.param(shard, marks=pytest.mark.sweep) for shard in range(1, number))]
+
+
 def side_by_side(cases: Sequence[Callable[[], list[str]]], width: int = 4) -> list[str]:
     """All problems of *cases*, some at a time."""
     with ThreadPoolExecutor(width) as pool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import time
 from pathlib import Path
 
 import pytest
 
+from concertino import Resources
 from concertino.errors import RunClaimedError, RunError, StaleClaimError
 from concertino.orchestrator.engine import ToolOrchestrator
 from concertino.runtime import Runtime
@@ -58,9 +59,10 @@ async def test_a_run_that_goes_on_elsewhere_is_not_taken(tmp_path: Path) -> None
 async def test_a_lease_that_is_renewed_is_not_over(tmp_path: Path) -> None:
     gate = asyncio.Event()
     model = ScriptedModel(Answer(text="done", before=gate.wait))
-    async with two(tmp_path, [Desk()], model, lease=0.2) as (one, other):
+    async with two(tmp_path, [Desk()], model, lease=1.0) as (one, other):
         run = await one.start(chat(model), "desk", run_id="run_1")
-        for _ in range(30):
+        first_lease_over = time.time() + 1.0
+        while time.time() <= first_lease_over:
             await other.look()
             assert other.live("run_1") is None
             await asyncio.sleep(0.02)
@@ -122,8 +124,8 @@ async def test_a_direct_caller_whose_run_is_lost_is_told_so(tmp_path: Path) -> N
     gate, second = asyncio.Event(), asyncio.Event()
     model = ScriptedModel(Answer(text="lost", midway=gate.wait), Answer(text="the answer", midway=second.wait))
     async with two(tmp_path, [Desk()], model) as (one, other):
-        asked = dataclasses.replace(chat(model), store=one.store)
-        orchestrator = ToolOrchestrator(asked, Desk(), run_id="run_1")
+        resources = Resources(store=one.store)
+        orchestrator = ToolOrchestrator(chat(model), Desk(), resources=resources, run_id="run_1")
         seen: list[str] = []
 
         async def caller() -> None:
@@ -150,7 +152,7 @@ async def test_a_direct_caller_whose_run_is_lost_is_told_so(tmp_path: Path) -> N
 async def test_a_start_that_is_tried_again_begins_no_second_run() -> None:
     async with MemoryStore() as store:
         model = ScriptedModel("done")
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         starts = [runtime.start(chat(model), Desk(), run_id="run_1") for _ in range(5)]
         made = await asyncio.gather(*starts, return_exceptions=True)
         assert [type(each).__name__ for each in made].count("LiveRun") == 1

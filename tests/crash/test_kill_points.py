@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .auditor import Evidence, audit
-from .conftest import side_by_side
+from .conftest import shards, side_by_side
 from .world import Case, World, kill_self
 
 SHARDS = 8
@@ -31,7 +31,7 @@ def occurrences(points: list[str]) -> list[tuple[str, int]]:
     return [(name, points[: place + 1].count(name)) for place, name in enumerate(points)]
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS))
 def test_killed_at_every_point(world: World, undisturbed: dict[str, Any], shard: int) -> None:
     points = occurrences(undisturbed["points"])
     assert len(points) > 150

@@ -28,7 +28,6 @@ class Life:
 
     def __init__(self, path: str, orders: Orders) -> None:
         self._talk = socket.socket(socket.AF_UNIX)
-        self._talk.settimeout(40)
         self._talk.connect(path)
         self._lines = self._talk.makefile("r")
         self.write(asdict(orders))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, ToolContext, ToolError, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, ToolContext, ToolError, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import delegate
 from concertino.events import ToolFailed
 from concertino.messages import AssistantMessage, Text, ToolCall, ToolMessage
@@ -17,6 +17,7 @@ from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
 
+from ..tasks import background
 from .conftest import Play
 
 
@@ -145,9 +146,11 @@ class Child(AgentConfig[None]):
 async def test_sub_agents_are_told_apart_where_ids_of_calls_come_again(turns: Any) -> None:
     store = MemoryStore()
     model = ScriptedModel("one", "two")
-    chat = Chat(model=Repeating(*turns), message="go", store=store, models=lambda _: model)
+    chat = Chat(model=Repeating(*turns), message="go")
     registry = ToolRegistry([delegate(Child(), description="A child.")])
-    result = await ToolOrchestrator(chat, AgentConfig(), registry).run()
+    result = await ToolOrchestrator(
+        chat, AgentConfig(), registry, resources=Resources(store=store, models=lambda _: model)
+    ).run()
     assert [m.content for m in result.messages if isinstance(m, ToolMessage)] == ["one", "two"]
     runs = await store.runs(root_id=result.run_id)
     assert {run.start.agent_path: run.end and run.end.answer for run in runs} == {
@@ -200,4 +203,4 @@ async def test_a_sub_agent_that_outlives_its_run_is_ended(play: Play) -> None:
     ended = await asyncio.gather(*orphans, return_exceptions=True)
     assert seen.result.status == "completed"
     assert [type(error) for error in ended] == [ToolError, ToolError]
-    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert background() == set()

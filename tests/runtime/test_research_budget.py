@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from concertino import AgentConfig, Budget, Chat, Limits, Tokens, ToolOrchestrator, ToolRegistry
+from concertino import AgentConfig, Budget, Chat, Limits, Resources, Tokens, ToolOrchestrator, ToolRegistry
 from concertino.agents import DeepResearchSupervisor, delegate
 from concertino.providers.base import ModelRequest
 from concertino.storage.sqlite import MemoryStore
@@ -22,6 +22,7 @@ class Shelf:
     """A library of one page."""
 
     name = "a shelf"
+    kind: Literal["documents"] = "documents"
     source = Source(id="s0000000001", title="Tea", location="tea.md")
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
@@ -47,7 +48,7 @@ def few(session: object, model: object, agent: object) -> Limits:
 def researcher(request: ModelRequest) -> Any:
     """Search once, then answer."""
     found = any(m.role == "tool" for m in request.messages)
-    calls = () if found else (call("web_search", query="tea"),)
+    calls = () if found else (call("search_documents", query="tea"),)
     return Answer(text="Tea: 80 degrees." if found else "", calls=calls, tokens=Tokens(prompt=150, completion=40))
 
 
@@ -68,7 +69,9 @@ def supervisor(request: ModelRequest) -> Any:
 async def test_it_ends_with_what_was_found(tokens: int, says: str) -> None:
     tools = [delegate(Researcher(), description="A researcher."), research_team(Shelf())[1]]
     model = ScriptedModel(*[supervisor] * 9, scripts={"You are a researcher": [researcher] * 99})
-    chat = Chat(model=model, message="Tea?", store=MemoryStore(), budget=Budget(tokens=tokens), limits=few)
-    result = await ToolOrchestrator(chat, DeepResearchSupervisor(), ToolRegistry(tools)).run()
+    chat = Chat(model=model, message="Tea?", budget=Budget(tokens=tokens))
+    result = await ToolOrchestrator(
+        chat, DeepResearchSupervisor(), ToolRegistry(tools), resources=Resources(store=MemoryStore(), limits=few)
+    ).run()
     assert (result.status, result.text[: len(says)]) == ("completed", says)
     assert total(result.usage).tokens.total <= tokens

@@ -99,7 +99,6 @@ def played(server: Server, one: Interaction) -> None:
     server.play(one.response.body, status=one.response.status, headers=headers)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("folder", [folder for folder in FOLDERS if folder.split("/")[1] in KINDS])
 async def test_what_was_answered_is_read_alike(folder: str, data: Path) -> None:
     make = MODELS[KINDS[folder.split("/")[1]]]

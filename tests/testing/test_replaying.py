@@ -214,7 +214,7 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "MissingExtraError" in done.stderr
-    assert "pip install 'concertino[anthropic]'" in done.stderr
+    assert "pip install 'concertino[web]'" in done.stderr
 
 
 async def test_answers_keep_status_and_headers(path: Path) -> None:

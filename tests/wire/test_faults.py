@@ -22,10 +22,10 @@ from concertino.errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
+from concertino.providers import Timeouts
 from concertino.providers.anthropic import AnthropicModel
 from concertino.providers.base import Model, TextChunk
 from concertino.providers.google import GoogleModel
-from concertino.providers.http.transport import Timeouts
 from concertino.providers.openai import OpenAIModel
 
 from . import test_wire_anthropic as anthropic
@@ -71,9 +71,8 @@ async def broken_by(kind: str, limits: Timeouts, play: Callable[[Server], None])
         model = QUICK[kind](server.url, limits)
         play(server)
         try:
-            async with asyncio.timeout(5):
-                with pytest.raises(ProviderError) as caught:
-                    await events_of(model)
+            with pytest.raises(ProviderError) as caught:
+                await events_of(model)
         finally:
             await model.close()
     return caught.value
@@ -82,7 +81,7 @@ async def broken_by(kind: str, limits: Timeouts, play: Callable[[Server], None])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_provider_that_takes_the_request_and_says_nothing(kind: str) -> None:
     limits = Timeouts(connect=0.05, delta=0.1)
-    error = await broken_by(kind, limits, lambda server: server.play(b"", silent=5.0))
+    error = await broken_by(kind, limits, lambda server: server.play(b"", silent=3600.0))
     assert isinstance(error, ProviderTimeoutError)
     assert (error.limit, error.partial) == ("delta", None)
 
@@ -90,7 +89,7 @@ async def test_a_provider_that_takes_the_request_and_says_nothing(kind: str) -> 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_provider_that_falls_silent(kind: str) -> None:
     half = FULL[kind].encode()[:900]
-    error = await broken_by(kind, Timeouts(delta=0.1), lambda server: server.play(half, stall=5.0))
+    error = await broken_by(kind, Timeouts(delta=0.1), lambda server: server.play(half, stall=3600.0))
     assert isinstance(error, ProviderTimeoutError)
     assert error.limit == "delta"
     assert "`delta`" in str(error)
@@ -100,9 +99,9 @@ async def test_a_provider_that_falls_silent(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_slow_drip_reaches_the_limit_of_the_whole(kind: str) -> None:
-    limits = Timeouts(delta=1.0, total=0.3)
+    limits = Timeouts(delta=600.0, total=1.0)
     drip = range(0, len(FULL[kind].encode()), 5)
-    error = await broken_by(kind, limits, lambda server: server.play(FULL[kind], cuts=drip, drip=0.02))
+    error = await broken_by(kind, limits, lambda server: server.play(FULL[kind], cuts=drip, drip=0.05))
     assert isinstance(error, ProviderTimeoutError)
     assert error.limit == "total"
     assert error.partial is not None
@@ -112,7 +111,7 @@ async def test_a_slow_drip_reaches_the_limit_of_the_whole(kind: str) -> None:
 async def test_silence_behind_a_complete_answer_takes_nothing_away(kind: str) -> None:
     async with serving() as server:
         model = QUICK[kind](server.url, Timeouts(delta=0.1))
-        server.play(FULL[kind], stall=5.0)
+        server.play(FULL[kind], stall=3600.0)
         reply = reply_of(await events_of(model))
         await model.close()
     assert len(reply.message.tool_calls) == 2
@@ -203,7 +202,7 @@ async def test_huge_lines() -> None:
     text = "é" * 2_000_000
     body = sse(chat.chunk("stop", content=text))
     assert reply_of(await played("chat", body)).message.text == text
-    with pytest.raises(BrokenStreamError, match="without end"):
+    with pytest.raises(BrokenStreamError, match="more than 1000 bytes"):
         endless(1_000)
 
 
@@ -211,22 +210,22 @@ def endless(most: int) -> None:
     """A line that does not end."""
     from concertino.providers.http import body as decoding
 
-    before = decoding.LARGEST
-    decoding.LARGEST = most
+    before = decoding.MAX_EVENT_BYTES
+    decoding.MAX_EVENT_BYTES = most
     try:
         decoder = decoding.BodyDecoder("here")
         for _ in range(1_000):
             decoder.feed(b"data: x" * 10)
     finally:
-        decoding.LARGEST = before
+        decoding.MAX_EVENT_BYTES = before
 
 
 async def test_closing_early_ends_the_request_in_time() -> None:
     async with serving() as server, model_of("chat", server) as model:
-        server.play(FULL["chat"], cuts=range(0, 2000, 100), drip=0.02)
+        server.play(FULL["chat"], cuts=range(0, 2000, 100), stall=3600.0)
         stream: Any = model.stream(request())
         async for event in stream:
             if isinstance(event, TextChunk):
                 break
-        await asyncio.wait_for(stream.aclose(), 1)
+        await stream.aclose()
     assert json.dumps(server.asked[0].body)

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import sys
 
-_EXTRA = ("typer", "rich")
-"""The packages of the extra `cli`."""
+from ..errors import MissingExtraError
+from ..extras import extra
 
 
 def main() -> int:
-    """The entry point. The status: see `docs/cli.md`."""
+    """Run the program and return its exit status; `docs/cli.md` lists the statuses."""
     try:
         return _run()
-    except KeyboardInterrupt:  # before there was anything to stop
+    except KeyboardInterrupt:  # raised while the program loads: no run has begun
         return 130
 
 
 def _run() -> int:
     try:
-        import rich  # noqa: F401, PLC0415 - needed later, where a missing package could not be said well
+        with extra("cli", "the command line"):
+            import rich  # noqa: F401, PLC0415 - imported later, where a failure is harder to report
 
-        from .app import run  # noqa: PLC0415 - needs the extra
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
-            raise
-        sys.stderr.write(f"concertino: the command line needs {error.name}: pip install 'concertino[cli]'\n")
+            from .app import run  # noqa: PLC0415
+    except MissingExtraError as error:
+        sys.stderr.write(f"concertino: {error}\n")
         return 2
     return run()

@@ -1,11 +1,15 @@
-"""What can be wrong with what a product hands to the engine, said before the run begins."""
+"""Validation of what a product passes to the engine, before the run begins.
+
+Each check names the field, the value and the remedy. A message that has passed is not checked again, since it is
+frozen: the next run of a long conversation checks only the new messages.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..context import ContextState
+from ..context_state import ContextState
 from ..errors import ConfigurationError
 from ..messages import (
     AssistantMessage,
@@ -18,199 +22,214 @@ from ..messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    unvalidated,
 )
 from ..providers.base import model_id
-from ..providers.rate_limit import Gate
+from ..providers.rate_limit import RateLimit
 from ..storage.types import Budget
-from ..token_engine.edits import edit_of
+from ..token_engine.edits import decode_edit
 from ..token_engine.retention import Retention
 from ..tools.base import Session, Tool
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Attachment, Chat
 from .model_call.retry import Retry
+from .resources import Resources
 
-_FIELDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
-    ("model",): (
-        lambda value: all(_has(value, part) for part in ("stream", "provider", "name")),
-        "it is no model; wiring.open_model('provider:name') opens one",
-    ),
-    ("store",): (
-        lambda value: value is None or _has(value, "append"),
-        "it is no store; SqliteStore.open(path) gives one",
-    ),
-    ("counter",): (lambda value: _has(value, "count"), "it is no counter of tokens; EstimatingCounter() is one"),
-    ("retention",): (lambda value: isinstance(value, Retention), "it must be a Retention"),
-    ("context",): (
-        lambda value: value is None or _is_context(value),
-        "it must be the `context` of an earlier result, or None to begin anew",
-    ),
-    ("limits", "price"): (callable, "it must be a function"),
-    ("session",): (lambda value: isinstance(value, Session), "it must be a Session"),
-    ("few_shot",): (lambda value: _is_by_name(value, object), "it must be lists of messages by model id"),
-    ("models",): (
-        lambda value: value is None or callable(value),
-        "it must be a function that finds a model by its id; concertino.wiring.Models() is one",
-    ),
-    ("retry",): (lambda value: isinstance(value, Retry), "it must be a Retry"),
-    ("gates",): (lambda value: _is_by_name(value, Gate), "it must be Gates by provider: {'anthropic': Gate(...)}"),
-    ("budget",): (lambda value: value is None or isinstance(value, Budget), "it must be a Budget, or None for none"),
-    ("system_prompt", "chatbot_id"): (lambda value: value is None or isinstance(value, str), "it must be text"),
-    ("summary", "conversation_id", "personalization", "project_rules"): (
-        lambda value: isinstance(value, str),
-        "it must be text",
-    ),
-}
-"""What the fields of a chat must be, and what is said of one that is not."""
+Check = Callable[[Any], bool]
+
 _PARTS = (Text, Reasoning, ToolCall, Opaque)
-_TEXTS = {"text": ("text",), "reasoning": ("text",), "tool_call": ("id", "name", "arguments"), "opaque": ("raw",)}
-_MEDIA = ("media_type", "data", "url", "file_id")
-_LISTS: dict[str, tuple[type | tuple[type, ...], str]] = {
-    "history": (
-        (UserMessage, AssistantMessage, ToolMessage, SystemMessage),
-        "messages, such as UserMessage(...) or the `messages` of an earlier result",
-    ),
-    "memories": (str, "texts"),
-    "attachments": (Attachment, "Attachments"),
-    "fallback": (str, "ids of models, such as 'openai:gpt-6-luna'"),
-}
+_PART_TEXTS = {"text": ("text",), "reasoning": ("text",), "tool_call": ("id", "name", "arguments"), "opaque": ("raw",)}
+_MESSAGES = (UserMessage, AssistantMessage, ToolMessage, SystemMessage)
+_USE_MESSAGES = "use a list of messages, such as UserMessage(...) or the `messages` of an earlier result"
 
 
-def _is_by_name(value: object, kind: type) -> bool:
-    return isinstance(value, Mapping) and _all_text(value) and all(isinstance(item, kind) for item in value.values())
+def _is(*kinds: type) -> Check:
+    return lambda value: isinstance(value, kinds)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_list_of(kind: type) -> Check:
+    return lambda value: _is_list(value) and all(isinstance(item, kind) for item in value)
+
+
+def _is_mapping_to(check: Check) -> Check:
+    def check_mapping(value: object) -> bool:
+        return isinstance(value, Mapping) and _are_texts(value) and all(map(check, value.values()))
+
+    return check_mapping
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _is_instance_with(*names: str) -> Check:
+    return lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in names)
 
 
 def _is_context(value: object) -> bool:
-    match value:
-        case ContextState(edits=[*edits], ready=[*ready], at=None | int() | float(), model=str()):
-            try:
-                for written in (*edits, *ready):
-                    edit_of(written)
-            except ValueError:
-                return False
-            return (
-                isinstance(value.rent, Sequence)
-                and [isinstance(paid, int | float) for paid in value.rent] == [True] * 2
-            )
-    return False
+    if not isinstance(value, ContextState):
+        return False
+    try:
+        for encoded in (*value.edits, *value.prepared):
+            decode_edit(encoded)
+        results, messages = value.carrying_cost
+        return value.sent_at is None or value.sent_at + results + messages >= 0.0
+    except (TypeError, ValueError):
+        return False
+
+
+def _optional(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+_TEXT = (_is(str), "use text")
+_OPTIONAL_TEXT = (_optional(_is(str)), "use text, or None")
+_FUNCTION = (callable, "use a function")
+
+_is_model = _is_instance_with("stream", "provider", "name")
+
+_CHAT: dict[str, tuple[Check, str]] = {
+    "model": (
+        _optional(lambda value: isinstance(value, str) or _is_model(value)),
+        "use a model or its id; wiring.open_model('provider:name') opens one",
+    ),
+    "history": (_is_list, _USE_MESSAGES),
+    "few_shot": (_is_mapping_to(_is_list), f"for each model id, {_USE_MESSAGES}"),
+    "context": (_optional(_is_context), "use the `context` of an earlier result, or None to start anew"),
+    "session": (_is(Session), "use a Session"),
+    "memories": (_is_list_of(str), "use a list of texts"),
+    "attachments": (_is_list_of(Attachment), "use a list of Attachments"),
+    "budget": (_optional(_is(Budget)), "use a Budget, or None"),
+    "system_prompt": _OPTIONAL_TEXT,
+    "chatbot_id": _OPTIONAL_TEXT,
+    "summary": _TEXT,
+    "conversation_id": _TEXT,
+    "personalization": _TEXT,
+    "project_rules": _TEXT,
+}
+_RESOURCES: dict[str, tuple[Check, str]] = {
+    "model": (_optional(_is_model), "use a model; wiring.open_model('provider:name') opens one"),
+    "models": (_optional(callable), "use a function that opens a model by its id, such as wiring.Models()"),
+    "store": (_optional(_is_instance_with("append")), "use a store; SqliteStore.open(path) opens one"),
+    "counter": (_is_instance_with("count"), "use a token counter, such as EstimatingCounter()"),
+    "retention": (_is(Retention), "use a Retention"),
+    "retry": (_is(Retry), "use a Retry"),
+    "rate_limits": (_is_mapping_to(_is(RateLimit)), "use Gates by provider: {'anthropic': RateLimit(...)}"),
+    "fallback": (_is_list_of(str), "use a list of model ids, such as 'openai:gpt-6-luna'"),
+    "limits": _FUNCTION,
+    "price": _FUNCTION,
+}
 
 
 def check_agent(config: object) -> None:
-    """Raise `ConfigurationError` unless *config* is an agent whose name can stand in an agent path."""
+    """Raise `ConfigurationError` unless *config* is an agent with a valid name and prompt."""
     if not isinstance(config, AgentConfig):
-        raise ConfigurationError(f"{config!r:.80} is no agent; pass an object of a subclass of AgentConfig")
+        raise ConfigurationError(f"{config!r:.80} is not an agent; pass an instance of a subclass of AgentConfig")
     name, prompt = config.name, config.prompt
     if not isinstance(name, str) or not name.isprintable() or not name.strip() or "/" in name:
-        raise ConfigurationError(f"the agent's name is {name!r:.80}; it must be a line of text without '/'")
+        raise ConfigurationError(f"invalid agent name {name!r:.80}: use one line of text without '/'")
     if not isinstance(prompt, str):
-        raise ConfigurationError(f"the prompt of agent {name!r} is {prompt!r:.80}; it must be text")
+        raise ConfigurationError(f"agent {name!r}: invalid prompt {prompt!r:.80}: use text")
 
 
-def registry_of(config: AgentConfig[Any], given: object) -> ToolRegistry:
-    """The registry that was given, or one of the agent's own tools. Raises `ConfigurationError` if it is none."""
-    if given is None:
+def registry_of(config: AgentConfig[Any], registry: object) -> ToolRegistry:
+    """Return *registry*, or a registry of the agent's own tools if it is None. Raises `ConfigurationError`."""
+    if registry is None:
         if isinstance(config.tools, Tool) or not isinstance(config.tools, Iterable):
-            raise ConfigurationError(f"agent {config.name!r} has the tools {config.tools!r:.80}; use a tuple of tools")
+            raise ConfigurationError(f"agent {config.name!r}: invalid tools {config.tools!r:.80}: use a tuple of tools")
         return ToolRegistry(config.tools)
-    if not isinstance(given, ToolRegistry):
-        raise ConfigurationError(f"{given!r:.80} is no registry; pass ToolRegistry([...])")
-    return given
+    if not isinstance(registry, ToolRegistry):
+        raise ConfigurationError(f"{registry!r:.80} is not a registry; pass ToolRegistry([...])")
+    return registry
 
 
 def check_observers(observers: object) -> None:
-    """Raise `ConfigurationError` unless *observers* are functions."""
+    """Raise `ConfigurationError` unless *observers* is a sequence of functions."""
     if not isinstance(observers, Sequence) or not all(map(callable, observers)):
-        raise ConfigurationError(f"observers are {observers!r:.80}; pass a list of functions that take an event")
+        raise ConfigurationError(f"invalid observers {observers!r:.80}: use a list of functions that take an event")
 
 
-def check_chat(chat: object, *, resume: bool = False, run_id: str | None = None) -> None:
-    """Raise `ConfigurationError`, naming the field, if a field of *chat* is not what it is declared to be.
+def check_chat(chat: object, resources: object, *, resume: bool = False, run_id: str | None = None) -> None:
+    """Raise `ConfigurationError`, naming the field, if *chat*, *resources* or the arguments of the run are invalid.
 
-    A run that is taken up has its message in the journal.
+    A resumed run needs no message: the journal has it.
     """
     if not isinstance(chat, Chat):
-        raise ConfigurationError(f"{chat!r:.80} is no Chat; pass Chat(model=..., message=...)")
-    if resume and chat.store is None:
-        raise ConfigurationError("resume=True takes up a run: pass its run_id, and Chat(store=...) that has it")
-    if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
-        raise ConfigurationError(f"run_id is {run_id!r:.80}; it must be text without ':'")
+        raise ConfigurationError(f"{chat!r:.80} is not a Chat; pass Chat(message, model=...)")
+    if not isinstance(resources, Resources):
+        raise ConfigurationError(f"{resources!r:.80} are not Resources; pass Resources(store=...)")
+    if not resources.is_valid():
+        _check_fields(resources, _RESOURCES)
+        resources.mark_valid()
+    _check_fields(chat, _CHAT)
     if not isinstance(chat.message, str) or not (resume or chat.message.strip()):
-        raise ConfigurationError("the message is empty or no text; Chat(message=...) needs what the user says")
-    _check_fields(chat)
-    if chat.budget is not None and chat.store is None:
-        raise ConfigurationError("Chat(budget=...) needs Chat(store=...), such as MemoryStore(): it keeps the accounts")
-    _check_fallback(chat)
-
-
-def _check_fields(chat: Chat) -> None:
-    for fields, (fits, problem) in _FIELDS.items():
-        for field in fields:
-            if not fits(value := getattr(chat, field)):
-                raise _wrong(field, value, problem)
-    for field, (kind, wanted) in _LISTS.items():
-        _check_list(field, getattr(chat, field), kind, wanted)
+        raise ConfigurationError(f"Chat(message={chat.message!r:.80}): the message must be text and not empty")
+    if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
+        raise ConfigurationError(f"invalid run_id {run_id!r:.80}: use text without ':'")
+    if resources.store is None and resume:
+        raise ConfigurationError("resume=True needs the store that has the run: pass Resources(store=...)")
+    if resources.store is None and chat.budget is not None:
+        raise ConfigurationError("Chat(budget=...) needs a store for the accounts: pass Resources(store=...)")
+    if resources.fallback:
+        _check_fallback(chat, resources)
     _check_contents("history", chat.history)
     for examples in chat.few_shot.values():
-        _check_list("few_shot", examples, *_LISTS["history"])
         _check_contents("few_shot", examples)
 
 
-def _check_fallback(chat: Chat) -> None:
-    for wanted in chat.fallback:
+def _check_fields(owner: object, fields: Mapping[str, tuple[Check, str]]) -> None:
+    for field, (check, remedy) in fields.items():
+        if not check(value := getattr(owner, field)):
+            raise ConfigurationError(f"{type(owner).__name__}({field}={value!r:.80}): {remedy}")
+
+
+def _check_fallback(chat: Chat, resources: Resources) -> None:
+    own = [model_id(model) for model in (chat.model, resources.model) if _is_model(model)]  # type: ignore[arg-type]
+    for wanted in resources.fallback:
         provider, _, name = wanted.partition(":")
         if not provider or not name:
-            raise ConfigurationError(f"Chat(fallback=...) holds {wanted!r:.80}; the id of a model is 'provider:name'")
-        if chat.models is None and wanted != model_id(chat.model):
+            raise ConfigurationError(f"invalid fallback {wanted!r:.80}: use the id of a model, 'provider:name'")
+        if resources.models is None and wanted not in own:
             raise ConfigurationError(
-                f"Chat(fallback=...) holds {wanted!r:.80}, and nothing that finds it: "
-                "give it Chat(models=concertino.wiring.Models()), too"
+                f"fallback {wanted!r:.80} cannot be opened: pass Resources(models=concertino.wiring.Models())"
             )
 
 
 def _check_contents(field: str, messages: Sequence[Message]) -> None:
-    for place, message in enumerate(messages):
-        if problem := _odd(message):
-            raise ConfigurationError(f"Chat({field}=...) holds {message!r:.80} at place {place}; {problem}")
+    for message in unvalidated(messages):
+        if problem := _problem(message):
+            index = next(i for i, item in enumerate(messages) if item is message)
+            raise ConfigurationError(f"Chat({field}=...): invalid message at index {index}, {message!r:.80}: {problem}")
+        message.mark_valid()
 
 
-def _odd(message: Message) -> str:
-    """What is wrong with the contents of *message*; "" if nothing is."""
+def _problem(message: Message) -> str:
+    """Return the remedy for *message*; empty if it is valid."""
+    if not isinstance(message, _MESSAGES):
+        return _USE_MESSAGES
     if isinstance(message, AssistantMessage):
-        fits = isinstance(message.parts, tuple) and all(isinstance(part, _PARTS) for part in message.parts)
-        texts = [getattr(part, name) for part in message.parts for name in _TEXTS[part.kind]] if fits else []
-        return "" if fits and _all_text(texts) else "its parts must be a tuple of Text, Reasoning, ToolCall and Opaque"
+        valid = isinstance(message.parts, tuple) and all(isinstance(part, _PARTS) for part in message.parts)
+        texts = [getattr(part, name) for part in message.parts for name in _PART_TEXTS[part.kind]] if valid else []
+        return "" if valid and _are_texts(texts) else "use a tuple of Text, Reasoning, ToolCall and Opaque as parts"
     if isinstance(message, ToolMessage):
-        fits = _all_text((message.call_id, message.name, message.content))
-        return _odd_media(message.media) if fits else "its call_id, name and content must be text"
+        texts = [message.call_id, message.name, message.content]
+        return _media_problem(message.media) if _are_texts(texts) else "use text as call_id, name and content"
     if not isinstance(message.text, str):
-        return "its text must be text"
-    return _odd_media(message.media) if isinstance(message, UserMessage) else ""
+        return "use text as its text"
+    return _media_problem(message.media) if isinstance(message, UserMessage) else ""
 
 
-def _odd_media(media: object) -> str:
-    fits = isinstance(media, tuple) and all(map(_is_media, media))
-    return "" if fits else "its media must be a tuple of Media: a type, and base64 text, a URL or a file's id"
+def _media_problem(media: object) -> str:
+    valid = isinstance(media, tuple) and all(map(_is_media, media))
+    return "" if valid else "use a tuple of Media with a type and base64 text, a URL or a file id as media"
 
 
 def _is_media(value: object) -> bool:
-    return isinstance(value, Media) and _all_text(getattr(value, name) or "" for name in _MEDIA)
-
-
-def _all_text(values: Iterable[object]) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
-def _check_list(field: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise _wrong(field, value, f"it must be a list of {wanted}")
-    for item in value:
-        if not isinstance(item, kind):
-            raise ConfigurationError(f"Chat({field}=...) holds {item!r:.80}; it must hold {wanted}")
-
-
-def _has(value: object, method: str) -> bool:
-    return not isinstance(value, type) and hasattr(value, method)
-
-
-def _wrong(field: str, value: object, problem: str) -> ConfigurationError:
-    return ConfigurationError(f"Chat({field}=...) is {value!r:.80}; {problem}")
+    return isinstance(value, Media) and _are_texts(
+        [value.media_type, value.data or "", value.url or "", value.file_id or ""]
+    )

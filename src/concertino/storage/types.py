@@ -25,6 +25,7 @@ EntryKind = Literal[
     "started",
     "model_requested",
     "side_requested",
+    "side_answered",
     "model_answered",
     "calls_changed",
     "summary_ready",

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from ..errors import ConfigurationError, MissingExtraError
+from ..errors import ConfigurationError
+from ..extras import extra
 from ..providers.openai.chat.vendors import vendor_of
 from .case import RECORD_AGAIN, Case, CassetteError, Interaction, as_json, read_case, write_json
 from .redaction import Redaction
@@ -51,10 +52,8 @@ async def recording(
 
     Raises `CassetteError` if nothing was asked, or if a secret would be in the file, which then is not written.
     """
-    try:
-        from .border import Recorder, at_the_border  # noqa: PLC0415 - httpx2 comes with extras
-    except ImportError as error:
-        raise _no_httpx2() from error
+    with extra("web", "recording HTTP"):
+        from .border import Recorder, at_the_border  # noqa: PLC0415
 
     redaction, path = Redaction(secrets), Path(path)
     tape = Recorder(redaction)
@@ -91,10 +90,8 @@ async def replaying(
     Raises `CassetteError` if there is no recording, if something else was asked than was recorded (then whatever the
     block itself raised is its cause), or if exchanges are left.
     """
-    try:
-        from .border import Player, at_the_border  # noqa: PLC0415 - httpx2 comes with extras
-    except ImportError as error:
-        raise _no_httpx2() from error
+    with extra("web", "replaying HTTP"):
+        from .border import Player, at_the_border  # noqa: PLC0415
 
     path = Path(path)
     case = read_case(path)
@@ -160,13 +157,6 @@ def _write(path: Path, case: Case, redaction: Redaction, raised: BaseException |
     found = as_json(case, path.stem)
     redaction.check(found)
     write_json(path, found)
-
-
-def _no_httpx2() -> MissingExtraError:
-    return MissingExtraError(
-        "recording and replaying need httpx2, which comes with `pip install 'concertino[anthropic]'`, and with the "
-        "extras openai, google and web"
-    )
 
 
 def _fail(problem: CassetteError, raised: BaseException | None) -> None:

@@ -1,12 +1,13 @@
-"""The port of all tools."""
+"""The port of all tools: `Tool`, the values that a tool returns, and `ToolContext`."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from ..errors import ConfigurationError, ToolArgumentsError
 from ..events import RunResult
@@ -15,99 +16,107 @@ from ..usage import Tokens
 from .progress import Progress
 
 Effect = Literal["read", "idempotent", "once"]
-"""What a second run of a call would do. `read`: nothing, it only looks. `idempotent`: nothing either, for the receiver
-knows the call by its key. `once`: the same again, so it is never run twice: after a crash its outcome is asked of the
-tool's `probe`, or is unknown."""
+"""The effect of running a call a second time. `read`: none, the tool only looks. `idempotent`: none, because the
+receiver recognises the call by its key. `once`: the effect would happen twice, so the engine never runs it again; after
+a crash it asks the tool's `probe`, or reports the outcome as unknown."""
 
 DEFAULT_TIMEOUT = 60.0
-"""Seconds that a tool may take, if it does not say otherwise."""
+"""Default time limit of a tool call, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A result with more to it than text. A tool that returns anything else returns its content."""
+    """A result with more than content. Any other return value of a tool is its content."""
 
     content: Any
-    """What the model reads: text as it is, other values as JSON."""
+    """Result for the model: text as it is, other values as JSON."""
     data: Any = None
-    """For the product: on the `ToolDone` event and in the run's result; never sent to the model."""
+    """Structured result for the product: in the `ToolDone` event and in the run's result, never sent to the model."""
     summary: str | None = None
-    """What stands for the content once it is no longer sent, and in the stored history of a `once` tool."""
+    """Replacement for the content once it has left the view, and in the stored history of a `once` result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What a tool returns whose result comes from outside: the call waits, and the run is suspended when nothing else
-    is left to do. Whoever has the result answers under the call's key (`ToolContext.key`)."""
+    """The return value of a tool whose result arrives from outside.
+
+    The call waits for an answer under its key (`ToolContext.key`), and the run is suspended once it has nothing else to
+    do. Only a tool that declares `remote=True` may return it.
+    """
 
     seconds: float | None = None
-    """After which the call has failed; None: it waits for ever."""
+    """Time until the call fails; None: no deadline."""
     note: str = ""
-    """What it waits for, for people."""
+    """Description of what the call waits for, shown to people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A probe's answer: the call took effect, and this is what it had returned."""
+    """A probe's answer: the call took effect and returned *result*."""
 
     result: Any = "done"
 
 
 @dataclass(frozen=True, slots=True)
 class NotDone:
-    """A probe's answer: the call surely took no effect, and may be run."""
+    """A probe's answer: the call certainly took no effect and may run."""
 
 
 class Tool(ABC):
-    """Something that a model may call. `@tool` makes one of a function; subclass this for more."""
+    """A tool that a model may call. `@tool` makes one from a function; subclass this class for more control."""
 
     name: str
-    """Letters, digits, `_` and `-`, at most 64: what all providers take."""
+    """Letters, digits, `_` and `-`, at most 64 characters: the form that all providers accept."""
     description: str
     parameters: dict[str, Any]
-    """JSON Schema of the arguments; an object."""
+    """JSON Schema of the arguments; its type is `object`."""
     selection_rule: str = ""
-    """When to choose this tool: goes into the system prompt."""
+    """When to choose this tool; part of the system prompt."""
     counts_as_iteration: bool = True
-    """Whether a call counts against the agent's limit of tool calls."""
+    """True if a call counts against the agent's limit of tool calls."""
     timeout: float | None = DEFAULT_TIMEOUT
-    """Seconds; None: no limit."""
+    """Time limit in seconds; None: no limit."""
     retain: Retain = "window"
-    """How long the model sees a result whole."""
+    """Retention of the result in the model's view."""
     max_tokens: int | None = None
-    """Tokens that a result may have; what is longer is cut in the middle. None: as the chat's `Retention` says."""
+    """Largest result in tokens; a longer one is cut in the middle. None: the limit of the chat's `Retention`."""
     effect: Effect = "once"
-    """What a second run would do. The default is the careful one: say `read` or `idempotent` where it is true."""
+    """Effect of a second run. The default is the safe one: declare `read` or `idempotent` where it is true."""
+    remote: bool = False
+    """True if the tool may return `Pending`: its result arrives from outside, possibly before the tool returns."""
     interruptible: bool = True
-    """Whether cancelling the call ends its work; not so for what runs in a thread."""
+    """True if cancelling the call ends its work; false for a function that runs in a thread."""
     shown: bool = False
-    """Whether the user sees the result as it is, so that the model must not write it again."""
+    """True if the user sees the result itself, so that the model must not repeat it."""
 
     async def should_use(self, context: ToolContext) -> bool:
-        """Whether this tool may be used now, by this user. No: the call fails with `TOOL_NOT_ENABLED`."""
+        """Return whether this user may use the tool now; if not, the call fails with `TOOL_NOT_ENABLED`."""
         return True
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as `execute` wants them. Raises `ToolArgumentsError`, naming the argument."""
+        """Return the arguments in the form that `execute` takes.
+
+        Raises `ToolArgumentsError`, naming the argument, if they do not match the schema.
+        """
         error = next(self._validator.iter_errors(arguments), None)
         if error is not None:
-            place = ".".join(str(step) for step in error.absolute_path)
-            raise ToolArgumentsError(f"{place}: {error.message}" if place else error.message)
+            path = ".".join(str(step) for step in error.absolute_path)
+            raise ToolArgumentsError(f"{path}: {error.message}" if path else error.message)
         return arguments
 
     @abstractmethod
     def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Do the work. Returns a value, an awaitable of one, or an async iterator.
+        """Do the work; return a value, an awaitable of one, or an async iterator.
 
-        Each item of an iterator is streamed as it comes; the last one is the result. Raise `ToolError` to choose
-        the words that the model reads; any other exception is reported to it by type and text. Either way the run
-        goes on.
+        The items of an iterator are streamed as they arrive, and the last one is the result. Raise `ToolError` to
+        choose the error text that the model reads; for any other exception it reads the type and the text. The run
+        continues in both cases.
         """
 
     async def probe(self, key: str, context: ToolContext) -> Done | NotDone | None:
-        """Whether the call with this *key*, which a crash interrupted, took effect; None: that cannot be told.
+        """Return whether the call with this *key* took effect before a crash; None if that is unknown.
 
-        Asked for `once` tools only. One that raises cannot tell.
+        Called for `once` tools only. An exception counts as unknown.
         """
         return None
 
@@ -118,77 +127,80 @@ class Tool(ABC):
 
     @cached_property
     def _validator(self) -> Any:
-        import jsonschema  # noqa: PLC0415 - takes as long to import as all of concertino, and few tools need it
+        import jsonschema  # noqa: PLC0415 - slow to import, and function tools validate with pydantic instead
 
-        kind = jsonschema.validators.validator_for(self.parameters)
-        kind.check_schema(self.parameters)
-        return kind(self.parameters)
+        validator = jsonschema.validators.validator_for(self.parameters)
+        validator.check_schema(self.parameters)
+        return validator(self.parameters)
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_tool(tool: object) -> None:
-    """Raise `ConfigurationError` if *tool* is no tool, or lacks what a provider or the engine must have of it."""
+    """Raise `ConfigurationError` if *tool* is not a `Tool` or one of its settings is invalid."""
     if not isinstance(tool, Tool):
-        raise ConfigurationError(f"{tool!r:.80} is no Tool; put @tool above the function")
+        raise ConfigurationError(f"{tool!r:.80} is not a Tool; put @tool above the function")
     name = getattr(tool, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigurationError(f"tool name {name!r}: use 1 to 64 letters, digits, '_' and '-'")
-    for setting, kind, wanted in (("description", str, "text"), ("parameters", dict, "a JSON Schema")):
+        raise ConfigurationError(f"invalid tool name {name!r}: use 1 to 64 letters, digits, '_' and '-'")
+    for setting, kind, wanted in (
+        ("description", str, "text"),
+        ("parameters", dict, "a JSON Schema"),
+        ("remote", bool, "True or False"),
+    ):
         value = getattr(tool, setting, None)
         if not isinstance(value, kind):
-            raise ConfigurationError(f"tool {name!r}: {setting} is {value!r:.80}; it must be {wanted}")
+            raise ConfigurationError(f"tool {name!r}: invalid {setting} {value!r:.80}: use {wanted}")
     timeout = tool.timeout
     if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
-        raise ConfigurationError(f"tool {name!r}: timeout is {timeout!r}; it must be seconds above 0, or None")
+        raise ConfigurationError(f"tool {name!r}: invalid timeout {timeout!r}: use seconds above 0, or None")
     if tool.effect not in get_args(Effect):
-        raise ConfigurationError(f"tool {name!r}: effect is {tool.effect!r}; use 'read', 'idempotent' or 'once'")
+        raise ConfigurationError(f"tool {name!r}: invalid effect {tool.effect!r}: use 'read', 'idempotent' or 'once'")
     if tool.retain not in get_args(Retain):
-        raise ConfigurationError(f"tool {name!r}: retain is {tool.retain!r}; it must be 'once', 'window' or 'pin'")
+        raise ConfigurationError(f"tool {name!r}: invalid retain {tool.retain!r}: use 'once', 'window' or 'pin'")
     if tool.max_tokens is not None and (not isinstance(tool.max_tokens, int) or tool.max_tokens < 1):
-        raise ConfigurationError(f"tool {name!r}: max_tokens is {tool.max_tokens!r}; it must be a whole number above 0")
-
-
-if TYPE_CHECKING:
-    from .registry import ToolRegistry
+        raise ConfigurationError(
+            f"tool {name!r}: invalid max_tokens {tool.max_tokens!r}: use an integer above 0, or None"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Who asks. It comes from the product's own session, never from a request's body or a model.
+    """The user on whose behalf a run works.
 
-    Raises `ConfigurationError` for what is no text.
+    Fill it from the product's own session, never from a request's body or a model. Raises `ConfigurationError` if a
+    field is not text.
     """
 
     user_id: str = ""
     organization_id: str = ""
     plan: str = ""
-    """The name of the user's plan, for the limits."""
+    """Name of the user's plan, for the limits."""
 
     def __post_init__(self) -> None:
         for name in ("user_id", "organization_id", "plan"):
             if not isinstance(value := getattr(self, name), str):
-                raise ConfigurationError(f"Session({name}=...) is {value!r:.80}; it must be text")
+                raise ConfigurationError(f"Session({name}={value!r:.80}): use text")
 
 
 class ToolContext(ABC):
-    """The call that a tool is answering, and what it may do meanwhile."""
+    """The call that a tool answers, and the services it may use while it runs."""
 
     __slots__ = ()
 
     run_id: str
     call_id: str
-    """The provider's id of the call. Some providers use one again: `key` is unique."""
+    """The provider's id of the call. Some providers reuse ids; `key` is unique."""
     key: str
-    """The engine's id of the call, the same whenever this very call is run again: hand it on as idempotency key."""
+    """The engine's id of the call, the same each time this call runs again: pass it on as the idempotency key."""
     tool: str
     agent_path: str
     session: Session
     deps: Any
-    """The product's own object, as it was given to `Chat(deps=...)`."""
+    """The product's own object from `Chat(deps=...)`."""
     progress: Progress
-    """The steps that this call shows."""
+    """Progress steps of this call."""
 
     @abstractmethod
     async def spawn(
@@ -196,28 +208,31 @@ class ToolContext(ABC):
         agent: Any,
         task: str,
         *,
-        registry: ToolRegistry | None = None,
+        tools: Iterable[Tool] | None = None,
         tool_call_limit: int | None = None,
     ) -> RunResult:
-        """Run a sub-agent: *agent* is an `AgentConfig`, *task* what it is asked.
+        """Run a sub-agent on *task* and return its result.
 
-        Its events go into the parent's stream as they come; its usage and its tool calls roll up, also when it
+        *agent* is an `AgentConfig`; *tools*, a registry or a list of tools, replaces its own. The sub-agent's events
+        join the parent's stream as they happen; its usage and its tool calls are added to the parent's, even if it
         fails or is cancelled. Raises `RunError` if it fails.
         """
 
     @abstractmethod
     def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
-        """Book a model call that the tool made by itself."""
+        """Book a model call that the tool made itself."""
 
     @abstractmethod
     def recall(self, handle: str) -> str | None:
-        """The whole of what was cut, reduced or summarised under *handle*; None: there is nothing of that name."""
+        """Return the full text that was cut, reduced or summarised under *handle*; None if the handle is unknown."""
 
     @abstractmethod
-    def beginning(self, text: str, spare: int = 0) -> str:
-        """As much of *text*, from its beginning, as the result of this call may have and *spare* tokens besides. What a
-        tool returns beyond that is cut in the middle."""
+    def truncate(self, text: str, reserve: int = 0) -> str:
+        """Return the start of *text* that fits the result of this call, less *reserve* tokens.
+
+        The engine cuts anything longer in the middle.
+        """
 
     @abstractmethod
     def stream(self, content: str) -> None:
-        """Show a piece of the result to the consumer before the whole is there. From any thread."""
+        """Show a piece of the result to the consumer before the call ends. Callable from any thread."""

@@ -1,69 +1,80 @@
-"""The port behind search and fetch: a library of documents, on this machine or on the web."""
+"""The port of the search and fetch tools: a library of documents, on this machine or on the web."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
+from typing import Literal, Protocol
 
 
 def source_id(location: str) -> str:
-    """The short, stable id under which a location is cited: the same on every machine and in every run.
+    """Return the short id under which a location is cited: the same on every machine and in every run.
 
-    Ten hexadecimal digits of BLAKE2b, so that parallel researchers agree on it without talking to each other.
+    It has ten hexadecimal digits of BLAKE2b, so that parallel researchers agree on it without coordination.
     """
     return "s" + blake2b(location.encode(), digest_size=5).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Something that an answer can cite."""
+    """A document that an answer can cite."""
 
     id: str
-    """What stands between the brackets of a citation; see `source_id`."""
+    """The text between the brackets of a citation; see `source_id`."""
     title: str
     location: str
-    """A file's path (with `#heading` where that is known), a dotted Python name, or a URL."""
+    """A file's path, a dotted Python name, or a URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One answer of a search, best first."""
+    """A search result: a passage of a document."""
 
     source: Source
     snippet: str
-    """The passage that matched, in plain text: a paragraph or two, never a whole document."""
+    """The passage, in Markdown: a few paragraphs, never a whole document."""
     score: float
     """Higher is better; comparable only within one search."""
+    headings: tuple[str, ...] = ()
+    """The headings above the passage, outermost first."""
+    version: str = ""
+    """The version that the passage belongs to, if the document states one."""
+    date: str = ""
+    """The date of the passage, if the document states one."""
+    coverage: float | None = None
+    """The share of the query that the passage contains, rare terms counting for more; None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A document, opened."""
+    """A document or a section of one, opened."""
 
     source: Source
     text: str
-    """Plain text; paragraphs are separated by one empty line, headings stand alone on a line."""
+    """Markdown."""
 
 
 class Library(Protocol):
-    """Where search and fetch look. Adapters: `corpus` (files and docstrings) and `web`."""
+    """A retrieval backend. Adapters: `tools.documents` (files and docstrings) and `tools.web`."""
 
     name: str
-    """For people: `Python standard library`, `2 folders`, `the web (Tavily)`."""
+    """The name shown to people: `Python standard library`, `handbook`, `the web (Tavily)`."""
+    kind: Literal["documents", "web"]
+    """Decides the names of the research tools: `search_documents` and `read_document`, or `web_search` and
+    `fetch_page`."""
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
-        """The best matches for *query*, best first; none is an empty sequence, never an error.
+        """Return the best matches for *query*, best first; an empty sequence if there are none.
 
-        Raises `LibraryError` when the library itself fails (network, key, damaged index).
+        Raises `LibraryError` if the library itself fails (network, key, damaged index).
         """
         ...
 
     async def open(self, location: str) -> Page:
-        """The document at *location* (as a hit gave it), or with that source id.
+        """Return the document at *location*, as a hit gave it, or with that source id.
 
-        Raises `LibraryError`, naming the location and the reason: unknown, unreadable, refused, too large.
+        Raises `LibraryError` with the location and the reason: unknown, unreadable, refused, too large.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Progress: the steps that a tool shows while it works, begun, added to and ended."""
+"""Progress: the steps that a tool shows to the user while it works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class ProgressStep:
 
     def __init__(self, id: int, name: str, icon: str, emit: Callable[[dict[str, Any]], None]) -> None:
         self.id = id
-        self.name = str(name)  # what is stored must be text: a step is no place for a tool to fail
+        # Convert here: the journal stores text only, and progress must never be the reason that a tool fails.
+        self.name = str(name)
         self.icon = str(icon)
         self.parts: list[str] = []
         self.ended = False
@@ -27,13 +28,13 @@ class ProgressStep:
         self._emit(self.serialize())
 
     def end(self) -> None:
-        """Mark the step as ended; ending it again does nothing."""
+        """Mark the step as ended. Ending it again does nothing."""
         if not self.ended:
             self.ended = True
             self._emit(self.serialize())
 
     def serialize(self) -> dict[str, Any]:
-        """The step as plain data."""
+        """Return the step as JSON values."""
         return {
             "id": self.id,
             "name": self.name,
@@ -52,7 +53,7 @@ class ProgressStep:
 
 
 class Progress:
-    """All steps of one tool call. Each change is emitted as it happens, and all are stored beside the result."""
+    """The progress steps of one tool call. Every change emits an event; the steps are stored with the result."""
 
     __slots__ = ("_emit", "_steps")
 
@@ -61,16 +62,16 @@ class Progress:
         self._steps: list[ProgressStep] = []
 
     def begin(self, name: str, icon: str = "") -> ProgressStep:
-        """Begin a step called *name*; *icon* is a word that the front end knows."""
+        """Begin a step called *name*; *icon* is a name that the front end knows."""
         step = ProgressStep(len(self._steps) + 1, name, icon, self._emit)
         self._steps.append(step)
         return step
 
     def end(self) -> None:
-        """End all steps that are still open."""
+        """End all open steps."""
         for step in self._steps:
             step.end()
 
     def serialize(self) -> list[dict[str, Any]]:
-        """All steps as plain data, in the order in which they began."""
+        """Return all steps as JSON values, in the order in which they began."""
         return [step.serialize() for step in self._steps]

@@ -1,8 +1,8 @@
-"""The registry: which tools an agent has."""
+"""The registry: the tools of an agent, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..errors import ConfigurationError
 from ..messages import ToolSpec
@@ -15,9 +15,9 @@ BASE_PROMPT = (
 
 
 class ToolRegistry:
-    """The tools of one agent, by name, in the order of their registration.
+    """The tools of one agent by name, in the order of registration.
 
-    Every run takes a copy, so that a hook may clear the tools of its own run.
+    Every run takes a copy, so that a hook may change the tools of its own run.
     """
 
     def __init__(self, tools: Iterable[Tool] = (), base_prompt: str = BASE_PROMPT) -> None:
@@ -28,51 +28,54 @@ class ToolRegistry:
             self.register(tool)
 
     def register(self, tool: Tool) -> None:
-        """Add *tool*. Raises `ConfigurationError` if another one has its name, or if it is no tool."""
+        """Add *tool*. Raises `ConfigurationError` if it is invalid, or if another tool has its name."""
         check_tool(tool)
         if self._tools.get(tool.name, tool) is not tool:
-            raise ConfigurationError(f"a tool named {tool.name!r} is registered already; unregister it first")
+            raise ConfigurationError(f"a tool named {tool.name!r} is already registered; unregister it first")
         self._tools[tool.name] = tool
         self._specs = None
 
     def unregister(self, name: str) -> None:
-        """Take the tool called *name* out; an unknown name does nothing."""
+        """Remove the tool called *name*, if there is one."""
         self._tools.pop(name, None)
         self._specs = None
 
     def clear(self) -> None:
-        """Take all tools out."""
+        """Remove all tools."""
         self._tools.clear()
         self._specs = None
 
     def get(self, name: str) -> Tool | None:
-        """The tool called *name*."""
+        """Return the tool called *name*, or None."""
         return self._tools.get(name)
 
     def all(self) -> tuple[Tool, ...]:
-        """All tools."""
+        """Return all tools."""
         return tuple(self._tools.values())
 
     def names(self) -> tuple[str, ...]:
-        """All names."""
+        """Return the names of all tools."""
         return tuple(self._tools)
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """All tools as a model sees them; the same tuple until the registry changes."""
+        """Return all tools as a model sees them; the same tuple until the registry changes."""
         if self._specs is None:
             self._specs = tuple(tool.spec for tool in self._tools.values())
         return self._specs
 
     def base_prompt(self) -> str:
-        """The prompt for an agent that has none of its own."""
+        """Return the system prompt of agents that have none of their own."""
         return self._base_prompt
 
     def copy(self) -> ToolRegistry:
-        """A registry with the same tools."""
+        """Return a registry with the same tools."""
         copy = ToolRegistry(base_prompt=self._base_prompt)
         copy._tools = dict(self._tools)
         copy._specs = self._specs
         return copy
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self.all())
 
     def __len__(self) -> int:
         return len(self._tools)

@@ -1,4 +1,4 @@
-"""Threads for blocking tools: as many as a turn needs, and none of them keeps the process from ending."""
+"""Daemon threads for blocking functions."""
 
 from __future__ import annotations
 
@@ -10,58 +10,72 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.lowlevel import RunVar
+
+MAX_THREADS = 256
+"""Blocking functions that run at the same time in one event loop; further ones wait."""
 _IDLE_SECONDS = 10.0
 _Job = Callable[[], None]
 
 
-class DaemonThreads:
-    """Runs blocking functions side by side, each at once.
+async def run_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return the result of a blocking function, called in a daemon thread with the caller's context variables.
 
-    The executor of the standard library has fewer threads than a wide turn has tools, and waits at exit for a
-    function that hangs. These threads are made when none is idle, end when they have been idle for a while, and
-    are daemons.
+    Cancelling the caller abandons the call: the thread runs to its end, and its result is discarded.
+    """
+    try:
+        pool = _pool.get()
+    except LookupError:
+        pool = DaemonThreads()
+        _pool.set(pool)
+    return await pool.run(function, *args, **kwargs)
+
+
+class DaemonThreads:
+    """The threads of one event loop.
+
+    They replace `anyio.to_thread`, whose threads are not daemons: a blocking call cannot be stopped, and a tool that
+    hangs would keep the process from exiting. A thread starts when no other is idle and ends after some idle seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = MAX_THREADS) -> None:
+        self._limiter = CapacityLimiter(limit)
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call *function* in a thread, with this task's context variables.
+        """Run *function* as `run_in_thread` does."""
+        async with self._limiter:
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[Any] = loop.create_future()
+            context = contextvars.copy_context()
 
-        If the caller is cancelled the thread goes on, for nothing can stop it, and its outcome is dropped.
-        """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        context = contextvars.copy_context()
+            def settle(result: Any, error: BaseException | None) -> None:
+                if not future.done():
+                    future.set_exception(error) if error is not None else future.set_result(result)
 
-        def settle(result: Any, error: BaseException | None) -> None:
-            if not future.done():
-                future.set_exception(error) if error is not None else future.set_result(result)
+            def job() -> None:
+                result, error = None, None
+                try:
+                    result = context.run(function, *args, **kwargs)
+                except BaseException as raised:  # noqa: BLE001 - raised again in the caller
+                    # A future cannot carry StopIteration.
+                    error = RuntimeError(repr(raised)) if isinstance(raised, StopIteration) else raised
+                with contextlib.suppress(RuntimeError):  # the loop is closed, so the caller has ended
+                    loop.call_soon_threadsafe(settle, result, error)
 
-        def job() -> None:
-            result, error = None, None
-            try:
-                result = context.run(function, *args, **kwargs)
-            except BaseException as raised:  # noqa: BLE001 - it is handed to the caller
-                # A future cannot carry StopIteration.
-                error = RuntimeError(repr(raised)) if isinstance(raised, StopIteration) else raised
-            with contextlib.suppress(RuntimeError):  # the loop has closed: nobody is waiting any more
-                loop.call_soon_threadsafe(settle, result, error)
-
-        self._submit(job)
-        return await future
+            self._submit(job)
+            return await future
 
     def _submit(self, job: _Job) -> None:
         with self._lock:
-            if self._idle:
+            start = self._idle == 0
+            if not start:
                 self._idle -= 1
-                fresh = False
-            else:
-                fresh = True
         self._jobs.put(job)
-        if fresh:
+        if start:
             threading.Thread(target=self._work, daemon=True, name="concertino tool").start()
 
     def _work(self) -> None:
@@ -70,8 +84,9 @@ class DaemonThreads:
                 job = self._jobs.get(timeout=_IDLE_SECONDS)
             except Empty:
                 with self._lock:
+                    # `_submit` may have counted on this thread between the timeout and the lock.
                     if self._idle == 0 or not self._jobs.empty():
-                        continue  # a job was promised to this thread in the meantime
+                        continue
                     self._idle -= 1
                 return
             job()
@@ -79,5 +94,4 @@ class DaemonThreads:
                 self._idle += 1
 
 
-threads = DaemonThreads()
-"""The threads of this process."""
+_pool: RunVar[DaemonThreads] = RunVar("concertino.tools.threads")

@@ -1,9 +1,9 @@
-"""The report tool: citations are numbered, checked and listed, and nothing else of the text is touched."""
+"""The report tool numbers, checks and lists citations, and changes nothing else in the text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -20,6 +20,7 @@ class Shelf:
     """Two pages."""
 
     name = "a shelf"
+    kind: Literal["documents"] = "documents"
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
         """Nothing."""
@@ -37,7 +38,7 @@ class Shelf:
 
 
 async def report(markdown: str) -> dict[str, Any]:
-    """What the tool makes of *markdown*."""
+    """Return the result of the tool for *markdown*."""
     registry = ToolRegistry([ResearchTools(Shelf()).report()])
     model = ScriptedModel(call("report_generation", title="", markdown=markdown), "done")
     result = await ToolOrchestrator(Chat(model=model, message="go"), AgentConfig(), registry).run()
@@ -54,7 +55,7 @@ async def report(markdown: str) -> dict[str, Any]:
         "## References and further reading\n\nkept",
     ],
 )
-async def test_a_text_without_citations_stays_as_it_is(text: str) -> None:
+async def test_a_text_without_citations_is_unchanged(text: str) -> None:
     assert (await report(text))["report"] == text + "\n"
 
 
@@ -67,23 +68,23 @@ async def test_a_text_without_citations_stays_as_it_is(text: str) -> None:
         (f"[[{TEA}]] and `[{TEA}]` and [S7]", "[[S1]] and `[S1]` and (S7)"),
     ],
 )
-async def test_citations(markdown: str, text: str) -> None:
+async def test_citations_are_numbered(markdown: str, text: str) -> None:
     assert (await report(markdown))["report"].startswith(text + "\n\n## Sources\n\n- [S1] tea — tea.md\n")
 
 
 @pytest.mark.parametrize("ending", ["- [S1] somewhere", f"[{CAKE}] cake\n\n[{CAKE}] again", "", "\r\n- x\r"])
-async def test_a_list_of_sources_by_the_model_gives_way_to_ours(ending: str) -> None:
+async def test_the_list_of_sources_replaces_one_by_the_model(ending: str) -> None:
     made = await report(f"Hot [{TEA}].\n\n## Sources\n{ending}")
     assert made["report"] == "Hot [S1].\n\n## Sources\n\n- [S1] tea — tea.md\n"
     assert [source["title"] for source in made["sources"]] == ["tea"]
 
 
-async def test_what_follows_a_list_of_sources_is_kept() -> None:
+async def test_text_after_a_list_of_sources_is_kept() -> None:
     made = await report(f"# Tea\n\nHot [{TEA}].\n\n## References\n\n- a book\n\n# Cake\n\nSweet [{CAKE}].")
     assert "# Cake\n\nSweet [S2]." in made["report"]
 
 
-async def test_a_hundred_times_the_same() -> None:
+async def test_a_repeated_citation_is_listed_once() -> None:
     made = await report(f"[{TEA}] " * 100)
     assert made["report"].count("[S1]") == 101
     assert len(made["sources"]) == 1

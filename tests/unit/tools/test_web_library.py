@@ -1,4 +1,4 @@
-"""Search services, against a local server that answers as they do."""
+"""Search services, against a local server with their response formats."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_results_become_hits(server: WebServer, backend: SearchBackend, li
     assert library.name == f"the web ({backend.name})"
 
 
-async def test_requests_have_the_form_that_each_service_asks_for(server: WebServer) -> None:
+async def test_requests_follow_each_service_s_api(server: WebServer) -> None:
     for backend in (
         Tavily("key-1", base_url=server.url),
         Brave("key-2", base_url=server.url),
@@ -85,16 +85,16 @@ def _query(request: Request) -> dict[str, list[str]]:
     return parse_qs(urlsplit(request.path).query)
 
 
-@pytest.mark.parametrize(("status", "words"), [(429, "wait"), (500, "try again later"), (400, "simpler query")])
-async def test_failures_name_the_service_the_status_and_the_remedy(
-    server: WebServer, backend: SearchBackend, library: WebLibrary, status: int, words: str
+@pytest.mark.parametrize(("status", "remedy"), [(429, "wait"), (500, "try again later"), (400, "simpler query")])
+async def test_an_http_error_names_the_service_the_status_and_the_remedy(
+    server: WebServer, backend: SearchBackend, library: WebLibrary, status: int, remedy: str
 ) -> None:
     server.replies[PATHS[backend.name]] = Reply(b"{}", "application/json", status=status)
-    with pytest.raises(LibraryError, match=rf"{backend.name}\): status {status}.*{words}"):
+    with pytest.raises(LibraryError, match=rf"{backend.name}\): status {status}.*{remedy}"):
         await library.search("newts")
 
 
-async def test_a_refused_key_names_its_variable(server: WebServer) -> None:
+async def test_a_rejected_key_names_its_variable(server: WebServer) -> None:
     for backend in (Tavily("wrong", base_url=server.url), Brave("wrong", base_url=server.url)):
         server.replies[PATHS[backend.name]] = Reply(b"no", "text/plain", status=401)
         library = WebLibrary(backend)
@@ -104,7 +104,7 @@ async def test_a_refused_key_names_its_variable(server: WebServer) -> None:
         await library.close()
 
 
-async def test_searxng_without_json_says_how_to_enable_it(server: WebServer) -> None:
+async def test_searxng_without_json_raises_with_the_remedy(server: WebServer) -> None:
     server.replies["/search"] = Reply(b"Forbidden", "text/html", status=403)
     library = WebLibrary(SearXNG(server.url))
     with pytest.raises(LibraryError, match=r"403.*settings\.yml.*formats: \[html, json\]"):
@@ -113,17 +113,17 @@ async def test_searxng_without_json_says_how_to_enable_it(server: WebServer) -> 
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"null", b'{"results": 3, "web": 4}', b'{"results": [1, {}]}'])
-async def test_odd_answers_never_break_it(
+async def test_malformed_responses_give_no_results_or_a_library_error(
     server: WebServer, backend: SearchBackend, library: WebLibrary, body: bytes
 ) -> None:
     server.replies[PATHS[backend.name]] = Reply(body, "application/json")
     try:
         assert list(await library.search("newts")) == []
     except LibraryError as error:
-        assert "not JSON" in str(error)
+        assert "not a JSON object" in str(error)
 
 
-async def test_a_service_out_of_reach_is_an_error_of_the_library() -> None:
+async def test_an_unreachable_service_raises_a_library_error() -> None:
     with WebServer() as gone:
         url = gone.url
     library = WebLibrary(SearXNG(url))
@@ -135,12 +135,12 @@ async def test_a_service_out_of_reach_is_an_error_of_the_library() -> None:
 
 
 @pytest.mark.parametrize("query", ["", "  ", "\x00", "\ud800"])
-async def test_an_empty_query_asks_nobody(server: WebServer, library: WebLibrary, query: str) -> None:
+async def test_an_empty_query_sends_no_request(server: WebServer, library: WebLibrary, query: str) -> None:
     assert list(await library.search(query)) == []
     assert server.requests == []
 
 
-async def test_a_hit_opens_by_its_address_and_by_its_id(
+async def test_a_hit_opens_by_its_url_and_by_its_id(
     server: WebServer, backend: SearchBackend, library: WebLibrary
 ) -> None:
     page = f"{server.url}/page"
@@ -151,7 +151,7 @@ async def test_a_hit_opens_by_its_address_and_by_its_id(
         opened = await library.open(location)
         assert opened.text == "Newts like ponds."
         assert opened.source == hit.source
-    with pytest.raises(LibraryError, match="neither an address nor the source id"):
+    with pytest.raises(LibraryError, match="neither a URL nor the source id"):
         await library.open("s0000000000")
 
 
@@ -167,7 +167,7 @@ def test_the_environment_chooses_the_service() -> None:
     assert web_library_from_environment({"TAVILY_API_KEY": " "}) is None
 
 
-def test_without_the_extra_its_name_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(MissingExtraError, match=r"concertino\[web\]"):
         web_library_from_environment({"TAVILY_API_KEY": "a"})

@@ -1,4 +1,4 @@
-"""A small HTTP server on this machine, for tests of the web library."""
+"""A small HTTP server on the loopback address, for tests of the web library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 @dataclass
 class Reply:
-    """What the server sends. With *hangs*, it sends nothing until it is closed."""
+    """A response of the server. With *hangs*, it sends nothing until it is closed."""
 
     body: bytes = b""
     content_type: str = "text/html"
@@ -22,7 +22,7 @@ class Reply:
 
 @dataclass
 class Request:
-    """What the server was sent."""
+    """A request that the server received."""
 
     method: str
     path: str
@@ -31,7 +31,7 @@ class Request:
 
 
 class WebServer:
-    """Answers by path; an unknown path is 404."""
+    """Serve replies by path, and 404 for an unknown path."""
 
     def __init__(self) -> None:
         self.replies: dict[str, Reply] = {}
@@ -60,7 +60,7 @@ class WebServer:
         self.requests.append(Request(handler.command, handler.path, headers, handler.rfile.read(length)))
         reply = self.replies.get(handler.path.partition("?")[0], Reply(b"nothing here", "text/plain", 404))
         if reply.hangs:
-            self.closing.wait(30)
+            self.closing.wait()
             return
         try:
             handler.send_response(reply.status)

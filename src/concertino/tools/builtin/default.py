@@ -1,4 +1,4 @@
-"""The default registry of a chat, by the modes that the user has switched on."""
+"""The default registry of a chat, for the modes that the user has switched on."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...errors import ConfigurationError
 from ..library import Library
 from ..registry import ToolRegistry
 from .craft import craft
-from .interfaces import Backend, chatbot, data_analysis, image_generation, rag
 from .memory import MemoryBackend, retrieve_memory, store_memory
-from .recall import Recall
+from .product import Backend, chatbot, data_analysis, image_generation, rag
+from .recall_tool import Recall
 from .research import ResearchTools
 
 Mode = Literal["RAG", "CHATBOT", "DATA_ANALYSIS", "DEEP_RESEARCH"]
@@ -21,13 +21,13 @@ MODES: frozenset[str] = frozenset(("RAG", "CHATBOT", "DATA_ANALYSIS", "DEEP_RESE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the default tools work with. A tool without its backend is left out, unless a mode asks for it."""
+    """Backends of the default tools. A tool without a backend is left out, unless a mode requires it."""
 
     library: Library | None = None
-    """For web search and page fetch."""
+    """Library for search and fetch."""
     memory: MemoryBackend | None = None
     memory_enabled: bool = True
-    """The user's own switch."""
+    """False if the user has switched memory off."""
     image_generation: Backend | None = None
     rag: Backend | None = None
     chatbot: Backend | None = None
@@ -35,15 +35,15 @@ class Settings:
 
 
 def default_registry(modes: Collection[Mode] = (), settings: Settings | None = None) -> ToolRegistry:
-    """The tools of a chat in these *modes*.
+    """Return the tools of a chat in these *modes*.
 
-    Deep research has none of them: its agents bring their own. Raises `ConfigurationError` for an unknown mode, or
-    for one whose tool has no backend, naming the setting.
+    The registry is empty for deep research, whose agents have tools of their own. Raises `ConfigurationError` if a mode
+    is unknown, or if the tool of a mode has no backend.
     """
     settings = settings or Settings()
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown:
-        raise ConfigurationError(f"unknown mode {unknown[0]!r}; there are {', '.join(sorted(MODES))}")
+        raise ConfigurationError(f"unknown mode {unknown[0]!r}: choose from {', '.join(sorted(MODES))}")
     registry = ToolRegistry()
     if "DEEP_RESEARCH" in modes:
         return registry

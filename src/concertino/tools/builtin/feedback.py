@@ -11,7 +11,10 @@ from ..function import tool
 
 
 def feedback_questions() -> Tool:
-    """`feedback_questions`: asks the user before the work begins; the run ends, and the answers come as a message."""
+    """Return the tool `feedback_questions`, which asks the user before research begins.
+
+    The run ends with the questions; the user's answers are the message of the next run.
+    """
 
     @tool(
         name="feedback_questions",
@@ -23,7 +26,7 @@ def feedback_questions() -> Tool:
     async def ask(
         questions: Annotated[list[str], Field(min_length=1, max_length=5, description="One question each")],
     ) -> ToolResult:
-        """Ask the user what must be known before the research can begin."""
+        """Ask the user questions that must be answered before the research can begin."""
         text = "\n".join(f"{number}. {question}" for number, question in enumerate(questions, 1))
         return ToolResult(text, data={"questions": questions})
 

@@ -1,4 +1,4 @@
-"""Memory: what a user wants remembered, kept by a `Memories` store."""
+"""Memory: facts about a user, kept across conversations by a store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..function import tool
 
 
 class MemoryBackend(Protocol):
-    """What the memory tools need of a store; `concertino.storage.port.Memories` is one."""
+    """The part of a store that the memory tools use."""
 
     async def remember(self, owner: str, text: str) -> Any: ...
 
@@ -20,19 +20,19 @@ class MemoryBackend(Protocol):
 
 
 def store_memory(backend: MemoryBackend) -> Tool:
-    """`store_memory`: keeps a fact about the user of this session."""
+    """Return the tool `store_memory`, which stores a fact about the session's user."""
 
     @tool(
         name="store_memory",
-        selection_rule="when the user asks you to remember something, or states a lasting wish",
+        selection_rule="when the user asks you to remember something, or states a lasting preference",
         effect="idempotent",
     )
     async def store(
         text: Annotated[str, Field(description="The fact, in one sentence that stands alone")], context: ToolContext
     ) -> str:
-        """Remember something about the user, for later conversations."""
+        """Remember a fact about the user for later conversations."""
         if not text.strip():
-            raise ToolError("there is nothing to remember: `text` is empty")
+            raise ToolError("`text` is empty; write the fact to remember there")
         await backend.remember(context.session.user_id, text.strip())
         return "remembered"
 
@@ -40,19 +40,19 @@ def store_memory(backend: MemoryBackend) -> Tool:
 
 
 def retrieve_memory(backend: MemoryBackend) -> Tool:
-    """`retrieve_memory`: finds what was remembered of the user of this session, and of nobody else."""
+    """Return the tool `retrieve_memory`, which searches the memories of the session's user only."""
 
     @tool(
         name="retrieve_memory",
-        selection_rule="when the answer may depend on what the user once told you",
+        selection_rule="when the answer may depend on facts from earlier conversations with the user",
         effect="read",
     )
     async def retrieve(
         context: ToolContext,
-        query: Annotated[str, Field(description="What to look for; empty: the newest")] = "",
+        query: Annotated[str, Field(description="Text to search for; empty: the newest memories")] = "",
         limit: Annotated[int, Field(ge=1, le=20)] = 5,
     ) -> list[str]:
-        """Look up what is remembered of the user."""
+        """Search the facts that are remembered about the user."""
         return [memory.text for memory in await backend.recall(context.session.user_id, query, limit)]
 
     return retrieve

@@ -1,9 +1,10 @@
-"""Search, fetch, search history and report: what a researcher works with, over one `Library`."""
+"""Search, reading, search history and report: the tools of a researcher, over one `Library`."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -11,37 +12,51 @@ from pydantic import Field
 from ...errors import LibraryError, ToolError
 from ..base import Tool, ToolContext, ToolResult
 from ..function import tool
-from ..library import Library, Source
+from ..library import Hit, Library, Source
 
+TOOL_NAMES = {"documents": ("search_documents", "read_document"), "web": ("web_search", "fetch_page")}
+"""The names of the search tool and the reading tool by the kind of library: local documents are not the web."""
+SEARCH_TOOLS = frozenset(search for search, _ in TOOL_NAMES.values())
+READ_TOOLS = frozenset(read for _, read in TOOL_NAMES.values())
+
+_MOST_OWNERS = 1_000
 _CITATION = re.compile(r"( *)\[(s[0-9a-f]{10}(?:\s*[,;]\s*s[0-9a-f]{10})*)\]")
 _LOOKS_CITED = re.compile(r"\[(S\d+)\]")
 _SOURCES_HEADING = re.compile(r"\n#+ *(?:sources|references)[ \t\r]*(?:\n(?!#+ ).*)*\Z", re.IGNORECASE)
-"""The list of sources that a model adds all the same: it goes to the end of the text, with no other heading in it."""
+"""A list of sources that the model adds although the tool makes one: from its heading to the end of the text."""
+
+
+@dataclass(slots=True)
+class _Notes:
+    """The searches made for one user, and the sources that they found."""
+
+    searches: list[dict[str, Any]] = field(default_factory=list)
+    sources: dict[str, Source] = field(default_factory=dict)
 
 
 class ResearchTools:
-    """The tools of one research run. They share what was searched and which sources were seen."""
+    """The tools of research. Researchers who work for the same user share their searches and sources."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._sources: dict[str, Source] = {}
-        self._searches: list[dict[str, Any]] = []
+        self._search_name, self._read_name = TOOL_NAMES[library.kind]
+        self._notes: dict[object, _Notes] = {}
 
     def search(self) -> Tool:
-        """`web_search`: the best matches of the library, with the ids to cite them by."""
+        """Return `search_documents` or `web_search`: the best passages of the library, with ids to cite them by."""
 
         @tool(
-            name="web_search",
+            name=self._search_name,
             selection_rule="to find sources; ask with keywords, several different queries in one turn",
             timeout=30,
             effect="read",
         )
-        async def web_search(
+        async def search(
             query: Annotated[str, Field(description="Keywords, as for a search engine")],
             context: ToolContext,
-            limit: Annotated[int, Field(ge=1, le=20, description="How many results")] = 8,
+            limit: Annotated[int, Field(ge=1, le=20, description="Number of results")] = 8,
         ) -> ToolResult:
-            """Search the sources. Gives titles, locations, matching passages and the ids to cite them by."""
+            """Search the sources. Returns titles, locations, matching passages and the ids to cite them by."""
             with context.progress.begin("Searching", "search") as step:
                 step.send(query)
                 try:
@@ -49,67 +64,71 @@ class ResearchTools:
                 except LibraryError as error:
                     raise ToolError(str(error)) from error
                 step.send(f"{len(hits)} results")
-            self._searches.append({"query": query, "results": len(hits), "by": context.agent_path})
-            results = [{**self._seen(hit.source), "snippet": hit.snippet} for hit in hits]
-            found = {"query": query, "searched": self._library.name, "results": results}
+            notes = self._notes_of(context)
+            notes.searches.append({"query": query, "results": len(hits), "by": context.agent_path})
+            notes.sources.update((hit.source.id, hit.source) for hit in hits)
+            found = {"query": query, "searched": self._library.name, "results": [_as_result(hit) for hit in hits]}
             text = json.dumps(found, ensure_ascii=False)
             return ToolResult(text, summary=f"searched {query!r}: {len(hits)} results")
 
-        return web_search
+        return search
 
     def fetch(self) -> Tool:
-        """`fetch_page`: one page of the library, whole."""
+        """Return `read_document` or `fetch_page`: one document of the library, or one section of it."""
 
         @tool(
-            name="fetch_page",
-            selection_rule="to read a page that a search has found, before you cite it",
+            name=self._read_name,
+            selection_rule="to read a document that a search has found, before you cite it",
             timeout=45,
             effect="read",
         )
-        async def fetch_page(
-            location: Annotated[str, Field(description="A location or a source id from the search results, or a URL")],
+        async def read(
+            location: Annotated[
+                str, Field(description="A location or source id from the search results; add #Heading for one section")
+            ],
             context: ToolContext,
         ) -> ToolResult:
-            """Read one page. Its first line gives the id to cite it by."""
+            """Read one document. Its first line gives the id to cite it by."""
             with context.progress.begin("Reading", "page") as step:
                 step.send(location)
                 try:
                     page = await self._library.open(location)
                 except LibraryError as error:
                     raise ToolError(str(error)) from error
-            source = self._seen(page.source)
+            self._notes_of(context).sources[page.source.id] = page.source
+            source = _as_dict(page.source)
             text = f"[{source['id']}] {source['title']}\n{source['location']}\n\n{page.text}"
             return ToolResult(text, data=source, summary=f"read {source['title']} ({source['location']})")
 
-        return fetch_page
+        return read
 
     def history(self) -> Tool:
-        """`search_history`: what was searched before in this run, by any agent."""
+        """Return `search_history`: the earlier searches of all researchers."""
 
         @tool(
             name="search_history",
             counts_as_iteration=False,
-            selection_rule="before a search that may repeat one",
+            selection_rule="before a search that may repeat an earlier one",
             effect="read",
         )
-        async def search_history() -> list[dict[str, Any]]:
-            """The searches made so far in this research, by all researchers."""
-            return self._searches
+        async def search_history(context: ToolContext) -> list[dict[str, Any]]:
+            """Return the searches made so far in this research, by all researchers."""
+            return self._notes_of(context).searches
 
         return search_history
 
     def report(self) -> Tool:
-        """`report_generation`: the finished report, with its citations checked and its list of sources."""
+        """Return `report_generation`: the finished report, with its citations checked and its list of sources."""
 
         @tool(
             name="report_generation",
             shown=True,
             effect="idempotent",
             counts_as_iteration=False,
-            selection_rule="once, when the research is done: the user reads what you pass to it",
+            selection_rule="once, when the research is done: the user reads the text that you pass to it",
         )
         async def report_generation(
-            title: Annotated[str, Field(description="The report's title, a line")],
+            title: Annotated[str, Field(description="The report's title, one line")],
             markdown: Annotated[
                 str, Field(description="The report in Markdown, with citations like [s0123456789]; no list of sources")
             ],
@@ -119,32 +138,36 @@ class ResearchTools:
             if not markdown.strip():
                 raise ToolError("the report is empty; write it in `markdown`")
             with context.progress.begin("Writing the report", "report"):
-                text, sources, unknown = await self._cited(markdown)
+                text, sources, unknown = await self._cited(markdown, self._notes_of(context).sources)
             heading = f"# {' '.join(title.split())}\n\n" if title.strip() else ""
             data = {"report": heading + text, "sources": sources, "unknown_citations": unknown}
             return ToolResult(heading + text, data=data)
 
         return report_generation
 
-    def _seen(self, source: Source) -> dict[str, str]:
-        self._sources[source.id] = source
-        return {"id": source.id, "title": source.title, "location": source.location}
+    def _notes_of(self, context: ToolContext) -> _Notes:
+        """Return the notes of the user. Without a user each run has its own: no user sees another one's searches."""
+        owner = context.session if context.session.user_id else context.run_id
+        notes = self._notes.setdefault(owner, _Notes())
+        while len(self._notes) > _MOST_OWNERS:
+            del self._notes[next(iter(self._notes))]
+        return notes
 
-    async def _cited(self, markdown: str) -> tuple[str, list[dict[str, str]], list[str]]:
-        """The text with its citations numbered in the order of first use, the sources, and the ids nobody knows."""
+    async def _cited(self, markdown: str, seen: dict[str, Source]) -> tuple[str, list[dict[str, str]], list[str]]:
+        """Return the text with citations numbered by first use, its sources, and the cited ids that are unknown."""
         body = _SOURCES_HEADING.sub("", "\n" + markdown).strip()
-        body = _LOOKS_CITED.sub(r"(\1)", body)  # what looks like a citation in the list below must be one
+        body = _LOOKS_CITED.sub(r"(\1)", body)  # only the tool's own numbers may look like citations of the list below
         cited = [id for match in _CITATION.finditer(body) for id in re.findall(r"s[0-9a-f]{10}", match[2])]
         numbers: dict[str, str] = {}
         sources: list[dict[str, str]] = []
         unknown: list[str] = []
         for id in dict.fromkeys(cited):
-            source = await self._source(id)
+            source = seen.get(id) or await self._look_up(id)
             if source is None:
                 unknown.append(id)
                 continue
             numbers[id] = f"S{len(numbers) + 1}"
-            sources.append({"id": numbers[id], "title": source.title, "location": source.location})
+            sources.append(_as_dict(source) | {"id": numbers[id]})
 
         def renumber(match: re.Match[str]) -> str:
             ids = re.findall(r"s[0-9a-f]{10}", match[2])
@@ -157,11 +180,19 @@ class ResearchTools:
             text += f"\n\n## Sources\n\n{listed}"
         return text + "\n", sources, unknown
 
-    async def _source(self, id: str) -> Source | None:
-        """A source that was seen in this run; else the library may still know it."""
-        if id not in self._sources:
-            try:
-                self._sources[id] = (await self._library.open(id)).source
-            except LibraryError:
-                return None
-        return self._sources[id]
+    async def _look_up(self, id: str) -> Source | None:
+        """Return a source that was not seen in this run, such as one seen before a restart, if the library has it."""
+        try:
+            return (await self._library.open(id)).source
+        except LibraryError:
+            return None
+
+
+def _as_dict(source: Source) -> dict[str, str]:
+    """Return *source* with each field on one line: a title with line breaks could forge an entry in a list."""
+    return {name: " ".join(getattr(source, name).split()) for name in ("id", "title", "location")}
+
+
+def _as_result(hit: Hit) -> dict[str, Any]:
+    stated = {"heading": " > ".join(hit.headings), "version": hit.version, "date": hit.date, "coverage": hit.coverage}
+    return _as_dict(hit.source) | {name: value for name, value in stated.items() if value} | {"snippet": hit.snippet}

@@ -1,8 +1,8 @@
-"""The web as a `Library`: search through Tavily, Brave or SearXNG, and pages fetched with care."""
+"""The web as a `Library`: search with Tavily, Brave or SearXNG, and guarded page fetches."""
 
 from .backends import Brave, Result, SearchBackend, SearXNG, Tavily
-from .fetching import FetchLimits, fetch_page
-from .web import WebLibrary, web_library_from_environment
+from .fetch import FetchLimits, fetch_page
+from .web_library import WebLibrary, web_library_from_environment
 
 __all__ = [
     "Brave",

@@ -1,4 +1,4 @@
-"""The search services: each turns a question into results, or says why it cannot."""
+"""Search services: clients for Tavily, Brave and SearXNG behind one port."""
 
 from __future__ import annotations
 
@@ -29,17 +29,20 @@ class SearchBackend(Protocol):
     """A search service."""
 
     name: str
-    """For people: `Tavily`."""
+    """Display name, such as `Tavily`."""
     key: str
-    """The environment variable that a user sets for it."""
+    """Environment variable of the service's key or URL."""
 
     async def search(self, client: httpx2.AsyncClient, query: str, limit: int) -> Sequence[Result]:
-        """Results, best first. Raises `LibraryError`, and `httpx2.HTTPError` for a failed connection."""
+        """Return up to *limit* results, best first.
+
+        Raises `LibraryError` if the service rejects the search and `httpx2.HTTPError` if the connection fails.
+        """
         ...
 
 
 class Tavily:
-    """https://docs.tavily.com/documentation/api-reference/endpoint/search"""
+    """The Tavily search API (https://docs.tavily.com/documentation/api-reference/endpoint/search)."""
 
     name = "Tavily"
     key = "TAVILY_API_KEY"
@@ -49,14 +52,14 @@ class Tavily:
         self._url = f"{base_url.rstrip('/')}/search"
 
     async def search(self, client: httpx2.AsyncClient, query: str, limit: int) -> Sequence[Result]:
-        """Up to 20 results."""
+        """Return up to 20 results, best first."""
         body = {"query": query, "max_results": min(limit, 20), "search_depth": "basic"}
         response = await client.post(self._url, json=body, headers={"Authorization": f"Bearer {self._key}"})
         return _results(_json(self, response).get("results"), "content")
 
 
 class Brave:
-    """https://api-dashboard.search.brave.com/api-reference/web/search/get"""
+    """The Brave search API (https://api-dashboard.search.brave.com/api-reference/web/search/get)."""
 
     name = "Brave"
     key = "BRAVE_API_KEY"
@@ -66,7 +69,7 @@ class Brave:
         self._url = f"{base_url.rstrip('/')}/res/v1/web/search"
 
     async def search(self, client: httpx2.AsyncClient, query: str, limit: int) -> Sequence[Result]:
-        """Up to 20 results; the service takes at most 400 characters and 50 words, and the rest is cut."""
+        """Return up to 20 results, best first. The query is cut to the limit of 400 characters and 50 terms."""
         asked = " ".join(query.split()[:50])[:400]
         parameters: dict[str, str | int] = {"q": asked, "count": min(limit, 20), "text_decorations": "false"}
         headers = {"X-Subscription-Token": self._key, "Accept": "application/json"}
@@ -76,7 +79,7 @@ class Brave:
 
 
 class SearXNG:
-    """https://docs.searxng.org/dev/search_api.html"""
+    """The search API of a SearXNG instance (https://docs.searxng.org/dev/search_api.html)."""
 
     name = "SearXNG"
     key = "SEARXNG_URL"
@@ -85,30 +88,30 @@ class SearXNG:
         self._url = f"{base_url.rstrip('/')}/search"
 
     async def search(self, client: httpx2.AsyncClient, query: str, limit: int) -> Sequence[Result]:
-        """The first page of results: the service has no parameter for their number."""
+        """Return results of the first page: the service has no parameter for their number."""
         response = await client.get(self._url, params={"q": query, "format": "json"})
         if response.status_code == 403:
             raise LibraryError(
                 "web search (SearXNG): status 403; enable JSON in its settings.yml (search: formats: [html, json])"
-                " and restart it, or let its limiter pass this program"
+                " and restart it, or exempt this client from its limiter"
             )
         return _results(_json(self, response).get("results"), "content")[:limit]
 
 
 def _remedy(backend: SearchBackend, status: int) -> str:
     if status in (401, 403):
-        return f"the key is refused; check {backend.key}"
+        return f"the key was rejected; check {backend.key}"
     if status == 429:
         return "too many requests; wait and try again"
     if status in (402, 432, 433):
-        return f"the plan of the key in {backend.key} is used up; raise its limit or use another service"
+        return f"the quota of the key in {backend.key} is exhausted; raise it or use another service"
     if status >= 500:
         return "the service failed; try again later"
-    return "the service does not accept the request; try a shorter, simpler query"
+    return "the service rejected the request; try a shorter, simpler query"
 
 
 def _json(backend: SearchBackend, response: httpx2.Response) -> Mapping[str, Any]:
-    """The answer as an object. Raises `LibraryError` with the service, the status and the remedy."""
+    """Return the response as a JSON object. Raises `LibraryError`, naming the service, the status and the remedy."""
     status = response.status_code
     if status != 200:
         raise LibraryError(f"web search ({backend.name}): status {status}; {_remedy(backend, status)}")
@@ -117,17 +120,17 @@ def _json(backend: SearchBackend, response: httpx2.Response) -> Mapping[str, Any
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise LibraryError(f"web search ({backend.name}): the answer is not JSON; check the address in its settings")
+        raise LibraryError(f"web search ({backend.name}): the response is not a JSON object; check {backend.key}")
     return answer
 
 
 def _plain(text: object) -> str:
-    """Text of a result: without tags and entities, which some services leave in."""
+    """Return *text* without tags and entities, which some services leave in their results."""
     return " ".join(unescape(_TAG.sub("", text)).split()) if isinstance(text, str) else ""
 
 
 def _results(found: object, field: str, more: str = "") -> list[Result]:
-    """Results from what a service sent; entries without a web address are left out."""
+    """Parse a service's results; skip entries without a web address."""
     results: dict[str, Result] = {}
     for entry in found if isinstance(found, list) else []:
         url = entry.get("url") if isinstance(entry, dict) else None

@@ -1,4 +1,4 @@
-"""The HTTP client of an optional dependency, loaded when it is needed."""
+"""The HTTP client from the optional dependency httpx2, imported on first use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..._version import __version__
-from ...errors import MissingExtraError
+from ...extras import extra
 
 if TYPE_CHECKING:
     import httpx2
@@ -15,17 +15,13 @@ USER_AGENT = f"concertino/{__version__}"
 
 
 def http() -> ModuleType:
-    """The module `httpx2`. Raises `MissingExtraError` where it is not installed."""
-    try:
+    """Return the module `httpx2`. Raises `MissingExtraError` if it cannot be imported."""
+    with extra("web", "web search"):
         import httpx2  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError(
-            "search and fetch on the web need httpx2; install it with: pip install 'concertino[web]'"
-        ) from error
     return httpx2
 
 
 def search_client() -> httpx2.AsyncClient:
-    """A client for the search services, which are addresses of the user's choice: proxies apply."""
+    """Return a client for search services. Their URLs are the user's own settings, so it uses the proxies."""
     client: httpx2.AsyncClient = http().AsyncClient(timeout=20.0, headers={"User-Agent": USER_AGENT})
     return client

@@ -1,4 +1,4 @@
-"""From the bytes of a response to plain text."""
+"""Conversion of a response body to plain text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from email.message import Message
 
 from ...errors import LibraryError
-from ..corpus.html import read_html
+from ..html import read_html
 
 _HTML = {"text/html", "application/xhtml+xml"}
 _TEXT = {"text/plain", "text/markdown", "text/x-markdown", "text/x-rst", "text/csv", "application/json"}
@@ -19,39 +19,41 @@ _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What came, and what it is said to be."""
+    """The body of a response and its declared content type."""
 
     data: bytes
     content_type: str
 
 
 def page_text(url: str, body: Body) -> tuple[str, str]:
-    """The title (may be empty) and the text. Raises `LibraryError` for content that is no text."""
+    """Return the title, possibly empty, and the text. Raises `LibraryError` if the content is not text."""
     header = Message()
     header["content-type"] = body.content_type or "application/octet-stream"
-    kind = header.get_content_type() if body.content_type else _guessed(body.data)
+    kind = header.get_content_type() if body.content_type else _sniff(body.data)
     charset = header.get_content_charset()
     if kind in _HTML:
-        page = read_html(_decoded(body.data, charset, markup=True))
-        return page.title, "\n\n".join(block.text for block in page.blocks) or "[This page has no text.]"
+        page = read_html(_decode(body.data, charset, markup=True))
+        return page.title, page.text or "[This page has no text.]"
     if kind in _TEXT or kind.endswith("+json"):
-        return "", _decoded(body.data, charset, markup=False).strip() or "[This page has no text.]"
-    raise LibraryError(f"web: {url} is {kind or 'of no known kind'}, not text; look for an HTML version of it")
+        return "", _decode(body.data, charset, markup=False).strip() or "[This page has no text.]"
+    raise LibraryError(
+        f"web: {url} has the content type {kind or 'unknown'}, which is not text; look for an HTML version"
+    )
 
 
-def _guessed(data: bytes) -> str:
-    """The kind of a body that comes without one."""
+def _sniff(data: bytes) -> str:
+    """Guess the content type of a body without a declared one."""
     head = data[:1024].lstrip().lower()
     if b"\x00" in head:
         return "application/octet-stream"
     return "text/html" if head.startswith((b"<!doctype html", b"<html", b"<head", b"<body")) else "text/plain"
 
 
-def _decoded(data: bytes, charset: str | None, *, markup: bool) -> str:
-    """By byte order mark, header, the page's own word, UTF-8, in that order; what does not decode is replaced."""
+def _decode(data: bytes, charset: str | None, *, markup: bool) -> str:
+    """Decode by byte order mark, header, the page's own declaration or UTF-8, in that order; replace invalid bytes."""
     mark = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None)
-    own = (_META_CHARSET.search(data[:4096]) or _XML_CHARSET.search(data[:200])) if markup else None
-    for name in (mark, charset, own[1].decode("ascii", "ignore") if own else None):
+    declared = (_META_CHARSET.search(data[:4096]) or _XML_CHARSET.search(data[:200])) if markup else None
+    for name in (mark, charset, declared[1].decode("ascii", "ignore") if declared else None):
         if name and (text := _try(data, name)) is not None:
             return text
     try:
@@ -65,10 +67,10 @@ def _try(data: bytes, name: str) -> str | None:
         codec = codecs.lookup(name)
     except (LookupError, ValueError):
         return None
-    # Only codecs for text: some names stand for compression and the like.
+    # Python's codecs include compression and encryption; accept text encodings only.
     if not getattr(codec, "_is_text_encoding", True):
         return None
     try:
         return data.decode(codec.name, "replace")
-    except UnicodeError:  # a codec for names of hosts, which replaces nothing
+    except UnicodeError:  # the codec `idna` does not support `replace`
         return None

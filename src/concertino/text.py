@@ -1,0 +1,60 @@
+"""Text segmentation for full-text search: the terms of texts and queries in any script."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import pairwise
+
+# Scripts that put no spaces between words, or attach particles to them: Thai and Lao, Myanmar, Khmer, kana, Han with
+# its extensions and compatibility forms, Hangul.
+_UNSPACED = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff]+)"
+)
+_WORD = re.compile(r"[^\W_]+")
+
+
+def fold(text: str) -> str:
+    """Return *text* without case and accents, so that `Straße` and `STRASSE`, `é` and `e` compare equal."""
+    # Compatibility forms decompose to capitals (`㎃` to `mA`), so decompose before and after folding the case.
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    bare = "".join(char for char in decomposed if unicodedata.category(char) != "Mn")
+    return unicodedata.normalize("NFC", bare)
+
+
+def runs(text: str) -> list[tuple[str, bool]]:
+    """Split *text* into maximal runs of letters and digits; the flag marks runs of a script without spaces."""
+    # With its one group, `split` puts the unspaced runs at the odd indices.
+    return [
+        (run, index % 2 == 1) for word in _WORD.findall(text) for index, run in enumerate(_UNSPACED.split(word)) if run
+    ]
+
+
+def bigrams(run: str) -> list[str]:
+    """Return each pair of neighbouring characters in *run*."""
+    return [first + second for first, second in pairwise(run)]
+
+
+def index_terms(text: str) -> list[str]:
+    """Return the folded terms of *text* for a full-text index.
+
+    A run of a script without spaces contributes each character and each pair of neighbours.
+    """
+    found: list[str] = []
+    for run, unspaced in runs(fold(text)):
+        found.extend([*run, *bigrams(run)] if unspaced else [run])
+    return found
+
+
+def query_terms(query: str, limit: int = 64) -> list[str]:
+    """Return the distinct folded terms of *query* to search for, at most *limit*.
+
+    A run of a script without spaces contributes its pairs, which are more selective than single characters.
+    """
+    found: dict[str, None] = {}
+    for run, unspaced in runs(fold(query)):
+        found.update(dict.fromkeys(bigrams(run) if unspaced and len(run) > 1 else [run]))
+        if len(found) >= limit:
+            break
+    return list(found)[:limit]

@@ -1,0 +1,244 @@
+"""The library of local documents: its index in one SQLite file, and the function that opens it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+from threading import Event, Lock
+from typing import Literal, TypeVar
+
+from ...errors import CorpusError, LibraryError
+from ..library import Hit, Page, Source, source_id
+from .chunks import chunks
+from .files import FileCollection
+from .markdown import Document
+from .ranking import ROW_BITS, hidden_words, search
+from .stdlib import StandardLibrary
+
+_T = TypeVar("_T")
+_logger = logging.getLogger("concertino.documents")
+_LONGEST_PAGE = 100_000
+_SCHEMA = """
+DROP TABLE IF EXISTS documents; DROP TABLE IF EXISTS chunks;
+CREATE TABLE documents (id INTEGER PRIMARY KEY, source TEXT NOT NULL UNIQUE, location TEXT NOT NULL UNIQUE,
+    title TEXT NOT NULL, stamp TEXT NOT NULL);
+CREATE VIRTUAL TABLE chunks USING fts5 (title, headings, body, hidden, version UNINDEXED, date UNINDEXED,
+    is_change UNINDEXED, tokenize = 'porter unicode61 remove_diacritics 2');
+"""
+
+
+class DocumentLibrary:
+    """A `Library` of files or docstrings; `open_documents` creates it. Any number of tasks may share it."""
+
+    kind: Literal["documents"] = "documents"
+
+    def __init__(self, connection: sqlite3.Connection, name: str, index_file: Path | None) -> None:
+        self.name = name
+        self.index_file = index_file
+        """None for an index in memory."""
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = connection
+
+    async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
+        """Return the best passages for *query*, best first; any text is a valid query.
+
+        Raises `LibraryError` if the library is closed or its index is damaged.
+        """
+        return await asyncio.to_thread(self._use, lambda connection: search(connection, query, limit))
+
+    async def open(self, location: str) -> Page:
+        """Return the document with this location, source id or title; `#Heading` after it selects one section.
+
+        Raises `LibraryError` if there is no such document.
+        """
+        page = await asyncio.to_thread(self._use, lambda connection: _page(connection, location))
+        if page is None:
+            raise LibraryError(f"{self.name}: no document {location!r:.300}; pass the location of a search result")
+        return page
+
+    async def close(self) -> None:
+        """Close the index. May be called twice."""
+        with self._lock:
+            if self._connection:
+                self._connection.close()
+            self._connection = None
+
+    def _use(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        with self._lock:
+            if self._connection is None:
+                raise LibraryError(f"{self.name}: the library is closed; open it again")
+            try:
+                return work(self._connection)
+            except sqlite3.DatabaseError as error:
+                raise CorpusError(f"{self.name}: cannot read the index ({error}); delete {self.index_file}") from error
+
+
+def _page(connection: sqlite3.Connection, location: str) -> Page | None:
+    location = location.replace("\0", "").encode("utf-8", "ignore").decode().strip()
+    for wanted, section in ((location, ""), location.rsplit("#", 1) if "#" in location else (location, "")):
+        found = connection.execute(
+            "SELECT id, source, title, location FROM documents WHERE location = ?1 OR source = ?1"
+            " OR title = ?1 COLLATE NOCASE LIMIT 2", (wanted.removesuffix("()"),)
+        ).fetchall()  # fmt: skip
+        if len(found) == 1:  # a title that two documents share would be a guess
+            id, source, title, where = found[0]
+            return Page(source=Source(id=source, title=title, location=where), text=_text(connection, id, section))
+    return None
+
+
+def _text(connection: sqlite3.Connection, document: int, section: str) -> str:
+    """Return a document as Markdown, or the part of it below the heading *section*, if it has that heading."""
+    rows = connection.execute(
+        "SELECT headings, body FROM chunks WHERE rowid BETWEEN ? AND ? ORDER BY rowid",
+        (document << ROW_BITS, (document + 1 << ROW_BITS) - 1),
+    ).fetchall()
+    inside = [row for row in rows if section.casefold() in row[0].casefold().split("\n")] if section else []
+    text, shown = "", [""]
+    for headings, body in inside or rows:
+        path = headings.split("\n")
+        new = next((at for at, name in enumerate(path) if shown[at : at + 1] != [name]), len(path))
+        text += "".join(f"{'#' * min(at + 1, 6)} {name}\n\n" for at, name in enumerate(path) if at >= new and name)
+        text, shown = f"{text}{body}\n\n", path
+        if len(text) > _LONGEST_PAGE:
+            return f"{text[:_LONGEST_PAGE]}\n\n[The rest is left out; read a section: location#Heading]"
+    return text.rstrip() or "[This document is empty.]"
+
+
+async def open_documents(
+    paths: Sequence[str | Path] | None = None,
+    *,
+    cache_dir: Path | None = None,
+    report: Callable[[str], None] = _logger.info,
+) -> DocumentLibrary:
+    """Open a library of the `.md`, `.rst`, `.txt` and `.html` files below *paths*.
+
+    None stands for the docstrings of the running Python's standard library. The index is kept in *cache_dir*
+    (`$XDG_CACHE_HOME/concertino`, else `~/.cache/concertino`) and brought up to date: only changed files are read.
+    *report* receives lines for people, on the event loop's thread. Cancelling leaves the index unchanged.
+
+    Raises `CorpusError` for a path that does not exist or without anything to read, `MissingExtraError` for HTML files
+    if their reader is not installed.
+    """
+    loop = asyncio.get_running_loop()
+    cancelled = Event()
+    forward = lambda line: cancelled.is_set() or loop.call_soon_threadsafe(report, line)  # noqa: E731
+    work = asyncio.create_task(asyncio.to_thread(_open, paths, cache_dir, forward, cancelled.is_set))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        cancelled.set()
+        with suppress(Exception):
+            await (await work).close()
+        raise
+
+
+def _open(
+    paths: Sequence[str | Path] | None,
+    cache_dir: Path | None,
+    report: Callable[[str], object],
+    stopped: Callable[[], bool],
+) -> DocumentLibrary:
+    collection = StandardLibrary() if paths is None else FileCollection(paths)
+    if cache_dir is None:
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        cache_dir = (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "concertino"
+    file = cache_dir / f"{collection.key}.sqlite3"
+    for _ in range(2):
+        try:
+            return DocumentLibrary(_indexed(file, collection, report, stopped), collection.name, file)
+        except (OSError, sqlite3.OperationalError) as error:
+            report(f"cannot keep the index in {cache_dir} ({error}); it is made in memory")
+            break
+        except sqlite3.DatabaseError as error:
+            report(f"the index {file} is damaged ({error}); it is made again")
+            for ending in ("", "-wal", "-shm"):
+                file.with_name(file.name + ending).unlink(missing_ok=True)
+    return DocumentLibrary(_indexed(None, collection, report, stopped), collection.name, None)
+
+
+def _indexed(
+    file: Path | None,
+    collection: FileCollection | StandardLibrary,
+    report: Callable[[str], object],
+    stopped: Callable[[], bool],
+) -> sqlite3.Connection:
+    """Open an index and bring it up to date in one transaction; an index made by other code is made again."""
+    if file:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # private, since an index repeats what it indexes
+    connection = sqlite3.connect(file or ":memory:", isolation_level=None, check_same_thread=False, timeout=120)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")  # another process waits here, and then finds the work done
+            if connection.execute("PRAGMA user_version").fetchone()[0] != _code_version():
+                for statement in [*_SCHEMA.split(";"), f"PRAGMA user_version = {_code_version()}"]:
+                    connection.execute(statement)
+            connection.execute("SELECT rowid FROM chunks WHERE chunks MATCH 'the'").fetchone()
+            changed = _update(connection, collection, stopped)
+            number = connection.execute("SELECT count(DISTINCT rowid >> ?) FROM chunks", (ROW_BITS,)).fetchone()[0]
+            if not number:
+                raise CorpusError("; ".join([f"nothing to read in {collection.name}", *collection.remarks()]))
+        report(
+            f"{number:,} documents in {collection.name}: {f'{changed:,} read' if changed else 'the index is current'}"
+        )
+        for remark in collection.remarks():
+            report(remark)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@cache
+def _code_version() -> int:
+    """Return a number that changes with the code of this package and with SQLite."""
+    sources = b"".join(module.read_bytes() for module in sorted(Path(__file__).parent.glob("*.py")))
+    return int.from_bytes(blake2b(sqlite3.sqlite_version.encode() + sources, digest_size=3).digest())
+
+
+def _update(
+    connection: sqlite3.Connection, collection: FileCollection | StandardLibrary, stopped: Callable[[], bool]
+) -> int:
+    known = dict(connection.execute("SELECT location, stamp FROM documents"))
+    stamps = collection.scan(known)
+    changed = [location for location, stamp in stamps.items() if known.get(location) != stamp]
+    for location in [*(known.keys() - stamps.keys()), *changed]:
+        for (id,) in connection.execute("SELECT id FROM documents WHERE location = ?", (location,)).fetchall():
+            span = (id << ROW_BITS, (id + 1 << ROW_BITS) - 1)
+            connection.execute("DELETE FROM chunks WHERE rowid BETWEEN ? AND ?", span)
+            connection.execute("DELETE FROM documents WHERE id = ?", (id,))
+    for location in changed:
+        if stopped():
+            raise asyncio.CancelledError
+        _add(connection, collection, location, stamps[location])
+    return len(changed)
+
+
+def _add(
+    connection: sqlite3.Connection, collection: FileCollection | StandardLibrary, location: str, stamp: str
+) -> None:
+    document = Document(*collection.read(location))
+    # A file's name may be chosen so that its id collides with another one's; such a document gets another id.
+    ids = (source_id(location + "\0" * salt) for salt in count())
+    taken = "SELECT 1 FROM documents WHERE source = ?"
+    id = next(id for id in ids if not connection.execute(taken, (id,)).fetchone())
+    insert = "INSERT INTO documents (source, location, title, stamp) VALUES (?, ?, ?, ?)"
+    first = (connection.execute(insert, (id, location, document.title, stamp)).lastrowid or 0) << ROW_BITS
+    rows = (
+        (first + index, document.title, "\n".join(chunk.headings), chunk.body,
+         hidden_words("\n".join((document.title, *chunk.headings, chunk.body))), *chunk[2:])
+        for index, chunk in enumerate(chunks(document, location))
+    )  # fmt: skip
+    connection.executemany(
+        "INSERT INTO chunks (rowid, title, headings, body, hidden, version, date, is_change) VALUES (?,?,?,?,?,?,?,?)",
+        rows,
+    )

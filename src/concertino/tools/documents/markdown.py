@@ -1,0 +1,102 @@
+"""Markdown, the form into which every document is read, and its blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from markdown_it import MarkdownIt
+
+BlockKind = Literal["heading", "text", "item", "code"]
+_KINDS: dict[str, BlockKind] = {"heading_open": "heading", "fence": "code", "code_block": "code"}
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FIELD = re.compile(r"^(title|version|date|updated|last[_-]updated|last[_-]modified)[ \t]*:[ \t]*(.+)$", re.M | re.I)
+_CONTAINER = re.compile(r"(?:!!!|\?\?\?\+?|===|:::+)[ \t]*\{?([\w-]*)\}?(?:[ \t]+(.*))?$")
+_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:[ \t]+\"[^\"]*\")?\)|\[[^\[\]]*\])|[ \t]*\{[#.:][^{}\n]*\}$", re.M)
+_NOISE = re.compile(r"<!--|</?(?:div|span|a|img|br|p|center|details|summary|figure)\b|\[[^\]]+\]: ")
+
+_parser = MarkdownIt("commonmark", {"maxNesting": 20}).enable("table").disable("inline")
+
+
+class Document(NamedTuple):
+    """A document as its reader returns it. All fields but the text may be empty."""
+
+    text: str
+    """Markdown."""
+    title: str = ""
+    version: str = ""
+    """The version that the document states for itself, as in its front matter."""
+    date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A heading, paragraph, list item or code block."""
+
+    kind: BlockKind
+    text: str
+    """Markdown; a heading without its `#`."""
+    level: int = 0
+    """The depth of a heading, from 1."""
+
+
+def read_markdown(text: str) -> Document:
+    """Read CommonMark with tables, front matter and the admonitions of MkDocs and MyST."""
+    fields: dict[str, str] = {}
+    if front := _FRONT_MATTER.match(text):
+        fields = {name.lower(): value.strip().strip("\"'") for name, value in _FIELD.findall(front[1])}
+        text = text[front.end() :]
+    title, version = fields.pop("title", ""), fields.pop("version", "")
+    return Document("\n".join(_flattened(text)), title, version, next(iter(fields.values()), ""))
+
+
+def _flattened(text: str) -> Iterator[str]:
+    """Yield the lines of *text* with the content of `!!! note`, `=== "Tab"` and `:::note` at the left margin.
+
+    CommonMark takes such indented content for program text.
+    """
+    margin, fence = 0, ""
+    for line in text.split("\n"):
+        start = line.lstrip(" ")
+        if start and len(line) - len(start) < margin:
+            margin = 0
+        start = line[margin:].lstrip(" ")
+        if start.startswith(("```", "~~~")):
+            fence = "" if start[:3] == fence else fence or start[:3]
+        container = None if fence else _CONTAINER.match(start)
+        if label := container and (container[2] or container[1].capitalize()).strip("\"' "):
+            yield from ("", f"**{label}**", "")
+            margin = 0 if start.startswith(":") else len(line) - len(start) + 4
+        elif not container:
+            yield line[margin:]
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Divide Markdown into its blocks. Links keep only their text; comments and lone HTML tags disappear."""
+    lines = text.split("\n")
+    for token in _parser.parse(text):
+        item = token.type == "list_item_open" and token.level == 1
+        if token.map is None or (token.level and not item) or token.type.endswith("list_open"):
+            continue
+        source = "\n".join(lines[token.map[0] : token.map[1]]).strip("\n").rstrip()
+        kind: BlockKind = "item" if item else _KINDS.get(token.type, "text")
+        if kind == "heading":
+            title = _LINK.sub(r"\1", source.strip("# \t").split("\n")[0].rstrip("¶"))
+            yield Block("heading", " ".join(title.split()), int(token.tag[1]))
+        elif kind == "code":
+            fenced = token.type == "fence" and not token.info.startswith("{")
+            yield Block("code", source if fenced else f"```\n{token.content.rstrip()}\n```")
+        elif (shown := _LINK.sub(r"\1", source).strip()) and not _NOISE.match(shown):
+            yield Block(kind, shown)
+
+
+def join(parts: list[Block]) -> str:
+    """Return the Markdown of *parts*: list items on consecutive lines, an empty line between all others."""
+    text = ""
+    for index, block in enumerate(parts):
+        if index:
+            text += "\n" if block.kind == "item" == parts[index - 1].kind else "\n\n"
+        text += f"{'#' * block.level} {block.text}" if block.kind == "heading" else block.text
+    return text

@@ -1,0 +1,326 @@
+"""Ranking: BM25 finds candidates; coverage of the query and matching headings put them in order."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log
+
+from ..library import Hit, Source
+
+ROW_BITS = 20
+"""A chunk's row number is its document's, shifted by this many bits, plus the chunk's index in the document."""
+_WEIGHTS = "4.0, 3.0, 1.0, 0.7"
+"""BM25's weights of title, headings, body and hidden words."""
+_CANDIDATES, _MOST_TERMS, _SHORT = 200, 32, 300
+_RARE = 0.005
+"""Terms in a smaller share of the chunks all weigh the same: the rarest word is seldom the topic."""
+_SAME_DOCUMENT, _CHANGELOG, _OTHER_NAME = 0.85, 0.5, 0.75
+"""Factors for each further chunk of a document, for release notes, and for a heading that is another name."""
+_CAMEL = re.compile(r"\b(?:[A-Z]?[a-z0-9]+|[A-Z]{2,}(?=[A-Z][a-z]))[A-Z][A-Za-z0-9]*\b")
+_CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_COMPOUND = re.compile(r"\b[A-Za-z]{2,}(?:-[A-Za-z]{2,})+\b")
+_UNSPACED = re.compile(  # scripts without spaces between words, or with particles attached, as in Korean
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0002fa1f]+"
+)
+_WORD = re.compile(r"[^\W_]+(?:(?:[._\-]|::)+[^\W_]+)*(?:['\u2019][^\W_]+)?")
+_NAME = re.compile(r"`?[\w.-]*[._-][\w.-]*(?:\(.*\))?`?")
+_GENERAL = re.compile(r"(?:introduction|overview|basics|usage|summary|abstract|descriptions?|examples?)$", re.I)
+_ASKS_FOR_CHANGES = re.compile(
+    r"\b(?:changelog|chang(?:ed|es)|release[ds]?|version|since|when (?:was|were|did)|what'?s new|added|removed"
+    r"|deprecated|introduced|dropped)\b", re.IGNORECASE
+)  # fmt: skip
+STOP_WORDS = frozenset(
+    [
+        "a",
+        "about",
+        "after",
+        "again",
+        "all",
+        "also",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "as",
+        "at",
+        "be",
+        "because",
+        "been",
+        "before",
+        "being",
+        "between",
+        "both",
+        "but",
+        "by",
+        "can",
+        "cannot",
+        "could",
+        "did",
+        "do",
+        "does",
+        "doing",
+        "each",
+        "few",
+        "for",
+        "from",
+        "further",
+        "had",
+        "has",
+        "have",
+        "having",
+        "he",
+        "her",
+        "here",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "itself",
+        "just",
+        "like",
+        "may",
+        "me",
+        "might",
+        "more",
+        "most",
+        "must",
+        "my",
+        "need",
+        "no",
+        "nor",
+        "not",
+        "now",
+        "of",
+        "off",
+        "on",
+        "once",
+        "one",
+        "only",
+        "or",
+        "other",
+        "our",
+        "out",
+        "over",
+        "own",
+        "please",
+        "same",
+        "shall",
+        "she",
+        "should",
+        "so",
+        "some",
+        "such",
+        "tell",
+        "than",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "through",
+        "to",
+        "too",
+        "under",
+        "until",
+        "up",
+        "upon",
+        "us",
+        "use",
+        "used",
+        "using",
+        "very",
+        "was",
+        "way",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "whether",
+        "which",
+        "while",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+        "explain",
+        "describe",
+        "difference",
+        "differences",
+        "different",
+        "differ",
+        "compare",
+        "compared",
+        "vs",
+        "versus",
+        "pros",
+        "cons",
+        "way",
+        "ways",
+        "want",
+        "s",
+        "t",
+        "re",
+        "ve",
+        "ll",
+        "d",
+        "m",
+    ]
+)
+
+
+@dataclass(slots=True)
+class _Candidate:
+    row: int
+    bm25: float
+    length: int
+    covered: float = 0.0
+    """The share of the query in the chunk; rare terms count for more."""
+    headed: float = 0.0
+    """The share of the query in the chunk's title and headings."""
+    score: float = 0.0
+
+
+def stem(word: str) -> str:
+    """Return *word* without its most common endings: `retries`, `retried` and `retrying` compare equal."""
+    for ending in ("ing", "ies", "ied", "es", "ed", "s", "y", "e"):
+        if word.endswith(ending) and len(word) - len(ending) > 2:
+            return word[: -len(ending)]
+    return word
+
+
+def stems(text: str) -> set[str]:
+    """Return the stems of the words of *text*, without stop words."""
+    return {stem(word) for word in re.findall(r"[^\W_]+", text.lower()) if word not in STOP_WORDS}
+
+
+def hidden_words(text: str) -> str:
+    """Return the words that FTS5 does not see in *text*: parts of CamelCase, joined compounds, pairs of characters."""
+    found = [" ".join(_CAMEL_PART.findall(word)) for word in _CAMEL.findall(text)]
+    found += [compound.replace("-", "") for compound in _COMPOUND.findall(text)]
+    found += ["".join(pair) for run in _UNSPACED.findall(text) for pair in pairwise(run)]
+    return " ".join(dict.fromkeys(found))
+
+
+def _terms(query: str) -> list[dict[str, float]]:
+    """Return the terms of *query*: phrases, any of which counts as finding the term, and their worth from 0 to 1."""
+    query = _UNSPACED.sub(lambda run: f" {run[0]} ", query.replace("\0", " ").encode("utf-8", "ignore").decode())
+    words = [re.sub(r"['\u2019]\w+$", "", word) for word in _WORD.findall(query)[: 4 * _MOST_TERMS]]
+    words = [word for word in words if word.lower() not in STOP_WORDS] or words
+    found: list[dict[str, float]] = []
+    for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
+        names = re.split(r"\.+|::", word)
+        if _UNSPACED.fullmatch(word):
+            pairs = ["".join(pair) for pair in pairwise(word)] or [f"{word}*"]
+            found += [{pair: 1.0} for pair in pairs]
+        elif len(names) > 1:  # a dotted name is also found by its tail, and by its last part at half the worth
+            found += [{".".join(names[at:]): 1.0 if at < len(names) - 1 else 0.5 for at in range(len(names))}]
+            found += [{names[0]: 1.0}]
+        else:
+            joined = [one for one in (before + word, word + after) if one != word and one.isascii() and one.isalpha()]
+            parts = [" ".join(_CAMEL_PART.findall(word))] if _CAMEL.fullmatch(word) else []
+            found.append(dict.fromkeys(joined, 0.8) | dict.fromkeys([*parts, word.replace("-", "")], 0.9) | {word: 1.0})
+    return list({tuple(term): term for term in found}.values())[:_MOST_TERMS]
+
+
+def _expression(phrases: dict[str, float]) -> str:
+    """Return an FTS5 query for any of *phrases*; they are quoted, so that no character acts as an operator."""
+    return " OR ".join(f'"{one.rstrip("*")}"{"*" * one.endswith("*")}' for one in phrases)
+
+
+def search(connection: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
+    """Return the best chunks for *query*, best first."""
+    terms = _terms(query)
+    if not terms or limit < 1:
+        return []
+    expression = _expression({phrase: worth for term in terms for phrase, worth in term.items()})
+    rows = connection.execute(
+        f"SELECT rowid, -bm25(chunks, {_WEIGHTS}) AS score, length(body) FROM chunks WHERE chunks MATCH ?"  # noqa: S608
+        " ORDER BY score DESC LIMIT ?",
+        (expression, _CANDIDATES),
+    )
+    found = {row: _Candidate(row, score, length) for row, score, length in rows}
+    _measure(connection, terms, found)
+    for candidate in found.values():
+        candidate.score = _score(connection, query, candidate)
+    earlier: dict[int, int] = {}
+    for candidate in sorted(found.values(), key=lambda one: -one.score):
+        document = candidate.row >> ROW_BITS
+        earlier[document] = earlier.get(document, -1) + 1
+        candidate.score *= _SAME_DOCUMENT ** earlier[document]
+    hits: dict[str, Hit] = {}
+    for candidate in sorted(found.values(), key=lambda one: (-one.score, one.row)):
+        if len(hits) < limit:
+            hit = _hit(connection, candidate)
+            hits.setdefault(hit.snippet, hit)
+    return list(hits.values())
+
+
+def _measure(connection: sqlite3.Connection, terms: list[dict[str, float]], found: dict[int, _Candidate]) -> None:
+    """Fill in how much of the query each candidate contains."""
+
+    def matches(expression: str) -> set[int]:
+        return {row for (row,) in connection.execute("SELECT rowid FROM chunks WHERE chunks MATCH ?", (expression,))}
+
+    total = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    whole = 0.0
+    for term in terms:
+        everywhere = matches(_expression(term))
+        weight = log(1 + total / (0.5 + _RARE * total + len(everywhere)))
+        whole += weight
+        worths = dict.fromkeys(everywhere & found.keys(), 0.0)
+        for phrase, worth in sorted(term.items(), key=lambda one: one[1]):
+            worths |= dict.fromkeys(matches(_expression({phrase: worth})) & worths.keys(), worth)
+        headed = matches(f"{{title headings}} : ({_expression(term)})")
+        for row, worth in worths.items():
+            found[row].covered += weight * worth
+            found[row].headed += weight * worth * (row in headed)
+    for candidate in found.values():
+        candidate.covered, candidate.headed = candidate.covered / whole, candidate.headed / whole
+
+
+def _score(connection: sqlite3.Connection, query: str, one: _Candidate) -> float:
+    """Return BM25, damped, times how much of the query the chunk covers and how well its heading names the topic."""
+    title, headings, is_change = connection.execute(
+        "SELECT title, headings, is_change FROM chunks WHERE rowid = ?", (one.row,)
+    ).fetchone()
+    own = next((name for name in reversed(headings.split("\n")) if name and not _GENERAL.match(name)), title)
+    topic = len(stems(own) & stems(query)) / max(len(stems(own)), 1)
+    factor = _OTHER_NAME if headings and _NAME.fullmatch(own) and own.strip("`").lower() not in query.lower() else 1.0
+    if is_change and not _ASKS_FOR_CHANGES.search(query):
+        factor *= _CHANGELOG
+    fullness = min(1.0, 0.5 + 0.5 * one.length / _SHORT)  # BM25 prefers short chunks, readers do not
+    return one.bm25**0.5 * (0.1 + one.covered) ** 1.5 * (1 + 0.5 * one.headed) * (1 + topic) * fullness * factor
+
+
+def _hit(connection: sqlite3.Connection, candidate: _Candidate) -> Hit:
+    source, title, location, headings, body, version, date = connection.execute(
+        "SELECT source, documents.title, location, headings, body, version, date FROM chunks, documents"
+        " WHERE chunks.rowid = ? AND documents.id = ?",
+        (candidate.row, candidate.row >> ROW_BITS),
+    ).fetchone()
+    path = tuple(headings.split("\n")) if headings else ()
+    return Hit(
+        source=Source(id=source, title=title, location=location), headings=path, snippet=body, version=version, date=date,
+        score=candidate.score, coverage=round(candidate.covered, 2),
+    )  # fmt: skip

@@ -1,0 +1,214 @@
+"""reStructuredText, read by docutils and written as Markdown."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from functools import cache
+from textwrap import indent
+from typing import Any
+
+from docutils import frontend, nodes, utils
+from docutils.parsers import rst
+from docutils.parsers.rst import states
+from docutils.statemachine import StringList
+
+from .markdown import Document
+
+_SIGNATURE = re.compile(
+    r"(?:\w+:)?(?:c?function|\w*method|class|exception|data|attribute|property|option|cmdoption|decorator\w*|confval|setting"
+    r"|macro|type|enum|envvar|command|fixture|role|directive|describe|object)$"
+)
+_CODE = re.compile(r"(?:code\S*|sourcecode|math|testcode|testoutput|ipython|prompt|productionlist|graphviz|mermaid)$")
+_SILENT = re.compile(
+    r"(?:auto\w+|toctree|contents|index|highlight|\w*module|testsetup|testcleanup|\w+author|meta|plot|click:\w+)$"
+)
+_VERSIONS = {"versionadded": "Added in version", "versionchanged": "Changed in version",
+             "deprecated": "Deprecated since version", "versionremoved": "Removed in version"}  # fmt: skip
+_LABELLED = re.compile(r"^(.+?)\s*<[^<>]*>$", re.DOTALL)
+_NAME = re.compile(r"[!~@.]?[\w.$-]*[\w)](?:\(\))?$")
+_PROSE_ROLES = {"ref", "doc", "term", "numref", "abbr", "guilabel", "menuselection"}
+_MARKUP = re.compile(r"(?::[\w:+-]{1,40}:)?`{1,2}[~!]?([^`<>]+?)(?:\s*<[^<>`]*>)?`{1,2}")
+_HEADER = re.compile(r"\A(?:[A-Z][A-Za-z-]{1,30}:(?:[ \t].*)?\n(?:[ \t]+\S.*\n)*){2,}\n")
+_FIELD = re.compile(r"^:?([A-Za-z][A-Za-z-]{1,30}):[ \t]+(\S.*(?:\n[ \t]+\S.*)*)$", re.MULTILINE)
+
+
+def read_rst(text: str) -> Document:
+    """Read reStructuredText with any roles and directives; files are never included, raw content never passes.
+
+    Raises what docutils raises for input that it cannot parse, such as `RecursionError` for lists nested too deeply.
+    """
+    header = _HEADER.match(text)
+    fields = {
+        name.lower(): " ".join(value.split()) for name, value in _FIELD.findall(header[0] if header else text[:2_000])
+    }
+    markdown = "\n\n".join(_blocks(_parsed(text[header.end() :] if header else text), 0))
+    title = fields.get("title", "") if header else ""
+    name, number = next(iter(fields.items()), ("", ""))
+    if title and number.isdigit():  # the number in a series, as in `PEP: 8`, is part of the document's usual name
+        title = f"{name.upper()} {number}: {title}"
+    if header:
+        markdown = "\n".join(f"- {name.capitalize()}: {value}" for name, value in fields.items()) + f"\n\n{markdown}"
+    version = fields.get("version") or fields.get("python-version", "")
+    date = next((fields[name] for name in ("date", "updated", "last-modified", "created") if name in fields), "")
+    return Document(markdown, title, version.strip("$ "), date.strip("$ "))
+
+
+def _parsed(text: str) -> Any:
+    document = utils.new_document("document", _settings().copy())
+    inliner = states.Inliner()
+    inliner.interpreted = _role
+    parser = rst.Parser(inliner=inliner)
+    parser.state_classes = _state_classes()
+    parser.parse(text, document)
+    return document
+
+
+@cache
+def _settings() -> Any:
+    settings = frontend.get_default_settings(rst.Parser)
+    settings.file_insertion_enabled = settings.raw_enabled = False
+    settings.report_level, settings.halt_level = 5, 6
+    settings.warning_stream, settings.syntax_highlight = io.StringIO(), "none"
+    return settings
+
+
+def _role(rawsource: str, text: str, role: str, lineno: int) -> tuple[list[Any], list[Any]]:
+    """Read any role, also one that only an extension of Sphinx knows, as its text."""
+    text, name = utils.unescape(text), role.rpartition(":")[2]
+    labelled = _LABELLED.match(text)
+    if name in ("pep", "rfc") and not labelled:
+        return [nodes.Text(f"{name.upper()} {text.partition('#')[0]}")], []
+    if _NAME.match(text) and name not in _PROSE_ROLES and not labelled:
+        return [nodes.literal(text, text.lstrip("!~@."))], []
+    return [nodes.Text(labelled[1] if labelled else text)], []
+
+
+class _Tolerant:
+    """A state of the parser that reads unknown directives as containers.
+
+    Registering their names with docutils would change it for the whole process.
+    """
+
+    nested_sm_cache: list[Any] = []  # noqa: RUF012 - docutils keeps state machines there; its own states have another list
+
+    def __init__(self, state_machine: Any, debug: bool = False) -> None:
+        super().__init__(state_machine, debug)  # type: ignore[call-arg]
+        self.nested_sm_kwargs = self.indent_sm_kwargs = {"state_classes": _state_classes(), "initial_state": "Body"}
+
+    def run_directive(self, directive: Any, match: Any, type_name: str, option_presets: Any) -> tuple[list[Any], bool]:
+        """Run a directive of docutils; code blocks may have options that only Sphinx knows."""
+        if _CODE.match(type_name):
+            return self.unknown_directive(type_name)
+        found: tuple[list[Any], bool] = super().run_directive(directive, match, type_name, option_presets)  # type: ignore[misc]
+        return found
+
+    def unknown_directive(self, type_name: str) -> tuple[list[Any], bool]:
+        """Return a container that knows the directive's name and argument."""
+        machine: Any = self.state_machine  # type: ignore[attr-defined]
+        offset = machine.abs_line_offset()
+        lines, _, _, blank_finish = machine.get_first_known_indented(0, strip_indent=False)
+        argument, rest = [lines[0].partition("::")[2].strip()], list(lines[1:])
+        while rest and rest[0].strip() and (argument[0] or rest[0].lstrip().startswith(":")):
+            line = rest.pop(0).strip()
+            argument += [] if line.startswith(":") else [line]
+        node = nodes.container(directive=type_name, argument=list(filter(None, argument)))
+        body = StringList(rest, source="document")
+        if any(map(str.strip, rest)) and not _SILENT.match(type_name):
+            body.trim_left(min(len(line) - len(line.lstrip()) for line in rest if line.strip()))
+            if _CODE.match(type_name):
+                node += nodes.literal_block("", "\n".join(body).strip("\n"))
+            else:
+                self.nested_parse(body, offset + 1, node)  # type: ignore[attr-defined]
+        return [node], blank_finish
+
+
+@cache
+def _state_classes() -> tuple[type, ...]:
+    return tuple(type(cls.__name__, (_Tolerant, cls), {}) for cls in states.state_classes)
+
+
+def _blocks(node: Any, level: int) -> Iterator[str]:
+    """Yield the children of *node* as blocks of Markdown; *level* is the depth of the heading above them."""
+    for child in node.children:
+        yield from filter(None, _block(child, level))
+
+
+def _body(node: Any, level: int, marker: str = "") -> str:
+    """Return the blocks of *node*; after a list's *marker*, lines are indented so that they belong to the item."""
+    text = "\n\n".join(_blocks(node, level))
+    return marker + indent(text, "    ").lstrip(" ") if marker else text
+
+
+def _block(node: Any, level: int) -> Iterator[str]:  # noqa: C901 - a case for each kind of node
+    match node:
+        case nodes.section():
+            yield from _blocks(node, level + 1)
+        case nodes.title() | nodes.rubric():
+            yield _heading(_inline(node), level)
+        case nodes.paragraph() | nodes.line():
+            yield _inline(node)
+        case nodes.literal_block() | nodes.doctest_block() | nodes.math_block():
+            yield f"````\n{node.astext()}\n````"
+        case nodes.bullet_list():
+            yield "\n".join(_body(item, level, "- ") for item in node)
+        case nodes.enumerated_list():
+            yield "\n".join(_body(item, level, f"{number}. ") for number, item in enumerate(node, node.get("start", 1)))
+        case nodes.definition_list_item() | nodes.field() | nodes.option_list_item():
+            name = node[0].astext() if isinstance(node[0], nodes.option_group) else _inline(node[0])
+            yield _body(node[-1], level, f"- **{name}**: ")
+        case nodes.table():
+            rows = [
+                [" ".join(_body(cell, 0).split()).replace("|", "\\|") for cell in row]
+                for row in node.findall(nodes.row)
+            ]
+            lines = [f"| {' | '.join(row)} |" for row in rows]
+            yield "\n".join([*lines[:1], "|" + "---|" * len(rows[0]), *lines[1:]] if rows else [])
+        case nodes.container() if "directive" in node:
+            yield from _directive(node, level)
+        case nodes.Admonition() if not isinstance(node, nodes.admonition):
+            yield f"**{node.tagname.capitalize()}:** {_body(node, level)}"
+        case nodes.system_message() | nodes.Invisible() | nodes.image() | nodes.raw() | nodes.label():
+            return
+        case nodes.Element():
+            yield from _blocks(node, level)
+
+
+def _directive(node: Any, level: int) -> Iterator[str]:
+    name, text = node["directive"], _MARKUP.sub(r"`\1`", " ".join(node["argument"]))
+    if _SIGNATURE.match(name) and text:
+        yield _heading(" · ".join(node["argument"][:3]), level + 1)
+        yield from _blocks(node, level + 1)
+        return
+    if name in _VERSIONS:
+        number, _, text = text.partition(" ")
+        yield f"{_VERSIONS[name]} {number}: {text} {_body(node, level)}".rstrip(": ")
+        return
+    if text and not _SILENT.match(name) and not _CODE.match(name):
+        yield f"**{text}**" if node.children else text if " " in text else ""
+    yield from _blocks(node, level)
+
+
+def _heading(text: str, level: int) -> str:
+    return f"{'#' * min(max(level, 1), 6)} {text}" if text else ""
+
+
+def _inline(node: Any) -> str:
+    """Return the text of a paragraph on one line: literals in backticks, references as their text."""
+    return " ".join("".join(map(_piece, node.children)).split())
+
+
+def _piece(node: Any) -> str:
+    match node:
+        case nodes.literal():
+            return f"`{node.astext()}`"
+        case nodes.strong():
+            return f"**{node.astext()}**"
+        case nodes.footnote_reference() | nodes.citation_reference():
+            return f"[{node.astext()}]"
+        case nodes.system_message() | nodes.Invisible() | nodes.image() | nodes.raw():
+            return ""
+        case nodes.Element():
+            return "".join(map(_piece, node.children))
+    return str(node.astext())

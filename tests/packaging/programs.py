@@ -1,0 +1,102 @@
+"""Programs that use one extra each; they run in an environment that has nothing but the wheel and that extra."""
+
+from __future__ import annotations
+
+CORE = """
+import asyncio
+from concertino import AgentConfig, Chat, ToolOrchestrator, tool
+from concertino.testing import ScriptedModel, call
+
+@tool
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+class Clerk(AgentConfig):
+    tools = (add,)
+
+with ScriptedModel(call("add", a=1, b=2), "3") as model:
+    result = asyncio.run(ToolOrchestrator(Chat(model=model, message="1 + 2?"), Clerk()).run())
+assert (result.status, result.text) == ("completed", "3"), result
+"""
+
+WEB = """
+import asyncio
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from concertino.tools.web import fetch_page
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b"<html><title>Ponds</title><body><article><p>Newts live in ponds.</p></article></body></html>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+server = HTTPServer(("127.0.0.1", 0), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+page = asyncio.run(fetch_page(f"http://127.0.0.1:{server.server_port}/", allow_private=True))
+assert "Newts live in ponds." in page.text, page
+"""
+
+DOCUMENTS = """
+import asyncio, tempfile
+from pathlib import Path
+from concertino.tools.documents import open_documents
+
+async def main(folder):
+    (folder / "ponds.md").write_text("# Ponds\\n\\nNewts live in ponds.\\n")
+    (folder / "lakes.rst").write_text("Lakes\\n=====\\n\\nPike live in lakes.\\n")
+    (folder / "rivers.html").write_text("<title>Rivers</title><body><p>Trout live in rivers.</p></body>")
+    library = await open_documents([folder], cache_dir=folder / "cache")
+    for fish in ("newts", "pike", "trout"):
+        assert await library.search(fish), fish
+    await library.close()
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(main(Path(folder)))
+"""
+
+CLI = """
+import subprocess, sys
+done = subprocess.run([sys.executable, "-m", "concertino.cli", "--help"], capture_output=True, text=True)
+assert done.returncode == 0, done.stderr
+assert "research" in done.stdout
+"""
+
+MODEL = """
+import asyncio
+from concertino.providers.{provider} import {name}
+asyncio.run({name}("m", api_key="key").close())
+"""
+
+PROGRAMS = {
+    "anthropic": MODEL.format(provider="anthropic", name="AnthropicModel"),
+    "openai": MODEL.format(provider="openai", name="OpenAIModel"),
+    "google": MODEL.format(provider="google", name="GoogleModel"),
+    "documents": DOCUMENTS,
+    "web": WEB,
+    "cli": CLI,
+}
+
+
+def without(extra: str) -> str:
+    """Return a program that checks the error of a missing extra."""
+    if extra == "cli":
+        return f"""
+import subprocess, sys
+done = subprocess.run([sys.executable, "-m", "concertino.cli"], capture_output=True, text=True)
+assert done.returncode == 2, done.returncode
+assert "concertino[{extra}]" in done.stderr, done.stderr
+"""
+    return f"""
+from concertino.errors import MissingExtraError
+try:
+    exec({PROGRAMS[extra]!r}, {{}})
+except MissingExtraError as error:
+    assert "concertino[{extra}]" in str(error), error
+else:
+    raise AssertionError("the extra is installed")
+"""
