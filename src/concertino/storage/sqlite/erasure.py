@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import StorageError
 from ...scope import Scope
+from ..accounts import user_account
 from ..types import Erased
 from .statements import account_key, clock, hash_key, queries, scope_key, transaction
 
@@ -68,9 +69,11 @@ def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | N
             # The index's segments keep the words of deleted rows: build a new one, and let SQLite overwrite the old.
             for name in ("words_new", "words_copy", "words_drop", "words_rename"):
                 connection.execute(sql[name])
-        organizations = {row["organization_id"] for row in rows} | ({organization_id} - {None})
+        organizations: set[str] = {row["organization_id"] for row in rows}
+        if organization_id is not None:
+            organizations.add(organization_id)
         for organization in organizations:
-            key = (account_key(f"user:{organization}/{user_id}"),)
+            key = (account_key(user_account(user_id, organization)),)
             connection.execute(sql["forget_account"], key)
             connection.execute(sql["forget_reservations"], key)
     checkpoint(connection)
