@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from ...events import StopReceipt
-from ...orchestrator.journal.lease import accounts_of
+from ...storage.accounts import accounts_of
 from ...storage.types import Account
 from ...usage import total
 from ..context import CommandContext
