@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.common import QUESTION, URL, Outcome
 from benchmarks.systems.concertino import NO_LIMIT, booked
-from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import TextDelta
 from concertino.providers.base import Model
 from concertino.token_engine.retention import Retention
@@ -31,8 +31,10 @@ class OverHttp:
             self._url = URL.get()
             self._model = self._open(self._url)
         assert self._model is not None
-        chat = Chat(model=self._model, message=QUESTION, retention=_NO_SUMMARIES)
-        return ToolOrchestrator(chat, self._config, self._registry, tool_call_limit=NO_LIMIT)
+        chat = Chat(model=self._model, message=QUESTION)
+        return ToolOrchestrator(
+            chat, self._config, self._registry, tool_call_limit=NO_LIMIT, resources=Resources(retention=_NO_SUMMARIES)
+        )
 
     async def run(self) -> Outcome:
         """The loop."""
