@@ -12,10 +12,9 @@ from pathlib import Path
 
 from .. import wiring
 from ..errors import ConfigurationError, CorpusError, MissingKeyError
-from ..orchestrator.limits import LimitsFunction, limits_within
+from ..orchestrator.resources import Resources, limits_within
 from ..providers.base import Model, model_id
 from ..storage.sqlite import SqliteStore
-from ..token_engine.counting.base import TokenCounter
 from ..tools.base import Session
 from ..tools.library import Library
 from ..waits import Wait
@@ -80,17 +79,11 @@ class CommandContext:
 class NewRunContext(CommandContext):
     """The resources of a command that starts runs."""
 
-    model: Model
-    models: wiring.Models
-    counter: TokenCounter
+    resources: Resources
     library: Library
     session: Session
-    limits: LimitsFunction
-
-    @property
-    def is_demo(self) -> bool:
-        """Whether the built-in model answers, which quotes and does not reason."""
-        return _is_demo(self.model)
+    is_demo: bool
+    """Whether the built-in model answers, which quotes and does not reason."""
 
 
 @asynccontextmanager
@@ -105,18 +98,18 @@ async def open_new_run(options: Options, console: Console, signals: Signals) -> 
             stack.push_async_callback(store.close)
             library = await open_library(options, console)
             stack.push_async_callback(library.close)
-        note = "no language model is involved: it quotes passages from the sources" if _is_demo(model) else ""
-        console.notice(f"model: {model_id(model)}" + (f" - {note}" if note else ""))
+        is_demo = model.provider == DEMO
+        note = " - no language model is involved: it quotes passages from the sources" if is_demo else ""
+        console.notice(f"model: {model_id(model)}{note}")
+        limits, counter = limits_within(options.window), wiring.token_counter()
         yield NewRunContext(
-            model=model,
-            models=models,
-            counter=wiring.token_counter(),
+            resources=Resources(model=model, models=models, store=store, limits=limits, counter=counter),
             store=store,
             database=database,
             options=options,
             library=library,
             session=Session(user_id=user_name()),
-            limits=limits_within(options.window),
+            is_demo=is_demo,
             console=console,
             signals=signals,
         )
@@ -158,10 +151,6 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container whose user has no entry in the password database
         return "local"
-
-
-def _is_demo(model: Model) -> bool:
-    return model.provider == DEMO
 
 
 def _open_model(spec: str) -> Model:

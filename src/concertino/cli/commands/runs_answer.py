@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.text import Text
 
-from ... import wiring
 from ...errors import ConfigurationError, ErasedError, StorageError, UnknownWaitError
-from ...orchestrator.journal.replay import fold
-from ...runtime import Answered, Runtime
+from ...orchestrator.journal.replay import replay
+from ...orchestrator.resources import Resources
+from ...runtime import Answer, Runtime
 from ...waits import Wait
 from ..context import CommandContext, user_name
 from ..render.console import read_all, replace_invalid
@@ -66,12 +66,12 @@ async def resolve(answer: AnswerOptions, result: str, failed: bool, context: Com
     )
 
 
-async def _give(answer: AnswerOptions, context: CommandContext, give: Callable[[Runtime], Awaitable[Answered]]) -> int:
+async def _give(answer: AnswerOptions, context: CommandContext, give: Callable[[Runtime], Awaitable[Answer]]) -> int:
     """Return 0 for the first answer, 1 for a later one, or the status of the resumed run."""
     await context.store.due()  # an overdue wait expires first
     if answer.resume and (wait := await context.store.wait(answer.key)) is not None:
         check_agent(await find_run(context, wait.root_id), context)  # before the answer is recorded
-    answered = await give(Runtime(context.store, models=wiring.open_model))
+    answered = await give(Runtime((), Resources(store=context.store)))
     wait, won = answered.wait, answered.won
     assert wait.resolution is not None
     if context.console.as_json:
@@ -117,7 +117,7 @@ async def _check_arguments(arguments: dict[str, Any], key: str, context: Command
     if wait is None or journal is None:
         return
     try:
-        tools = {tool.name: tool for tool in fold(journal).tools}
+        tools = {tool.name: tool for tool in replay(journal).tools}
     except (ErasedError, StorageError):
         return
     if wait.tool in tools:

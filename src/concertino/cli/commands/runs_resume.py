@@ -13,7 +13,7 @@ from ... import wiring
 from ...agents.deep_research import RESEARCHER
 from ...errors import ConcertinoError, ConfigurationError, RunEndedError
 from ...messages import ToolMessage
-from ...orchestrator.journal.replay import fold
+from ...orchestrator.journal.replay import replay
 from ...runtime import Runtime
 from ...storage.types import StoredRun
 from ..context import CommandContext, open_library
@@ -40,9 +40,9 @@ async def fork_run(run_id: str, step: int, context: CommandContext) -> int:
     run = await find_run(context, run_id)
     journal = await context.store.load(run_id)
     assert journal is not None
-    fold(journal, before_step=step)  # a fork that is impossible is refused before documents are indexed for it
+    replay(journal, before_step=step)  # a fork that is impossible is refused before documents are indexed for it
     async with _open_runtime(run, context) as runtime:
-        new_id = await runtime.fork_only(run_id, step)
+        new_id = await runtime.create_fork(run_id, step)
         context.console.notice(f"forked as {new_id}")
         return await _continue(await find_run(context, new_id), runtime, context)
 

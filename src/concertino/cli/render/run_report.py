@@ -179,12 +179,12 @@ def _agents(report: RunReport, *, with_ids: bool) -> Table:
 
 def _timeline(report: RunReport) -> Iterator[Text]:
     yield Text("TIMELINE (UTC)", "bold")
-    if not report.run.entries:
-        yield Text("  (not recorded by the version that stored this run)")
-    elif not report.timeline.steps:
+    if not report.timeline.steps and not report.timeline.problem:
         yield Text("  (no steps yet)")
     for step in report.timeline.steps:
         yield from _step(step)
+    if report.timeline.problem:
+        yield Text(f"  {one_line(report.timeline.problem)}", "red")
     if report.timeline.erased:
         yield Text("  The data policy has erased parts of this run.", "dim")
 

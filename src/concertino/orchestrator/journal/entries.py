@@ -258,7 +258,7 @@ class SideAnswered:
 
     @classmethod
     def read(cls, body: Json, content: Json) -> SideAnswered:
-        return cls(question=body["question"], answer=content["answer"])
+        return cls(question=body["question"], answer=content.get("answer", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +339,7 @@ class SummaryReady:
 
     @classmethod
     def read(cls, _body: Json, content: Json) -> SummaryReady:
-        return cls(ready=[decode_edit(written) for written in content["ready"]])
+        return cls(ready=[decode_edit(written) for written in content.get("ready", ())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -488,9 +488,12 @@ def encode(entry: Entry, common: Common) -> tuple[Json, Json | None]:
     return body, content or None
 
 
-def decode(stored: StoredEntry, run_id: str) -> tuple[Entry, Common]:
-    """Return a stored entry. Raises `ErasedError` if its content was erased, `StorageError` if it is damaged."""
-    if stored.erased:
+def decode(stored: StoredEntry, run_id: str, *, partial: bool = False) -> tuple[Entry, Common]:
+    """Return a stored entry; with *partial*, without the content that was erased.
+
+    Raises `ErasedError` if its content was erased, and `StorageError` if it is damaged.
+    """
+    if stored.erased and not partial:
         raise ErasedError(
             f"run {run_id}: its content was erased as its data policy demands; it can be listed, but not resumed, "
             "replayed or forked"

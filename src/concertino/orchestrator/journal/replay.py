@@ -58,10 +58,10 @@ class JournalStep:
     usage: Sequence[UsageRecord]
 
 
-def read_steps(journal: StoredJournal) -> Iterator[JournalStep]:
-    """Yield the steps of a journal. Raises `ErasedError` and `StorageError` as `decode` does."""
+def read_steps(journal: StoredJournal, *, partial: bool = False) -> Iterator[JournalStep]:
+    """Yield the steps of a journal; with *partial*, also those whose content was erased. Raises as `decode` does."""
     for stored in journal.entries:
-        entry, common = decode(stored, journal.run.start.run_id)
+        entry, common = decode(stored, journal.run.start.run_id, partial=partial)
         yield JournalStep(
             seq=stored.seq,
             epoch=stored.epoch,
