@@ -1,4 +1,4 @@
-"""concertino with its SQLite store: an answer is kept before its tools run, their results before the model is asked."""
+"""concertino on SQLite: an answer is stored before its tools run, their results before the next model call."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ class _Durable:
 
 
 def build(function: Callable[..., Any]) -> _Durable:
-    """An agent with one tool."""
+    """Return an agent with one tool."""
     return _Durable(function)

@@ -22,7 +22,7 @@ import pytest
 from concertino import AgentConfig, Chat, Limits, Resources, RunResult, tool
 from concertino.errors import RunClaimedError, StorageError
 from concertino.messages import ToolMessage
-from concertino.orchestrator.journal.replay import fold
+from concertino.orchestrator.journal.replay import replay
 from concertino.providers.base import ModelRequest
 from concertino.runtime import Runtime
 from concertino.runtime.runtime import LiveRun
@@ -83,8 +83,8 @@ def model(at: int = 0, inject: Inject | None = None, steps: int = STEPS) -> Scri
 async def start(
     store: SqliteStore, agent: Worker, asked: ScriptedModel, run_id: str | None = None, **more: Any
 ) -> tuple[Runtime, LiveRun]:
-    runtime = Runtime([agent], Resources(store=store, models=lambda _: asked), lease=LEASE)
-    return runtime, await runtime.start(Chat(model=asked, message="go", **more), agent, run_id=run_id)
+    runtime = Runtime([agent], Resources(store=store, models=lambda _: asked, **more), lease=LEASE)
+    return runtime, await runtime.start(Chat("go", model=asked), agent, run_id=run_id)
 
 
 def check_integrity(path: Path) -> None:
@@ -118,7 +118,7 @@ async def check_goes_on(store: SqliteStore, run_id: str, agent: Worker) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Path], AbstractContextManager[None]], str]] = {
     "no file may grow": (file_size_limit, "check the disk and its free space|free some space"),
-    "another process stopped while it wrote": (stopped_writer, "is locked by another process: end that process"),
+    "another process stopped while it wrote": (stopped_writer, "was stopped in the middle of a write: continue"),
     "a damaged page": (spoiled_page, "is corrupt: restore a backup"),
     "the file is gone": (deleted, ""),
 }
@@ -212,7 +212,7 @@ async def test_a_watchdog_takes_the_run_up_when_the_fault_is_gone(tmp_path: Path
                 [agent], Resources(store=store, models=lambda _: asked), sweep=0.02, lease=LEASE
             ) as runtime:
                 run = await runtime.start(Chat(model=asked, message="go"), agent)
-                assert "is locked by another process" in ((await run.result()).error or "")
+                assert "stopped in the middle of a write" in ((await run.result()).error or "")
                 faults.close()
                 while not await store.runs(state="completed"):  # noqa: ASYNC110 - another process announces nothing
                     await asyncio.sleep(0.01)
@@ -268,7 +268,7 @@ async def test_a_power_cut_leaves_a_journal_that_is_a_prefix(tmp_path: Path, see
         check_integrity(copy)
         if part is not None:
             assert part.entries == whole.entries[: len(part.entries)]
-            fold(part)
+            replay(part)
             lengths.append(len(part.entries))
     assert len(set(lengths)) > 3, "the photographs are of different moments"
     for copy in copies[-2:]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from benchmarks.sqlite_log import written
 from benchmarks.trace import one_turn
 
 import concertino
@@ -238,38 +238,23 @@ async def _on_disk(counter: Counter) -> Iterator[tuple[str, int]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.db"
         async with await SqliteStore.open(path) as store:
-            written = []
+            logged = []
             for steps in (1, 0, STEPS):  # the first run warms up
                 await _run(agent, steps, store, f"disk-{steps}")
-                written.append(_written(Path(f"{path}-wal")))
+                logged.append(written(Path(f"{path}-wal")))
             start, step = await _steps(counter, 1_000, store)
-    (commits, size), (commits_of_run, size_of_run), (all_commits, all_bytes) = written
-    commits_of_run, size_of_run = commits_of_run - commits, size_of_run - size
+    run, long_run = logged[1].since(logged[0]), logged[2].since(logged[1])
+    steps_alone = long_run.since(run)
     return iter(
         [
             ("SqliteStore start and end: calls in the package", start["package_calls"]),
-            ("SqliteStore start and end: commits", commits_of_run),
-            ("SqliteStore start and end: bytes", size_of_run),
+            ("SqliteStore start and end: commits", run.commits),
+            ("SqliteStore start and end: bytes", run.bytes),
             ("SqliteStore step, 1 kB: calls in the package", step["package_calls"]),
-            (f"SqliteStore {STEPS} steps, 1 kB: commits", all_commits - commits - 2 * commits_of_run),
-            (f"SqliteStore {STEPS} steps, 1 kB: bytes", all_bytes - size - 2 * size_of_run),
+            (f"SqliteStore {STEPS} steps, 1 kB: commits", steps_alone.commits),
+            (f"SqliteStore {STEPS} steps, 1 kB: bytes", steps_alone.bytes),
         ]
     )
-
-
-def _written(log: Path) -> tuple[int, int]:
-    """Return the commits and the bytes in a write-ahead log.
-
-    Raises `ValueError` if a checkpoint has reset the log, because then a part of what was written is gone.
-    """
-    data = log.read_bytes()
-    page, sequence = struct.unpack_from(">II", data, 8)
-    if sequence:
-        raise ValueError("the write-ahead log was reset: measure fewer steps")
-    frames = range(32, len(data), page + 24)
-    # A frame that ends a transaction has the size of the database in its header, any other has 0.
-    commits = sum(struct.unpack_from(">I", data, at + 4)[0] > 0 for at in frames)
-    return commits, len(frames) * page
 
 
 async def _deltas(counter: Counter) -> Iterator[tuple[str, int]]:

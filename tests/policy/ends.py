@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from concertino import Continue, Done, Fail, Finish, NotDone, RunContext, ToolContext, Turn, tool
+from concertino import Done, Fail, Finish, NextStep, NotDone, RunContext, ToolContext, Turn, tool
 from concertino.errors import OverloadedError
 from concertino.messages import AssistantMessage
-from concertino.orchestrator.outcome import StepEnd
 from concertino.testing import call
 from concertino.testing.scripted import Answer
 
@@ -39,11 +38,11 @@ class Ending(Agent):
             raise ValueError(self.c["error of a hook"])
         return Turn(message, message.tool_calls)
 
-    def after_step(self, run: RunContext[Notes], outcome: StepEnd) -> StepEnd:
+    def after_step(self, run: RunContext[Notes], outcome: NextStep) -> NextStep:
         return Fail(self.c["Fail"]) if self._now(run, "Fail") else outcome
 
-    def on_no_tool_calls(self, run: RunContext[Notes], reason: Any, calls: Any) -> bool | Continue | Finish:
-        return Finish(self.c["Finish"]) if self.how == "Finish" else False
+    def on_no_tool_calls(self, run: RunContext[Notes]) -> NextStep:
+        return Finish(self.c["Finish"]) if self.how == "Finish" else Finish()
 
     def conclude(self, run: RunContext[Notes], text: str) -> str:  # type: ignore[override]  # a hook may be plain
         return text
@@ -154,7 +153,7 @@ async def parked_and_resumed(play: Play) -> None:
 
 @dataclass
 class OtherNotes:
-    """A later version of the agent's state, which the kept one does not fit."""
+    """A later version of the agent's state, which the stored one does not match."""
 
     text: int = 0
 
@@ -169,7 +168,7 @@ async def state_no_longer_fits(play: Play) -> None:
     async with play.runtime(agent, model) as runtime:
         result = await (await runtime.resume(run_id)).result()
         assert result.status == "failed"
-        assert "does not fit OtherNotes" in (result.error or "")
+        assert "does not match OtherNotes" in (result.error or "")
 
 
 async def _to_the_end(play: Play) -> None:

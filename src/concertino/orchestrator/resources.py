@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ..errors import ConfigurationError, UnknownModelError
 from ..providers.base import Model, model_id
 from ..providers.catalog import context_window, max_output_tokens
-from ..providers.rate_limit import Gate
+from ..providers.rate_limit import RateLimit
 from ..storage.base import Store
 from ..token_engine.counting.base import EstimatingCounter, TokenCounter
 from ..token_engine.pricing import price
@@ -103,7 +103,7 @@ class Resources:
     """How often a failed model call is repeated."""
     fallback: Sequence[str] = ()
     """Ids of models that are called, in this order, in place of one that fails."""
-    rate_limits: Mapping[str, Gate] = field(default_factory=dict)
+    rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
     """By provider: the requests and tokens per minute that its key allows. Share one object between all runs."""
     deps: Any = None
     """The product's own object, for its tools."""

@@ -17,6 +17,7 @@ from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
 from .event_stream import EventStream
+from .journal.data_policy import UNKNOWN_TOOL
 from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
@@ -54,6 +55,7 @@ class RunContext(Generic[S]):
         "limits",
         "model_id",
         "notify",
+        "parent",
         "path",
         "registry",
         "state",
@@ -110,6 +112,7 @@ class RunSession:
         "limits",
         "model",
         "opened",
+        "parent",
         "path",
         "registry",
         "repairs",
@@ -174,6 +177,8 @@ class RunSession:
         self.repairs = ""
         """How the history was repaired; empty if it was not."""
         self.ended = False
+        self.parent: RunSession | None = None
+        """The run of the agent above."""
         self.context: RunContext[Any]
         self.deadlines: Deadlines | None = None
         self._cache_key = ""
@@ -200,6 +205,16 @@ class RunSession:
             self._fixed_of = specs
             self._fixed = {"system prompt": self.system, "tools": "\n".join([spec.text for spec in specs])}
         return self._fixed
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether a run above has ended without waiting for this one."""
+        above = self.parent
+        while above is not None:
+            if above.ended:
+                return True
+            above = above.parent
+        return False
 
     def find_model(self, wanted: str) -> Model:
         """Return the model with the id *wanted*. Raises as `Resources.find_model`."""
@@ -263,6 +278,10 @@ class RunSession:
 
     # -- usage ---------------------------------------------------------------------------------------------------
 
+    def tool_name(self, name: str) -> str:
+        """Return *name* if a tool has it, else the mark for names that the model invented, which are text."""
+        return name if name in self.registry else UNKNOWN_TOOL
+
     def record(
         self,
         usage: str,
@@ -287,7 +306,7 @@ class RunSession:
             how=how,
             cost=cost,
             price_version=version,
-            tools=tools,
+            tools=tuple(map(self.tool_name, tools)),
         )
 
     def book(self, record: UsageRecord) -> None:

@@ -12,8 +12,7 @@ from ...events import CacheMiss, ContextEdited
 from ...messages import Messages
 from ...providers.base import Model, ModelRequest, model_id
 from ...token_engine.edits import Edit, Reduce, Summarize
-from ...token_engine.engine import Plan
-from ...token_engine.planner import SummaryJob
+from ...token_engine.planner import Plan, SummaryJob
 from ...token_engine.recall import RECALL
 from ..hooks import Hooks
 from ..journal.replay import OpenRequest
