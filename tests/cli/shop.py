@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -152,6 +153,20 @@ def _find(spec: str) -> Model:
 def make_runtime(store: SqliteStore) -> Runtime:
     """Build the runtime."""
     return Runtime([Clerk(), Chief(), Vault()], Resources(store=store, models=_find, price=_price))
+
+
+class Interrupted(Follows):
+    """The model, which receives Ctrl-C before it answers."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        signal.raise_signal(signal.SIGINT)
+        async for event in super().stream(request):
+            yield event
+
+
+def make_interrupted(store: SqliteStore) -> Runtime:
+    """Build a runtime whose models are interrupted."""
+    return Runtime([Clerk()], Resources(store=store, models=lambda spec: Interrupted(), price=_price))
 
 
 async def make_async(store: SqliteStore) -> Runtime:

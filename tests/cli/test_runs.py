@@ -175,8 +175,8 @@ def test_a_run_that_waits_again_names_its_waits(shop: Shop, runs: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("approve", "RUN:1.0", "--by", "eve"), "eve may not answer RUN:1.0; ann, Bö may"),
-        (("approve", "RUN:1.0", "--by", ""), "nobody may not answer"),
+        (("approve", "RUN:1.0", "--by", "eve"), "'eve' may not answer RUN:1.0; those who may: ann, Bö"),
+        (("approve", "RUN:1.0", "--by", ""), "'' may not answer"),
         (("approve", "RUN:1.0", "--by", "ann", "--arguments", "{"), "--arguments is not JSON"),
         (("approve", "RUN:1.0", "--by", "ann", "--arguments", "[1]"), "must be a JSON object"),
         (("approve", "RUN:1.0", "--by", "ann", "--arguments", "[" * 100_000), "--arguments is not JSON"),
@@ -186,7 +186,7 @@ def test_a_run_that_waits_again_names_its_waits(shop: Shop, runs: Cli) -> None:
         (("deny", "RUN:1.1", "--reason", "no"), "use resolve"),
         (("resolve", "RUN:1.0", "x"), "use approve or deny"),
         (("resolve", "run_x:1.0", "x"), "no call waits"),
-        (("resolve", "nonsense", "x"), "invalid key 'nonsense'"),
+        (("resolve", "nonsense", "x"), "no call waits"),
         (("approve", "RUN:1.0", "--by", "ann", "--resume"), "agent 'clerk'"),
         (("resume", "run_x"), "no run 'run_x'"),
         (("resume", "\x1b[31m"), "no run"),
@@ -221,12 +221,12 @@ def test_wrong_usage(cli: Cli) -> None:
 def test_an_overdue_wait_expires(shop: Shop, runs: Cli, tmp_path: Path) -> None:
     run = shop("clerk", "refund")
     connection = sqlite3.connect(tmp_path / "runs.db")
-    connection.execute("UPDATE waits SET expires = ?", (time.time() - 1,))
+    connection.execute("UPDATE operations SET expires = ?", (time.time() - 1,))
     connection.commit()
     connection.close()
     assert_refused(runs("approve", f"{run}:1.0", "--by", "ann"), "was already answered: expired", status=1)
     done = runs("resume", run, *APP)
-    assert (done.returncode, done.stdout) == (0, "Answer: nobody allowed it in time\n")
+    assert (done.returncode, done.stdout) == (0, "Answer: approval timed out\n")
 
 
 def test_a_suspended_run_is_stopped(shop: Shop, runs: Cli) -> None:
@@ -374,5 +374,5 @@ def test_an_empty_database_has_no_runs(cli: Cli, tmp_path: Path) -> None:
 
 def test_another_file_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
-    assert_refused(cli("runs", "list", "--db", "file"), "no SQLite database")
+    assert_refused(cli("runs", "list", "--db", "file"), "not a SQLite database")
     assert_refused(cli("usage", "--db", str(tmp_path)), "is a folder")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from rich.text import Text
 
-from ...errors import ConfigurationError, ErasedError, StorageError, UnknownWaitError
+from ...errors import ConfigurationError, ErasedError, StorageError
 from ...orchestrator.journal.replay import replay
 from ...orchestrator.resources import Resources
 from ...runtime import Answer, Runtime
@@ -21,10 +20,6 @@ from ..render.format import counted, moment, one_line
 from ..render.wait import wait_object
 from .run_state import ALL, find_run
 from .runs_resume import check_agent, resume_run
-
-_KEY = re.compile(r".+:[1-9]\d*\.\d+", re.DOTALL)
-"""The form of `ids.call_key`. A result may arrive before its call waits, but not under a key that no call can have."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
@@ -58,8 +53,6 @@ async def deny(answer: AnswerOptions, reason: str, context: CommandContext) -> i
 
 async def resolve(answer: AnswerOptions, result: str, failed: bool, context: CommandContext) -> int:
     """Supply the result of the call. Raises `RunStateError`."""
-    if not _KEY.fullmatch(answer.key):
-        raise UnknownWaitError(f"invalid key {answer.key!r}: a call's key is RUN:STEP.INDEX; runs show prints it")
     content = replace_invalid(read_all() if result == "-" else result)
     return await _give(
         answer, context, lambda runtime: runtime.resolve(answer.key, content, failed=failed, by=answer.person)
