@@ -21,6 +21,7 @@ from ..render.wait import wait_object
 from .run_state import ALL, find_run
 from .runs_resume import check_agent, resume_run
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
     """The options of every answer."""
@@ -75,7 +76,7 @@ async def _give(answer: AnswerOptions, context: CommandContext, give: Callable[[
         context.console.notice(f"concertino: {wait.key} was already answered: {recorded}; this answer changes nothing")
         return 1
     if not context.console.as_json:
-        call = f"{wait.tool} of {wait.agent_path}" if wait.tool else "no call waits yet: stored until one does"
+        call = f"{wait.tool} of {wait.agent_path}"
         context.console.print(Text(one_line(f"{wait.key}: {recorded} ({call})")))
     if answer.resume:
         return await resume_run(wait.root_id, context)

@@ -74,5 +74,5 @@ def _reduced(wait: Wait, policy: DataPolicy | None) -> Wait:
 
 
 def _policy(journal: StoredJournal) -> DataPolicy:
-    first = next(read_steps(journal, partial=True), None)
+    first = next(read_steps(journal, strict=False), None)
     return policy_of(first.entry.policy) if first is not None and isinstance(first.entry, Started) else DataPolicy()

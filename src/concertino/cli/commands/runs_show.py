@@ -7,7 +7,6 @@ from typing import Any
 
 from ...errors import StorageError
 from ...orchestrator.journal.lease import accounts_of
-from ...orchestrator.journal.replay import read_steps
 from ...storage.base import Store
 from ...storage.types import Account
 from ...usage import total
@@ -72,8 +71,7 @@ async def _timeline(store: Store, reader: TimelineReader, run_id: str) -> Timeli
     except StorageError as error:  # damaged, or stored by a newer version: everything else can still be shown
         return Timeline([], erased=False, problem=str(error))
     assert journal is not None
-    erased = any(entry.erased for entry in journal.entries)
-    return reader.read(read_steps(journal, partial=True), erased=erased)
+    return reader.read(journal)
 
 
 def _report_object(report: RunReport) -> dict[str, Any]:

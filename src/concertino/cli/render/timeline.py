@@ -5,10 +5,9 @@ Content that the data policy does not keep is hidden even before it is erased.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...errors import StorageError
 from ...events import StopReceipt
 from ...ids import call_key
 from ...messages import AssistantMessage, ToolCall, ToolMessage
@@ -25,11 +24,11 @@ from ...orchestrator.journal.entries import (
     Suspended,
     outcome_of,
 )
-from ...orchestrator.journal.replay import JournalStep
-from ...token_engine.edits import Edit, Reduce, Summarize
+from ...orchestrator.journal.replay import JournalStep, read_steps
+from ...storage.types import StoredJournal
 from ...usage import UsageRecord
 from ...waits import Wait
-from .format import counted
+from .format import counted, tokens
 
 
 @dataclass(slots=True)
@@ -143,14 +142,15 @@ class TimelineReader:
         self._attempts: dict[str, TimelineAttempt] = {}
         self._receipt: StopReceipt | None = None
 
-    def read(self, steps: Iterable[JournalStep], *, erased: bool) -> Timeline:
-        """Return the timeline of *steps*, up to the first one that cannot be read."""
-        problem = ""
-        try:
-            for step in steps:
-                self._apply(step)
-        except StorageError as error:
-            problem = str(error)
+    def read(self, journal: StoredJournal) -> Timeline:
+        """Return the timeline of *journal*, up to the first entry that cannot be read."""
+        count = 0
+        for step in read_steps(journal, strict=False):
+            self._apply(step)
+            count = step.seq + 1
+        unread = len(journal.entries) - count
+        problem = f"journal entry {count} is damaged: {'the rest is'} not shown" if unread else ""
+        erased = any(entry.erased for entry in journal.entries)
         for one in self._steps.values():
             prefix = f"{self._run_id}:{one.number}:"
             one.usage = [record for record in self._usage.values() if record.id.startswith(prefix)]
@@ -161,9 +161,6 @@ class TimelineReader:
                 outcome = outcome_of(ToolCall(call.call_id, call.name, ""), operation.outcome)
                 if outcome.is_error:
                     self._fail(call, outcome.content)
-        for wait in self._waits:
-            if wait.key in self._calls:
-                self._calls[wait.key].waits.append(wait)
         return Timeline(list(self._steps.values()), erased, self._receipt, problem)
 
     def _apply(self, step: JournalStep) -> None:
@@ -198,6 +195,8 @@ class TimelineReader:
             return
         record = self._usage.get(request.usage_id)
         attempt = TimelineAttempt(request.usage_id, request.model, step.at, side, record=record)
+        if isinstance(step.entry, ModelRequested) and step.entry.after and self._steps[number].requests:
+            self._steps[number].requests[-1].error = step.entry.after_text or step.entry.after
         self._attempts[request.usage_id] = attempt
         self._steps[number].attempts.append(attempt)
 
@@ -209,11 +208,26 @@ class TimelineReader:
         for index in range(entry.call_count):
             call = TimelineCall(call_key(self._run_id, step.step, index), "")
             if len(calls) == entry.call_count:
-                found = calls[index]
-                kept = _is_kept(self._policy.tool(found.name).arguments)
-                call.name, call.call_id, call.arguments = found.name, found.id, found.arguments if kept else None
+                self._name(call, calls[index])
             current.calls.append(call)
             self._calls[call.key] = call
+            call.waits = [wait for wait in self._waits if wait.key == call.key]
+        self._name_erased(current.calls, calls)
+
+    def _name_erased(self, calls: Sequence[TimelineCall], known: Sequence[ToolCall]) -> None:
+        """Name the calls of a turn of which some were erased: by their waits, and the others in order."""
+        ids = {call.id for call in known}
+        for call in calls:
+            if not call.name and call.waits and call.waits[0].call_id not in ids:
+                call.name, call.call_id = call.waits[0].tool, call.waits[0].call_id
+        unnamed = [call for call in calls if not call.name]
+        if len(unnamed) == len(known):
+            for call, found in zip(unnamed, known, strict=True):
+                self._name(call, found)
+
+    def _name(self, call: TimelineCall, found: ToolCall) -> None:
+        kept = _is_kept(self._policy.tool(found.name).arguments)
+        call.name, call.call_id, call.arguments = found.name, found.id, found.arguments if kept else None
 
     def _update(self, key: str, state: OperationState) -> None:
         operation = self._calls.get(key) or self._attempts.get(key)
@@ -235,8 +249,8 @@ class TimelineReader:
 
 
 def _notes(step: JournalStep) -> Iterator[TimelineNote]:
-    if step.common.edits:
-        yield TimelineNote(step.at, "compaction", _edits(step.common.edits))
+    if step.common.edited:
+        yield TimelineNote(step.at, "compaction", _compaction(*step.common.edited))
     if isinstance(step.entry, Suspended):
         yield TimelineNote(step.at, "suspended", "every open call waits for an answer")
     elif isinstance(step.entry, Resumed):
@@ -247,12 +261,11 @@ def _is_kept(treatment: str | KeepFor) -> bool:
     return treatment == "keep" or isinstance(treatment, KeepFor)
 
 
-def _edits(edits: Sequence[Edit]) -> str:
-    reduced = sum(len(edit.indexes) for edit in edits if isinstance(edit, Reduce))
-    spans = [edit for edit in edits if isinstance(edit, Summarize)]
-    parts = (
+def _compaction(reduced: int, summarized: int, omitted: int, before: int, after: int) -> str:
+    made = (
         (reduced, "tool result", "shortened"),
-        (sum(edit.messages for edit in spans if not edit.omitted), "message", "summarized"),
-        (sum(edit.messages for edit in spans if edit.omitted), "message", "omitted"),
+        (summarized, "message", "summarized"),
+        (omitted, "message", "omitted"),
     )
-    return ", ".join(f"{counted(count, noun)} {verb}" for count, noun, verb in parts if count) or "reasoning omitted"
+    parts = [f"{counted(count, noun)} {verb}" for count, noun, verb in made if count]
+    return ", ".join([f"{before:,} to {tokens(after)}", *parts])
