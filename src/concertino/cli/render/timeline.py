@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ...events import StopReceipt
 from ...ids import call_key
@@ -27,7 +28,7 @@ from ...orchestrator.journal.entries import (
 from ...orchestrator.journal.replay import JournalStep, read_steps
 from ...storage.types import StoredJournal
 from ...usage import UsageRecord
-from ...waits import Wait
+from ...waits import Verdict, Wait
 from .format import counted, tokens
 
 
@@ -41,7 +42,8 @@ class TimelineCall:
     call_id: str = ""
     arguments: str | None = None
     """None if the policy does not keep them."""
-    state: OperationState = "planned"
+    state: OperationState | Literal["erased"] = "planned"
+    """`erased`: the call has ended, and the policy has erased its outcome."""
     error: str = ""
     waits: list[Wait] = field(default_factory=list)
     """Its approval and its wait for a result, if it had them."""
@@ -126,6 +128,16 @@ class Timeline:
     """The reason why the rest of the journal cannot be read."""
 
 
+_VERDICTS: dict[Verdict, OperationState] = {
+    "denied": "failed",
+    "expired": "failed",
+    "failed": "failed",
+    "result": "done",
+    "cancelled": "cancelled",
+}
+"""The states of calls whose outcome is the answer itself."""
+
+
 class TimelineReader:
     """Builds the timeline of one run from the steps of its journal."""
 
@@ -141,6 +153,7 @@ class TimelineReader:
         self._calls: dict[str, TimelineCall] = {}
         self._attempts: dict[str, TimelineAttempt] = {}
         self._receipt: StopReceipt | None = None
+        self._over = False
 
     def read(self, journal: StoredJournal) -> Timeline:
         """Return the timeline of *journal*, up to the first entry that cannot be read."""
@@ -161,7 +174,18 @@ class TimelineReader:
                 outcome = outcome_of(ToolCall(call.call_id, call.name, ""), operation.outcome)
                 if outcome.is_error:
                     self._fail(call, outcome.content)
+        self._close_erased()
         return Timeline(list(self._steps.values()), erased, self._receipt, problem)
+
+    def _close_erased(self) -> None:
+        """Close the calls whose outcome was erased: they are open in the journal, but not in the store."""
+        open_keys = {operation.key for operation in self._operations}
+        last = max(self._steps, default=0)
+        for number, step in self._steps.items():
+            for call in step.calls:
+                if call.state not in ENDED and call.key not in open_keys and (self._over or number < last):
+                    verdicts = [wait.resolution.verdict for wait in call.waits if wait.resolution is not None]
+                    call.state = next((_VERDICTS[verdict] for verdict in verdicts if verdict in _VERDICTS), "erased")
 
     def _apply(self, step: JournalStep) -> None:
         entry = step.entry
@@ -173,7 +197,7 @@ class TimelineReader:
             case ModelAnswered():
                 self._answer(step, entry)
             case Ended():
-                self._receipt = entry.receipt
+                self._receipt, self._over = entry.receipt, True
             case _:
                 pass
         for key, state in step.common.transitions:
