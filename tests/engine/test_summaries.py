@@ -29,10 +29,10 @@ from concertino import (
 from concertino.events import ContextEdited
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
 from concertino.orchestrator.journal.entries import ModelRequested, SideRequested
-from concertino.orchestrator.journal.lease import user_account
 from concertino.orchestrator.journal.replay import read_steps
 from concertino.orchestrator.model_call.summarize import ASKS
 from concertino.providers.base import ModelRequest
+from concertino.storage import user_account
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.counting.sizes import message_text

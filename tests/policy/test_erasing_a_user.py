@@ -10,8 +10,8 @@ import pytest
 
 from concertino import Budget, DataPolicy, Resources, Session
 from concertino.errors import ErasedError, StorageError
-from concertino.orchestrator.journal.lease import user_account
 from concertino.runtime import Runtime
+from concertino.storage import user_account
 from concertino.storage.sqlite import SqliteStore
 from concertino.testing import ScriptedModel
 

@@ -119,7 +119,7 @@ def usage(
 
     query = UsageQuery(by=tuple(by or ("model",)), run_id=run, since=since, until=until)
     options = Options(database=db, as_json=as_json)
-    raise typer.Exit(perform_on_stored_runs(partial(command, query), options))
+    raise typer.Exit(perform_on_stored_runs(partial(command, query), options, read_only=True))
 
 
 def _perform(command: NewRunCommand, words: list[str] | None, options: Options, *, needs_text: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -54,6 +55,10 @@ class Options:
         app = () if self.app is None else ("--app", self.app)
         corpus = [word for path in self.corpus for word in ("--corpus", path)]
         return self._command("resume", run_id, *app, *corpus)
+
+    def retry_command(self, run_id: str) -> str:
+        """Return the command that makes a dead letter resumable."""
+        return self._command("retry", run_id)
 
     def list_command(self) -> str:
         """Return the command that lists all runs."""
@@ -116,12 +121,18 @@ async def open_new_run(options: Options, console: Console, signals: Signals) -> 
 
 
 @asynccontextmanager
-async def open_existing(options: Options, console: Console, signals: Signals) -> AsyncIterator[CommandContext]:
-    """Open an existing database. Raises `ConfigurationError` if there is none at the path; it is not created."""
+async def open_existing(
+    options: Options, console: Console, signals: Signals, *, read_only: bool
+) -> AsyncIterator[CommandContext]:
+    """Open an existing database. Raises `ConfigurationError` if there is none at the path; it is not created.
+
+    With *read_only*, a database that cannot be written can be read. Its overdue waits do not expire, and the leases of
+    dead processes do not end early.
+    """
     path = (options.database or wiring.default_database()).expanduser()
-    if not path.exists():
+    if not path.is_file():
         raise ConfigurationError(f"no database at {path}: no run was stored there; name another file with --db")
-    store = await wiring.open_store(path)
+    store = await SqliteStore.open(path, read_only=read_only and not _is_writable(path))
     try:
         yield CommandContext(store=store, database=path, options=options, console=console, signals=signals)
     finally:
@@ -137,6 +148,10 @@ async def open_library(options: Options, console: Console) -> Library:
         return await wiring.open_library(paths, console.notice)
     finally:
         timer.cancel()
+
+
+def _is_writable(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def _paths(corpus: Sequence[str]) -> list[Path]:

@@ -36,10 +36,10 @@ def perform_new_run(command: NewRunCommand, words: Sequence[str], options: Optio
     return _status(perform, console)
 
 
-def perform_on_stored_runs(command: StoredRunCommand, options: Options) -> int:
-    """Execute a command on stored runs, and return its exit status."""
+def perform_on_stored_runs(command: StoredRunCommand, options: Options, *, read_only: bool = False) -> int:
+    """Execute a command on stored runs, and return its exit status. A *read_only* one needs no write access."""
     console = Console(as_json=options.as_json)
-    return _status(lambda: asyncio.run(_stored_runs(command, options, console)), console)
+    return _status(lambda: asyncio.run(_stored_runs(command, options, console, read_only=read_only)), console)
 
 
 def _status(perform: Callable[[], int], console: Console) -> int:
@@ -60,11 +60,11 @@ def _status(perform: Callable[[], int], console: Console) -> int:
             return 2
 
 
-async def _stored_runs(command: StoredRunCommand, options: Options, console: Console) -> int:
+async def _stored_runs(command: StoredRunCommand, options: Options, console: Console, *, read_only: bool) -> int:
     signals = Signals()
     try:
         with signals.cancel_task():
-            async with open_existing(options, console, signals) as context:
+            async with open_existing(options, console, signals, read_only=read_only) as context:
                 return await command(context)
     except asyncio.CancelledError:
         if not signals.absorb_cancellation():

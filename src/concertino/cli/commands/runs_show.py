@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from ...errors import StorageError
-from ...orchestrator.journal.lease import accounts_of
+from ...storage.accounts import accounts_of
 from ...storage.base import Store
 from ...storage.types import Account
 from ...usage import total
@@ -62,6 +62,7 @@ async def _load(run_id: str, context: CommandContext) -> RunReport:
         receipt=timeline.receipt,
         ready=start.root_id in trees.ready,
         resume_command=context.options.resume_command(start.root_id),
+        retry_command=context.options.retry_command(start.root_id),
     )
 
 

@@ -220,7 +220,8 @@ class TimelineReader:
         record = self._usage.get(request.usage_id)
         attempt = TimelineAttempt(request.usage_id, request.model, step.at, side, record=record)
         if isinstance(step.entry, ModelRequested) and step.entry.after and self._steps[number].requests:
-            self._steps[number].requests[-1].error = step.entry.after_text or step.entry.after
+            after, text = step.entry.after, step.entry.after_text
+            self._steps[number].requests[-1].error = f"{after}: {text}" if text else after
         self._attempts[request.usage_id] = attempt
         self._steps[number].attempts.append(attempt)
 
@@ -278,7 +279,7 @@ def _notes(step: JournalStep) -> Iterator[TimelineNote]:
     if isinstance(step.entry, Suspended):
         yield TimelineNote(step.at, "suspended", "every open call waits for an answer")
     elif isinstance(step.entry, Resumed):
-        yield TimelineNote(step.at, "resumed", "in a new process")
+        yield TimelineNote(step.at, "resumed", "from the journal")
 
 
 def _is_kept(treatment: str | KeepFor) -> bool:

@@ -9,6 +9,7 @@ from ...errors import StorageError
 from ...events import StoppedWork, StopReceipt
 from ...messages import AssistantMessage, Message, ToolCall
 from ...operations import ENDED, Operation
+from ...storage.accounts import accounts_of
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Settlement, StoredRun
@@ -18,7 +19,7 @@ from ...tools.base import Session
 from ...usage import Tokens, UsageRecord
 from ..journal.data_policy import NOTHING, DataPolicy, policy_of
 from ..journal.entries import Ended, outcome_of
-from ..journal.lease import LEASE, Tree, accounts_of
+from ..journal.lease import LEASE, Tree
 from ..journal.replay import started_of
 from ..journal.writer import Journal
 from ..outcome import Outcome, result_message
