@@ -14,11 +14,11 @@ BY = ("--by", "ann")
 
 
 def pasted(text: str, verb: str) -> tuple[str, ...]:
-    """Return the words of the only command with *verb* in *text*."""
+    """Return the arguments of the only command with *verb* in *text*."""
     (line,) = [line for line in text.splitlines() if f"concertino runs {verb} " in line]
-    program, *words = shlex.split(line[line.index("concertino runs") :])
+    program, *arguments = shlex.split(line[line.index("concertino runs") :])
     assert program == "concertino"
-    return tuple(words)
+    return tuple(arguments)
 
 
 def test_printed_commands_can_be_pasted(shop: Shop, cli: Cli, tmp_path: Path) -> None:

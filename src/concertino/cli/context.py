@@ -53,7 +53,7 @@ class Options:
     def resume_command(self, run_id: str) -> str:
         """Return the command that resumes a run."""
         app = () if self.app is None else ("--app", self.app)
-        corpus = [word for path in self.corpus for word in ("--corpus", path)]
+        corpus = [argument for path in self.corpus for argument in ("--corpus", path)]
         return self._command("resume", run_id, *app, *corpus)
 
     def retry_command(self, run_id: str) -> str:
@@ -64,9 +64,9 @@ class Options:
         """Return the command that lists all runs."""
         return self._command("list", "--all")
 
-    def _command(self, *words: str) -> str:
+    def _command(self, *arguments: str) -> str:
         database = () if self.database is None else ("--db", str(self.database))
-        return shlex.join(("concertino", "runs", *words, *database))
+        return shlex.join(("concertino", "runs", *arguments, *database))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class NewRunContext(CommandContext):
     library: Library
     session: Session
     is_demo: bool
-    """Whether the built-in model answers, which quotes and does not reason."""
+    """True if the built-in model answers, which quotes and does not reason."""
 
 
 @asynccontextmanager

@@ -23,12 +23,12 @@ _BROKEN_PIPE = 141
 """The shell's status of a program ended by SIGPIPE."""
 
 
-def perform_new_run(command: NewRunCommand, words: Sequence[str], options: Options, *, needs_text: bool) -> int:
+def perform_new_run(command: NewRunCommand, arguments: Sequence[str], options: Options, *, needs_text: bool) -> int:
     """Execute a command that starts runs, and return its exit status."""
     console = Console(as_json=options.as_json)
 
     def perform() -> int:
-        text, corpus = split_words(words, options.corpus)
+        text, corpus = split_arguments(arguments, options.corpus)
         if needs_text and text is None:
             raise ConfigurationError('the question is missing: concertino research "How does ... work?"')
         return asyncio.run(_new_run(command, text, dataclasses.replace(options, corpus=corpus), console))
@@ -85,16 +85,16 @@ async def _new_run(command: NewRunCommand, text: str | None, options: Options, c
         return signals.exit_status
 
 
-def split_words(words: Sequence[str], corpus: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the text and the corpus paths; of several words next to `--corpus`, existing paths belong to it.
+def split_arguments(arguments: Sequence[str], corpus: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the text and the corpus paths; of several arguments next to `--corpus`, existing paths belong to it.
 
-    The text is None if there are no words, and all of standard input if the word is `-`. Raises
+    The text is None if there are no arguments, and all of standard input for the argument `-`. Raises
     `ConfigurationError` for more than one text and for an empty one.
     """
-    texts, paths = list(words), list(corpus)
+    texts, paths = list(arguments), list(corpus)
     if len(texts) > 1 and corpus:
-        others = [word for word in texts if not _exists(word)] or texts[:1]
-        paths += [word for word in texts if word not in others]
+        others = [text for text in texts if not _exists(text)] or texts[:1]
+        paths += [text for text in texts if text not in others]
         texts = others
     if len(texts) > 1:
         hint = ", and check that each path after --corpus exists" if corpus else ""

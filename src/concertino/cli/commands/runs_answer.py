@@ -30,7 +30,7 @@ class AnswerOptions:
     by: str | None = None
     """None: the current user."""
     resume: bool = False
-    """Whether to resume the run if this answer is the first."""
+    """True to resume the run if this answer is the first."""
 
     @property
     def person(self) -> str:

@@ -57,7 +57,7 @@ class RunReport:
     receipt: StopReceipt | None
     """The receipt of a stop."""
     ready: bool
-    """Whether the run is suspended and has all its answers."""
+    """True if the run is suspended and has all its answers."""
     resume_command: str
     retry_command: str
 

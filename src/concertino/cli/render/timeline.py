@@ -57,7 +57,7 @@ class TimelineAttempt:
     model: str
     at: float
     side: bool
-    """Whether it is outside the conversation: a hook's question or a summary."""
+    """True if it is outside the conversation: a hook's question or a summary."""
     state: OperationState | None = None
     record: UsageRecord | None = None
     error: str = ""
@@ -65,7 +65,7 @@ class TimelineAttempt:
 
     @property
     def lost(self) -> bool:
-        """Whether its process ended before the answer arrived."""
+        """True if its process ended before the answer arrived."""
         return self.state == "unknown" or (self.record is not None and self.record.source == "unknown")
 
 
@@ -122,7 +122,7 @@ class Timeline:
 
     steps: list[TimelineStep]
     erased: bool
-    """Whether content of the run has been erased."""
+    """True if content of the run has been erased."""
     receipt: StopReceipt | None = None
     problem: str = ""
     """The reason why the rest of the journal cannot be read."""
