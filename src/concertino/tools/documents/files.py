@@ -99,7 +99,7 @@ class FileCollection:
         """Return one line about files of other kinds, and one about files that could not be read."""
         kinds = ", ".join(f"{number} {suffix}" for suffix, number in self._skipped.most_common(8))
         named = "; ".join(f"{_one_line(place)} ({problem})" for place, problem in list(self._problems.items())[:3])
-        skipped = f"skipped {self._skipped.total()} files: {kinds} ({_READABLE})" if kinds else ""
+        skipped = f"skipped {self._skipped.total()} files: {kinds}; {_READABLE}" if kinds else ""
         return [*filter(None, [skipped, f"{len(self._problems)} files not read in full: {named}" if named else ""])]
 
 

@@ -180,7 +180,7 @@ def _indexed(
             changed = _update(connection, collection, stopped)
             number = connection.execute("SELECT count(DISTINCT rowid >> ?) FROM chunks", (ROW_BITS,)).fetchone()[0]
             if not number:
-                raise CorpusError("; ".join([f"nothing to read in {collection.name}", *collection.remarks()]))
+                raise CorpusError("; ".join([f"nothing to read in {collection.name}: name a folder of .md, .rst, .txt or .html files", *collection.remarks()]))
         report(f"{number:,} documents in {collection.name}: {f'{changed:,} read' if changed else 'the index is current'}")
         for remark in collection.remarks():
             report(remark)
