@@ -1,1 +1,1 @@
-"""What a step costs: concertino beside a bare loop and beside its peers. `python -m benchmarks` runs it."""
+"""Benchmarks of concertino, its peers and a bare loop; `python -m benchmarks` runs them."""

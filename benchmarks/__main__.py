@@ -1,4 +1,4 @@
-"""The driver: makes the environments, runs every figure in a process of its own, and prints the table."""
+"""Driver of the benchmarks: it prepares environments, measures each figure in its own process and prints tables."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks import durable_figures, environments, figures, http_figures, report, trim_figures
-from benchmarks.figures import LOAD, Job, Suite
+from benchmarks import durable_figures, environments, figures, growth_figures, http_figures, report, trim_figures
+from benchmarks.figures import LOAD, Goal, Job, Suite
 from benchmarks.report import Note
 
-SUITES = (figures.SUITE, durable_figures.SUITE, http_figures.SUITE, trim_figures.SUITE)
+SUITES = (figures.SUITE, growth_figures.SUITE, durable_figures.SUITE, http_figures.SUITE, trim_figures.SUITE)
 LONG = 6.0
-"""Seconds; a figure that takes longer is not repeated."""
+"""Seconds after which a figure is not repeated."""
 
 
 class Measurement:
-    """One run of the benchmark, as far as it has come."""
+    """The state of one run of the benchmarks."""
 
     def __init__(self, systems: list[str], *, timeout: float) -> None:
         self.systems = systems
@@ -32,7 +32,7 @@ class Measurement:
         self._long: set[tuple[str, str]] = set()
 
     def prepare(self, *, install: bool) -> None:
-        """Make the environments and ask each system for its version; a system without one stays empty."""
+        """Make the environments and get each system's version."""
         for name in self.systems:
             _say(f"preparing {name}")
             problem = environments.prepare(name, install=install)
@@ -46,7 +46,7 @@ class Measurement:
                 self.versions[name] = found["versions"]
 
     def repeat(self, repetitions: int, jobs: list[tuple[Job, dict[str, Any]]]) -> None:
-        """Everything once, then everything again: what slows the machine for a while slows all alike."""
+        """Measure everything once, then again: a slow moment of the machine slows all systems alike."""
         for repetition in range(1, repetitions + 1):
             for job, parameters in jobs:
                 if job.once and repetition > 1:
@@ -57,7 +57,7 @@ class Measurement:
                         self._measure(name, job, parameters)
 
     def all_at_once(self, jobs: list[tuple[Job, dict[str, Any]]]) -> None:
-        """All jobs of a system in one process: good enough to see whether they work."""
+        """Do all jobs of a system in one process, which suffices to check that they work."""
         for name in self.systems:
             jobs = [(LOAD, {}), *jobs]
             answers = self._ask(name, [(job.workload, parameters) for job, parameters in jobs])
@@ -110,12 +110,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", metavar="NAMES", help=f"of {','.join(names)}")
     parser.add_argument("--repetitions", type=int, help="3 by default, 1 with --quick")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the raw figures there")
-    parser.add_argument("--offline", action="store_true", help="make no environments; use those that stand")
-    parser.add_argument("--self-check", action="store_true", help="what runs here, tiny: does it work?")
+    parser.add_argument("--offline", action="store_true", help="make no environments; use the existing ones")
+    parser.add_argument(
+        "--self-check", action="store_true", help="check that the systems in `systems/` work, with tiny workloads"
+    )
     arguments = parser.parse_args()
     unknown = set((arguments.only or "").split(",")) - {"", *names}
     if unknown:
-        parser.error(f"no such system: {', '.join(sorted(unknown))}")
+        parser.error(f"invalid --only {', '.join(sorted(unknown))!r}: choose from {', '.join(names)}")
     return arguments
 
 
@@ -133,8 +135,18 @@ def _jobs(suite: Suite, arguments: argparse.Namespace) -> list[tuple[Job, dict[s
     return [(job, job.parameters | (job.quick if arguments.quick else {})) for job in suite.jobs]
 
 
-def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> tuple[Any, bool]:
-    """Measure one suite and print its table: the raw figures, and whether a system did not do its work."""
+class Measured(NamedTuple):
+    """A suite with its figures."""
+
+    suite: Suite
+    raw: Any
+    goals: list[Goal]
+    wrong: bool
+    """Whether a system failed to do its work."""
+
+
+def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> Measured:
+    """Measure one suite and print its table."""
     load, jobs = os.getloadavg()[0], _jobs(suite, arguments)
     repetitions = arguments.repetitions or (1 if arguments.quick or arguments.self_check else 3)
     measurement = Measurement(systems, timeout=8 if arguments.quick else 180)
@@ -148,26 +160,24 @@ def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> tupl
         print(report.head(versions, repetitions, load), end="\n\n")
     print(report.table(suite, results, notes, systems, jobs))
     print(*report.footnotes(notes), sep="\n", end="\n\n")
-    if not arguments.self_check and suite.subject in systems:
-        print("Goals", *report.goal_lines(suite, results), sep="\n", end="\n\n")
     wrong = any(note.wrong for found in notes.values() for note in found.values())
-    return report.as_json(suite, results, notes, versions, repetitions), wrong
+    return Measured(suite, report.as_json(suite, results, notes, versions, repetitions), suite.goals(results), wrong)
 
 
 def main() -> int:
-    """Measure and print; 1 if a system that could be started did not do its work."""
+    """Measure and print. Return 1 if a system that could be started did not do its work."""
     arguments, begun = _arguments(), time.perf_counter()
-    found, wrong = {}, False
-    for suite in SUITES:
-        systems = _systems(suite, arguments)
-        if systems:
-            found[suite.name], failed = _do(suite, systems, arguments)
-            wrong = wrong or failed
+    suites = [(suite, _systems(suite, arguments)) for suite in SUITES]
+    found = [_do(suite, systems, arguments) for suite, systems in suites if systems]
     if not arguments.self_check:
+        goals = [goal for measured in found for goal in measured.goals]
+        met = sum(goal.met is True for goal in goals)
+        print(report.goal_table(goals), f"{met} of {sum(goal.met is not None for goal in goals)} goals met", sep="\n\n")
         _say(f"{time.perf_counter() - begun:.0f} s")
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
-    return int(wrong)
+        raw = {measured.suite.name: measured.raw for measured in found}
+        arguments.json.write_text(json.dumps(raw, indent=1) + "\n")
+    return int(any(measured.wrong for measured in found))
 
 
 if __name__ == "__main__":

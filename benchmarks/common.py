@@ -1,4 +1,4 @@
-"""What all systems share: the script that stands for a model, the tools, and the adapter's protocol.
+"""The parts that all systems share: the scripted model's turns, the tools, and the protocol of an adapter.
 
 Standard library only, and as little of it as possible: this module is part of every system's import time.
 """
@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 PROMPT_TOKENS = 100
 COMPLETION_TOKENS = 10
-"""What the scripted model reports for each of its turns."""
+"""The usage that the scripted model reports for each of its turns."""
 
 QUESTION = "Please do what has to be done."
 TOOL_SECONDS = 0.05
-"""How long a slow tool takes."""
+"""Duration of a slow tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer of the model: calls, or the closing text in its pieces."""
+    """One answer of the model: calls, or the closing text in pieces."""
 
     calls: tuple[Call, ...] = ()
     deltas: tuple[str, ...] = ()
@@ -46,23 +46,32 @@ class Turn:
 
 
 class Script:
-    """What the model says in one run, turn by turn. Every run has a script of its own."""
+    """The turns of the model in one run. Every run has a script of its own."""
 
-    __slots__ = ("clock", "marks", "pause", "position", "seen", "turns")
+    __slots__ = ("clock", "marks", "paced", "pause", "position", "seen", "turns")
 
-    def __init__(self, turns: tuple[Turn, ...], *, pause: float = 0.0, marks: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        turns: tuple[Turn, ...],
+        *,
+        pause: float = 0.0,
+        paced: bool = False,
+        marks: frozenset[int] = frozenset(),
+    ) -> None:
         self.turns = turns
         self.pause = pause
         """Seconds that the model takes for a turn."""
+        self.paced = paced
+        """Whether the model yields to the event loop before each piece of text."""
         self.marks = marks
-        """The turns at whose beginning the process's CPU clock is read."""
+        """Turns that read the process's CPU clock when they begin."""
         self.clock: dict[int, float] = {}
         self.position = 0
         self.seen: list[int] = []
-        """How many messages the model was shown: at the first turn, and at the last."""
+        """The number of messages in the first request and in the last."""
 
     async def next(self, messages: int) -> Turn:
-        """The next turn, for a model that is shown this number of *messages*."""
+        """Return the next turn, for a request with this number of *messages*."""
         if self.pause:
             await asyncio.sleep(self.pause)
         position = self.position
@@ -75,27 +84,28 @@ class Script:
 
 
 SCRIPT: ContextVar[Script] = ContextVar("SCRIPT")
-"""The script of the run that is going on. Adapters' models read it here, so one agent serves all runs."""
+"""The script of the current run. Adapters' models read it here, so one agent serves all runs."""
 
 
 URL: ContextVar[str] = ContextVar("URL")
-"""Where the provider of an HTTP workload is, and what it is to play."""
+"""The address of the provider of an HTTP workload, with the scene to play."""
 
 
-def loop(steps: int, calls: int, tool: str, *, deltas: int = 1, run: str = "1") -> tuple[Turn, ...]:
-    """*steps* turns with so many *calls* of *tool*, and a closing answer of *deltas* pieces.
+def loop(steps: int, calls: int, tool: str, *, deltas: int = 1, run: str = "1", argument: int = 1) -> tuple[Turn, ...]:
+    """Return *steps* turns with *calls* calls of *tool* each, and a closing answer of *deltas* pieces.
 
     The ids of calls are unique in a conversation if each *run* in it has a name of its own.
     """
+    arguments = f'{{"n": {argument}}}'
     turns = [
-        Turn(calls=tuple(Call(f"call_{run}_{step}_{i}", tool, '{"n": 1}') for i in range(calls)))
+        Turn(calls=tuple(Call(f"call_{run}_{step}_{i}", tool, arguments) for i in range(calls)))
         for step in range(steps)
     ]
     return (*turns, Turn(deltas=tuple(f"word{i}," for i in range(deltas))))
 
 
 class _Tally:
-    """How often the tools have run, and how long the slowest nap really was."""
+    """Counts tool executions, and records the slowest nap."""
 
     def __init__(self) -> None:
         self.executions = 0
@@ -118,7 +128,7 @@ async def ping(n: int) -> str:
 
 
 async def nap(n: int) -> str:
-    """Answer after a while, without holding anybody up."""
+    """Answer after a while, without blocking the event loop."""
     begun = time.perf_counter()
     await asyncio.sleep(TOOL_SECONDS)
     TALLY.nap(n, begun)
@@ -126,34 +136,50 @@ async def nap(n: int) -> str:
 
 
 def blocking_nap(n: int) -> str:
-    """Answer after a while, holding its thread."""
+    """Answer after a while, blocking the thread."""
     begun = time.perf_counter()
     time.sleep(TOOL_SECONDS)
     TALLY.nap(n, begun)
     return "awake"
 
 
-TOOLS: dict[str, Callable[..., Any]] = {"ping": ping, "nap": nap, "blocking_nap": blocking_nap}
+_PROSE = (
+    "The committee met on Tuesday to review the plans for the new reading room, and agreed that it needs more light. "
+    "A survey of visitors showed that most of them arrive before noon, although the busiest hour is just after lunch. "
+    "Repairs to the roof will begin in spring, once the grant is confirmed; until then, buckets stand under the leaks. "
+    "The archive holds some 40,000 letters, of which about a third were catalogued between 1962 and 1978. "
+    "Nobody could find the key to the map cabinet, so a locksmith opened it, and the maps turned out to be in order. "
+    "Volunteers asked for a quieter corner, better chairs and a timetable that does not change from week to week. "
+)
+
+
+async def text(n: int) -> str:
+    """Return *n* characters of English."""
+    TALLY.executions += 1
+    return (_PROSE * (n // len(_PROSE) + 1))[:n]
+
+
+TOOLS: dict[str, Callable[..., Any]] = {"ping": ping, "nap": nap, "blocking_nap": blocking_nap, "text": text}
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How a run ended, by the system's own account."""
+    """The end of a run as the system reports it."""
 
     text: str
     usage: Callable[[], tuple[int, int]]
-    """Prompt and completion tokens of the whole run. Asked when the clock has stopped."""
+    """Return the prompt and completion tokens of the whole run. Called when the clock has stopped."""
     conversation: Any = None
-    """What has to be kept to continue the conversation, if that was asked for."""
+    """The state that continues the conversation, if the caller asked to keep it."""
 
 
 class System(Protocol):
-    """One system with an agent that has one tool. An adapter module has `build(tool) -> System`."""
+    """A system with an agent that has one tool. An adapter module has `build(tool) -> System`."""
 
     async def run(self, conversation: Any = None, *, keep: bool = False) -> Outcome:
-        """Answer `QUESTION` by `SCRIPT`; in a new conversation, or in one that an earlier outcome kept."""
+        """Answer `QUESTION` by `SCRIPT` in a new conversation, or in one that an earlier outcome kept."""
         ...
 
     def stream(self) -> AsyncIterator[str]:
-        """The same in a new conversation, giving each piece of text as it comes, one for each event."""
+        """Answer in a new conversation, and yield each piece of text as it arrives, one per event."""
         ...

@@ -1,4 +1,4 @@
-"""How early a tool call is ready, in real streams: `python -m benchmarks.early_tools`.
+"""The share of a real stream that follows a complete tool call: `python -m benchmarks.early_tools`.
 
 The recorded streams beside the repository (../shared/data/provider-traffic) are read event by event. For each call of
 each reply: which share of the stream is still to come when it is ready, in bytes, in events, and in characters that
@@ -19,11 +19,11 @@ from concertino.providers.anthropic.reply import MessageReader
 from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.google.reply import ContentReader
 from concertino.providers.http.sse import SseDecoder
-from concertino.providers.http.transport import Reader
+from concertino.providers.http.transport import ReplyReader
 from concertino.providers.openai.chat.reply import ChatReader
 from concertino.providers.openai.responses.reply import ResponseReader
 
-READERS: dict[str, Callable[[], Reader]] = {
+READERS: dict[str, Callable[[], ReplyReader]] = {
     "anthropic": MessageReader,
     "responses": lambda: ResponseReader("openai"),
     "chat": lambda: ChatReader("openai"),
@@ -33,25 +33,25 @@ READERS: dict[str, Callable[[], Reader]] = {
 
 @dataclass(slots=True)
 class Place:
-    """How far a stream has come."""
+    """The progress of a stream."""
 
     bytes: int = 0
     events: int = 0
     written: int = 0
 
     def left(self, whole: Place) -> tuple[float, float, float]:
-        """The shares of *whole* that are still to come."""
+        """Return the remaining shares of *whole*."""
         return 1 - self.bytes / whole.bytes, 1 - self.events / whole.events, 1 - self.written / max(whole.written, 1)
 
 
 @dataclass(slots=True)
 class Group:
-    """Streams of one kind: for each of them, what is left of it when each of its calls is ready."""
+    """Streams of one kind, each with its remaining shares when a call is complete."""
 
     streams: list[list[tuple[float, float, float]]] = field(default_factory=list)
 
     def row(self, name: str) -> str:
-        """Medians of what is left at the first call of a stream, and at each call; how many calls gain anything."""
+        """Return the median shares at the first call and at every call, and the number of calls that gain time."""
         if not self.streams:
             return f"{name:30} {0:>7}"
         calls = [call for stream in self.streams for call in stream]
@@ -65,8 +65,8 @@ def _shares(places: list[tuple[float, float, float]]) -> str:
     return " ".join(f"{statistics.median(column):>8.1%}" for column in zip(*places, strict=True))
 
 
-def measure(reader: Reader, body: bytes) -> list[tuple[float, float, float]]:
-    """What is left of the stream *body* when each of its calls is ready. Raises what the reader raises."""
+def measure(reader: ReplyReader, body: bytes) -> list[tuple[float, float, float]]:
+    """Return the remaining shares of the stream *body* at each complete call. Raises the reader's errors."""
     decoder = SseDecoder()
     now = Place()
     ready: list[Place] = []

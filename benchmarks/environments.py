@@ -1,4 +1,4 @@
-"""Where the systems run: what has an adapter in `systems/` here, each peer in an environment of its own."""
+"""The environments of the systems: those in `systems/` share the project's own, each peer has one in `.bench/`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-_PLACE = ROOT / ".bench"
+_FOLDER = ROOT / ".bench"
 _SHARED = {
     "langgraph_node": "langgraph", "langgraph_agent": "langgraph", "dbos_step": "dbos", "dbos_agent": "dbos",
     "openai_agents_http": "openai_agents", "langchain_trim": "langgraph", "langchain_clear": "langgraph",
     "agent_framework_trim": "agent_framework", "pydantic_ai_trim": "pydantic_ai",
 }  # fmt: skip
-"""The environments of systems that have none of their own name."""
+"""The environment of each system that shares one, by system."""
 
 
 def _is_here(system: str) -> bool:
@@ -26,22 +26,22 @@ def _is_here(system: str) -> bool:
 
 
 def _interpreter(environment: str) -> Path:
-    return _PLACE / environment / "bin" / "python"
+    return _FOLDER / environment / "bin" / "python"
 
 
 def prepare(system: str, *, install: bool) -> str | None:
-    """Make the system's environment, unless it stands. Gives the reason if there is none afterwards."""
+    """Make the system's environment, unless it exists. Return the reason if it cannot be made."""
     if _is_here(system):
         return None
     name = _SHARED.get(system, system)
     requirements = HERE / "requirements" / f"{name}.txt"
     stamp = hashlib.sha256(requirements.read_bytes()).hexdigest() + "\n" + sys.version
-    ready = _PLACE / name / ".ready"
+    ready = _FOLDER / name / ".ready"
     if ready.exists() and ready.read_text() == stamp:
         return None
     if not install:
-        return "no environment, and none was to be made"
-    shutil.rmtree(_PLACE / name, ignore_errors=True)
+        return "no environment; run without --offline to make it"
+    shutil.rmtree(_FOLDER / name, ignore_errors=True)
     problem = _make(name, requirements)
     if problem is None:
         ready.write_text(stamp)
@@ -52,7 +52,7 @@ def _make(environment: str, requirements: Path) -> str | None:
     python = str(_interpreter(environment))
     flags = "--quiet --disable-pip-version-check --no-input --retries 1 --require-hashes"
     commands = (
-        [sys.executable, "-m", "venv", str(_PLACE / environment)],
+        [sys.executable, "-m", "venv", str(_FOLDER / environment)],
         [python, "-m", "pip", "install", *flags.split(), "-r", str(requirements)],
     )
     for command in commands:
@@ -70,7 +70,11 @@ def run(system: str, jobs: str, *, timeout: float) -> subprocess.CompletedProces
     """Run `benchmarks.one` in the system's environment. Raises `subprocess.TimeoutExpired`."""
     here = _is_here(system)
     python = sys.executable if here else str(_interpreter(_SHARED.get(system, system)))
-    # A process that is killed cannot clean up: what it writes is in a folder of ours.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users import compiled modules
+    if here:
+        environment["PYTHONPATH"] += f"{os.pathsep}{ROOT / 'src'}"  # of this checkout, wherever it was installed from
+    # A process that is killed cannot clean up: the folder of its files is removed here.
     with TemporaryDirectory(prefix="benchmarks-") as folder:
         return subprocess.run(
             [python, "-m", "benchmarks.one", f"{'systems' if here else 'peers'}.{system}", jobs],
@@ -79,5 +83,5 @@ def run(system: str, jobs: str, *, timeout: float) -> subprocess.CompletedProces
             check=False,
             timeout=timeout,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "TMPDIR": folder},
+            env=environment | {"TMPDIR": folder},
         )

@@ -1,4 +1,4 @@
-"""What is measured of a step in memory: the jobs, the rows of the table they fill, and the goals."""
+"""Steps in memory: the jobs, the rows of their table, and the goals; and the types that all suites share."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process does, for each system and repetition."""
+    """A workload with its parameters, for one process per system and repetition."""
 
     name: str
     workload: str
     parameters: dict[str, Any] = field(default_factory=dict)
     quick: dict[str, Any] = field(default_factory=dict)
-    """What `--quick` changes of the parameters."""
+    """Changes of the parameters by `--quick`."""
     tiny: dict[str, Any] = field(default_factory=dict)
-    """What `--self-check` changes of them."""
+    """Changes of the parameters by `--self-check`."""
     once: bool = False
-    """One repetition is enough: the figure does not depend on the machine's mood, or is the least of many in it."""
+    """One repetition is enough: the figure does not depend on the load, or is already the least of many."""
     timeout: float | None = None
-    """Seconds after which a system has none; None for the driver's own."""
+    """Seconds after which a system has no figure; None for the driver's default."""
 
 
-def _steps(name: str, steps: int, at_most: int, tiny: int) -> Job:
-    parameters = {"steps": steps, "at_most": at_most, "seconds": 1.5}
+def _steps(name: str, steps: int, at_most: int, tiny: int, *, size: int = 0) -> Job:
+    parameters = {"steps": steps, "at_most": at_most, "seconds": 1.5, "size": size}
     return Job(name, "steps", parameters, quick={"seconds": 0.5}, tiny={"steps": tiny, "at_most": 2})
 
 
@@ -39,8 +39,14 @@ _CROWD = {"runs": 500, "turns": 5}
 _FEW = {"runs": 20, "turns": 3}
 
 LOAD = Job("load", "load")
-"""Done at the beginning of every process, so it has a sample from each."""
+"""Begins every process, so it has a sample from each."""
 JOBS = (
+    _steps("1 step", 1, 1000, 1),
+    _steps("5 steps", 5, 400, 5),
+    _steps("50 steps", 50, 40, 50),
+    _steps("1 step of 1 kB", 1, 1000, 1, size=1_000),
+    _steps("50 steps of 1 kB", 50, 40, 50, size=1_000),
+    _steps("20 steps of 10 kB", 20, 100, 4, size=10_000),
     _steps("10 steps", 10, 200, 10),
     _steps("100 steps", 100, 20, 20),
     _steps("1000 steps", 1000, 10, 100),
@@ -59,11 +65,11 @@ JOBS = (
 )
 
 Samples = Mapping[str, Sequence[dict[str, Any]]]
-"""By job, what each repetition of one system gave."""
+"""The figures of each repetition of one system, by job."""
 
 
 def value(samples: Samples, job: str, key: str) -> float | None:
-    """The median of the repetitions; None where nothing was measured."""
+    """Return the median of the repetitions, None where nothing was measured."""
     found = [sample[key] for sample in samples.get(job, ()) if key in sample]
     return statistics.median(found) if found else None
 
@@ -73,29 +79,60 @@ class Row:
     """One line of the table. Lower is better in all of them."""
 
     label: str
-    """What is measured, with the job's parameters by name."""
+    """The figure and its unit, with the job's parameters by name."""
     of: Callable[[Samples], float | None]
     job: str
-    """The job whose failure is this row's."""
+    """The job that the line depends on."""
 
 
 def row(label: str, job: str, key: str) -> Row:
+    """Return the line for one figure of a job."""
     return Row(label, lambda samples: value(samples, job, key), job)
 
 
-def growth(samples: Samples) -> float | None:
-    """What a step of a run of 1,000 costs, measured by a step of a run of 10."""
-    long, short = value(samples, "1000 steps", "us"), value(samples, "10 steps", "us")
-    return long / short if long and short else None
+def ratio(job: str, key: str, base: str, base_key: str | None = None) -> Callable[[Samples], float | None]:
+    """Return a function for a figure relative to another one of the same system."""
+
+    def of(samples: Samples) -> float | None:
+        above, below = value(samples, job, key), value(samples, base, base_key or key)
+        return above / below if above and below else None
+
+    return of
 
 
-def late_growth(samples: Samples) -> float | None:
-    """What a step costs around step 1,000, measured by what it costs around step 10 of the same run."""
-    late, early = value(samples, "1000 steps", "at_1000"), value(samples, "1000 steps", "at_10")
-    return late / early if late and early else None
+growth = ratio("1000 steps", "us", "10 steps")
+late_growth = ratio("1000 steps", "at_1000", "1000 steps", "at_10")
+
+
+def step_alone(long: str, short: str, more: int) -> Callable[[Samples], float | None]:
+    """Return a function for the cost of a step without the start and end of its run: *more* steps cost the rest."""
+
+    def of(samples: Samples) -> float | None:
+        whole, one = value(samples, long, "run_us"), value(samples, short, "run_us")
+        return None if whole is None or one is None else (whole - one) / more
+
+    return of
+
+
+STEP = step_alone("50 steps", "1 step", 49)
+STEP_OF_1_KB = step_alone("50 steps of 1 kB", "1 step of 1 kB", 49)
+
+
+def start_and_end(samples: Samples) -> float | None:
+    """Return the cost of a run without its step, but with its closing answer."""
+    one, step = value(samples, "1 step", "run_us"), STEP(samples)
+    return None if one is None or step is None else one - step
 
 
 ROWS = (
+    Row("a step alone, CPU µs", STEP, "50 steps"),
+    Row("a step alone, result of 1 kB, CPU µs", STEP_OF_1_KB, "50 steps of 1 kB"),
+    Row("start and end of a run, CPU µs", start_and_end, "1 step"),
+    row("run of {steps} step, CPU µs/run", "1 step", "run_us"),
+    row("run of {steps} steps, CPU µs/run", "5 steps", "run_us"),
+    row("run of {steps} steps, CPU µs/run", "50 steps", "run_us"),
+    row("run of {steps} steps of 1 kB, CPU µs/step", "50 steps of 1 kB", "us"),
+    row("run of {steps} steps of 10 kB, CPU µs/step", "20 steps of 10 kB", "us"),
     row("run of {steps:,} steps, CPU µs/step", "10 steps", "us"),
     row("run of {steps:,} steps, CPU µs/step", "100 steps", "us"),
     row("run of {steps:,} steps, CPU µs/step", "1000 steps", "us"),
@@ -120,16 +157,17 @@ ROWS = (
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What concertino aims at, and what was found; `met` is None where nothing was measured."""
+    """A goal of concertino and its figure; `met` is None where nothing was measured."""
 
     text: str
+    limit: str
     found: str
     met: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The jobs, the systems that do them, and the table of their figures."""
+    """Jobs, the systems that do them, and the table of their figures."""
 
     name: str
     ours: tuple[str, ...]
@@ -137,7 +175,7 @@ class Suite:
     subject: str
     """The system that has goals."""
     floors: tuple[str, ...]
-    """The systems that the subject is measured by, besides the best peer."""
+    """The systems that the subject is compared with, in addition to the best peer."""
     jobs: tuple[Job, ...]
     rows: tuple[Row, ...]
     goals: Callable[[Mapping[str, Samples]], list[Goal]]
@@ -148,44 +186,68 @@ class Suite:
         return (*self.ours, *self.peers)
 
 
+REFERENCE_US = 4.0
+"""A step of the bare loop on the machine that the goals assume."""
+
+
+def scale(results: Mapping[str, Samples]) -> float:
+    """Return how much slower this machine is than the one that the goals assume, by the floor of the same run."""
+    found = [
+        sample["floor_us"] for samples in results.values() for sample in samples.get("load", ()) if "floor_us" in sample
+    ]
+    return statistics.median(found) / REFERENCE_US if found else 1.0
+
+
 def goals(results: Mapping[str, Samples]) -> list[Goal]:
-    """How concertino stands to its goals."""
-    ours, floor = results.get("concertino", {}), results.get("floor", {})
-    found = [_above_floor(job, ours, floor) for job in ("10 steps", "100 steps", "1000 steps")]
-    found += [
+    """Return how concertino compares with its goals for a step in memory."""
+    ours, floor, slower = results.get("concertino", {}), results.get("floor", {}), scale(results)
+    found = [
+        at_most("a step, CPU µs beyond the floor", _above(STEP, ours, floor), 60 * slower),
+        at_most("a step with 1 kB, CPU µs beyond the floor", _above(STEP_OF_1_KB, ours, floor), 80 * slower),
+        at_most("start and end of a run, CPU µs", start_and_end(ours), 150 * slower),
         at_most("run of 1,000 steps / run of 10, per step", growth(ours), 1.15),
         at_most("a step around step 1,000 / around step 10", late_growth(ours), 1.15),
+        at_most("500 runs at once, CPU µs a turn", value(ours, "crowd", "us"), 90 * slower),
+        at_most("500 runs at once, wall ms", value(ours, "crowd", "wall_ms"), 100 + 160 * slower),
+        at_most("500 runs at once, KiB a run", value(ours, "crowd memory", "kib"), 20),
     ]
     for job in ("async tools", "blocking tools"):
         bare = value(floor, job, "over_slowest")
         text = f"32 {job}, run / its slowest tool" + (f" (floor: {bare:.3f})" if bare else "")
         found.append(at_most(text, value(ours, job, "over_slowest"), 1.03))
-    found.append(at_most("import, ms", value(ours, "load", "import_ms"), 100))
+    found.append(at_most("import, ms", value(ours, "load", "import_ms"), 100 * slower))
     found.append(_no_sdk(ours))
     return found
 
 
 def at_most(text: str, found: float | None, limit: float) -> Goal:
-    """That what was *found* is at most *limit*."""
-    if found is None:
-        return Goal(f"{text}: at most {limit:g}", "not measured", None)
-    shown = f"{found:.3f}" if limit < 10 else f"{found:.0f}"
-    return Goal(f"{text}: at most {limit:g}", shown, found <= limit)
+    """Return the goal that *found* is at most *limit*."""
+    return Goal(
+        text, f"<= {_shown(limit)}", "-" if found is None else _shown(found), None if found is None else found <= limit
+    )
 
 
-def _above_floor(job: str, ours: Samples, floor: Samples) -> Goal:
-    mine, bare = value(ours, job, "us"), value(floor, job, "us")
-    above = None if mine is None or bare is None else mine - bare
-    return at_most(f"run of {job}, CPU µs/step above the floor", above, 60)
+def at_least(text: str, found: float | None, limit: float) -> Goal:
+    """Return the goal that *found* is at least *limit*."""
+    return Goal(
+        text, f">= {_shown(limit)}", "-" if found is None else _shown(found), None if found is None else found >= limit
+    )
+
+
+def _shown(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 99.5 else f"{figure:.3g}"
+
+
+def _above(figure: Callable[[Samples], float | None], ours: Samples, floor: Samples) -> float | None:
+    mine, bare = figure(ours), figure(floor)
+    return None if mine is None or bare is None else mine - bare
 
 
 def _no_sdk(ours: Samples) -> Goal:
-    text = "import loads no SDK of a provider"
     loads = ours.get("load", ())
-    if not loads:
-        return Goal(text, "not measured", None)
     loaded = sorted({name for load in loads for name in load["sdks"]})
-    return Goal(text, ", ".join(loaded) or "none", not loaded)
+    found = ", ".join(loaded) or "none" if loads else "-"
+    return Goal("SDKs of providers that the import loads", "none", found, not loaded if loads else None)
 
 
 SUITE = Suite(

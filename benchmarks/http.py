@@ -1,4 +1,4 @@
-"""The workloads over HTTP: a loop whose history grows, and answers that come in many pieces."""
+"""Workloads over HTTP: a loop with a growing history, and answers in many pieces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.http_server import DONE
 from benchmarks.workloads import Build, Figures, WrongWorkError
 
 CLOCK: list[float] = []
-"""The process's CPU clock at each run of the tool."""
+"""The process's CPU clock at each execution of the tool."""
 
 
 async def ping(n: int) -> str:
@@ -27,7 +27,7 @@ async def ping(n: int) -> str:
 
 @asynccontextmanager
 async def provider() -> AsyncIterator[str]:
-    """A running provider's address."""
+    """Run a provider and give its address."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.http_server", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
@@ -40,7 +40,7 @@ async def provider() -> AsyncIterator[str]:
 
 
 async def http_loop(build: Build, *, turns: int, at_most: int, seconds: float) -> Figures:
-    """CPU of a turn around the end of a run of *turns*, in µs: the least of some runs."""
+    """Measure the CPU of a turn around the end of a run of *turns*, in µs: the minimum of several runs."""
     system: Any = build(ping)
     best, usage = float("inf"), "exact"
     window = max(turns // 5, min(4, turns - 1))
@@ -64,7 +64,7 @@ async def http_loop(build: Build, *, turns: int, at_most: int, seconds: float) -
 
 
 async def http_deltas(build: Build, *, play: str, deltas: int, at_most: int) -> Figures:
-    """CPU of a piece of an answer in µs, the request shared among them; and the first piece, in ms."""
+    """Measure the CPU per piece of an answer in µs, request included, and the time to the first piece in ms."""
     system: Any = build(ping)
     best, first = float("inf"), float("inf")
     wanted = [f"word{place}," for place in range(deltas)]

@@ -1,9 +1,9 @@
 """A provider in a process of its own, so that its work does not count: `python -m benchmarks.http_server`.
 
-It prints its port, and then answers each request at once, in the format that the request's path asks for. The path
-begins with what to play: `/loop/N/...` calls the tool until the request has N results, `/burst/N/...` streams N pieces
-of text in one write, `/paced/N/...` one each millisecond. It ends with its standard input, so also when the process
-that measures is killed.
+It prints its port, and then answers each request at once, in the format of the request's path. The path begins with the
+scene to play: `/loop/N/...` calls the tool until the request has N results, `/burst/N/...` streams N pieces of text in
+one write, `/written/N/...` in one write each, `/paced/N/...` one each millisecond. The process ends with its standard
+input, so also when the measuring process is killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _MARKS = {
     "messages": b'"tool_result"',
     "gemini": b'"functionResponse"',
 }
-"""What each result has once in a request."""
+"""A text that each result has once in a request."""
+_PAUSES = {"written": 0.0, "paced": 0.001}
 
 
 def _format(path: str) -> str:
@@ -122,8 +123,8 @@ def _gemini(pieces: list[str], call: str) -> list[dict[str, Any]]:
 _WRITERS = {"chat": _chat, "responses": _responses, "messages": _messages, "gemini": _gemini}
 
 
-def _answer(path: str, body: bytes) -> tuple[list[bytes], bool]:
-    """The events of the answer, and whether they come one by one."""
+def _answer(path: str, body: bytes) -> tuple[list[bytes], float | None]:
+    """Return the events of the answer, and the seconds after each write; None for all in one write."""
     _, play, number, *_ = path.split("/")
     kind = _format(path.partition("?")[0])
     pieces, call = [DONE], ""
@@ -135,7 +136,7 @@ def _answer(path: str, body: bytes) -> tuple[list[bytes], bool]:
     events = list(map(_sse, _WRITERS[kind](pieces, call)))
     if kind == "gemini":
         events = [event.replace(b"\n\n", b"\r\n\r\n") for event in events]
-    return [*events, b"data: [DONE]\n\n"] if kind == "chat" else events, play == "paced"
+    return [*events, b"data: [DONE]\n\n"] if kind == "chat" else events, _PAUSES.get(play)
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,13 +145,13 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
             body = await reader.readexactly(int(fields.get("content-length", "0")))
-            events, paced = _answer(head[0].split(" ")[1], body)
+            events, pause = _answer(head[0].split(" ")[1], body)
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-            for data in events if paced else [b"".join(events)]:
+            for data in [b"".join(events)] if pause is None else events:
                 writer.write(b"%x\r\n%s\r\n" % (len(data), data))
-                if paced:
+                if pause is not None:
                     await writer.drain()
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(pause)
             writer.write(b"0\r\n\r\n")
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):

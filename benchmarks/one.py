@@ -5,7 +5,7 @@ Prints one line of JSON for each workload: its figures, or `{"error": ...}`.
 
 import time
 
-_BEGUN = time.perf_counter()  # first of all: what follows is the system's import time
+_BEGUN = time.perf_counter()  # first: the import time of the system starts here
 
 import asyncio  # noqa: E402
 import json  # noqa: E402
@@ -21,7 +21,7 @@ _SDKS = ("openai", "anthropic", "google.genai")
 
 
 def _load(adapter: str) -> tuple[ModuleType, _Figures]:
-    """The system's adapter, a module of this package, and what it took to import it and to build one agent."""
+    """Import a system's adapter and build one agent. Return the adapter and the costs of both."""
     module = import_module(f"benchmarks.{adapter}")
     imported = time.perf_counter() - _BEGUN
     sdks = [name for name in _SDKS if name in sys.modules]
@@ -34,11 +34,22 @@ def _load(adapter: str) -> tuple[ModuleType, _Figures]:
         "modules": modules,
         "mib": _resident_mib(),
         "sdks": sdks,
+        "floor_us": asyncio.run(_floor_us()),
     }
 
 
+async def _floor_us() -> float:
+    """Return the CPU of a step of the bare loop, here and now: absolute goals are scaled by it."""
+    from benchmarks import workloads
+    from benchmarks.systems import floor
+
+    found = await workloads.steps(floor.build, steps=100, at_most=200, seconds=0.1)
+    us: float = found["us"]
+    return us
+
+
 def _resident_mib() -> float:
-    """Memory resident now; where the system does not say, the most there ever was."""
+    """Return the resident memory, or its peak on a system without `/proc`."""
     import resource
     from pathlib import Path
 
@@ -61,20 +72,22 @@ def _figures(module: ModuleType, loaded: _Figures, workload: str, parameters: di
         return loaded
     if workload == "versions":
         return _versions(module)
-    from benchmarks import durable, http, trim, workloads
+    from benchmarks import durable, growth, http, trim, workloads
 
-    known: dict[str, Any] = {**workloads.WORKLOADS, **durable.WORKLOADS, **http.WORKLOADS, **trim.WORKLOADS}
+    known: dict[str, Any] = {}
+    for area in (workloads, growth, durable, http, trim):
+        known.update(area.WORKLOADS)
     found: _Figures = asyncio.run(known[workload](module.build, **parameters))
     return found
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Run the workloads of the command line."""
     module, loaded = _load(sys.argv[1])
     for workload, parameters in json.loads(sys.argv[2]):
         try:
             figures = _figures(module, loaded, workload, parameters)
-        except Exception as problem:  # noqa: BLE001  # it is the driver's to say, and the next workload's turn
+        except Exception as problem:  # noqa: BLE001  # the driver reports it, and the next workload runs
             figures = {"error": f"{type(problem).__name__}: {problem}"}
         print(json.dumps(figures), flush=True)
 

@@ -1,7 +1,8 @@
-"""How the figures are shown."""
+"""Tables of figures and goals."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -11,15 +12,15 @@ from benchmarks.figures import LOAD, Goal, Job, Row, Samples, Suite
 
 Results = Mapping[str, Samples]
 Jobs = Sequence[tuple[Job, dict[str, Any]]]
-"""The jobs with the parameters that they were done with."""
+"""The jobs with the parameters that were used."""
 
 
 class Note(NamedTuple):
-    """Why there is no figure."""
+    """The reason why a figure is missing."""
 
     text: str
     wrong: bool = False
-    """Whether the system did not do its work; otherwise it is too slow, or not there."""
+    """Whether the system did not do its work; otherwise it is too slow or not installed."""
 
 
 Notes = Mapping[str, Mapping[str, Note]]
@@ -27,12 +28,12 @@ Notes = Mapping[str, Mapping[str, Note]]
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def head(versions: Mapping[str, Mapping[str, str]], repetitions: int, load: float) -> str:
-    """What was measured with what, and where."""
+    """Return the machine, the repetitions and the versions."""
     machine = f"{cores()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
     # Systems may share a distribution, and then have the same version of it.
     installed = {name: version for found in versions.values() for name, version in found.items()}
@@ -44,7 +45,7 @@ def head(versions: Mapping[str, Mapping[str, str]], repetitions: int, load: floa
 
 
 def table(suite: Suite, results: Results, notes: Notes, systems: list[str], jobs: Jobs) -> str:
-    """All figures, one line each. Lower is better."""
+    """Return all figures, one line each. Lower is better."""
     names = [name.replace("_", "-") for name in systems]
     floors = [f"{suite.subject}/{floor}".replace("_", "-") for floor in suite.floors]
     titles = ["figure", *names, *floors, f"best peer/{suite.subject}".replace("_", "-")]
@@ -56,7 +57,11 @@ def table(suite: Suite, results: Results, notes: Notes, systems: list[str], jobs
         lines.append([label, *_line(suite, row, results, notes, systems)])
     lines.append(["work checked", *(_checked(name, results, notes) for name in systems), *blank])
     lines.append(["usage of the runs", *(_usage(results.get(name, {})) for name in systems), *blank])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    return _aligned(lines)
+
+
+def _aligned(lines: list[list[str]]) -> str:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
     return "\n".join(_padded(line, widths) for line in lines)
 
@@ -103,7 +108,7 @@ def _usage(samples: Samples) -> str:
 
 
 def footnotes(notes: Notes) -> list[str]:
-    """One line for each figure that is missing."""
+    """Return one line for each missing figure."""
     return [
         f"{name}: {job + ': ' if job else ''}{note.text}"
         for name, found in notes.items()
@@ -111,18 +116,18 @@ def footnotes(notes: Notes) -> list[str]:
     ]
 
 
-def goal_lines(suite: Suite, results: Results) -> list[str]:
-    """The goals of concertino and how they stand."""
-    return [_goal_line(goal) for goal in suite.goals(results)]
+def goal_table(goals: Sequence[Goal]) -> str:
+    """Return the goals of concertino with their figures, one line each."""
+    lines = [["goal", "limit", "measured", "met"]]
+    lines += [[goal.text, goal.limit, goal.found, _VERDICTS[goal.met]] for goal in goals]
+    return _aligned(lines)
 
 
-def _goal_line(goal: Goal) -> str:
-    verdict = {True: "met", False: "NOT MET", None: "-"}[goal.met]
-    return f"{verdict:>8}  {goal.text}: {goal.found}"
+_VERDICTS = {True: "yes", False: "NO", None: "-"}
 
 
 def as_json(suite: Suite, results: Results, notes: Notes, versions: Mapping[str, Any], repetitions: int) -> Any:
-    """The raw figures."""
+    """Return the raw figures."""
     machine = {
         "cores": cores(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -134,5 +139,5 @@ def as_json(suite: Suite, results: Results, notes: Notes, versions: Mapping[str,
         "repetitions": repetitions,
         "figures": results,
         "missing": {name: {job: note.text for job, note in found.items()} for name, found in notes.items()},
-        "goals": [{"goal": goal.text, "found": goal.found, "met": goal.met} for goal in suite.goals(results)],
+        "goals": [dataclasses.asdict(goal) for goal in suite.goals(results)],
     }

@@ -1,4 +1,4 @@
-"""What a step costs in the store beside a bare insert: `python -m benchmarks.storage_append [--folder FOLDER]`.
+"""The cost of a step in the store, next to a bare insert: `python -m benchmarks.storage_append [--folder FOLDER]`.
 
 A step is two appends: `asking` (a tool's message of 1 kB, and the entry's structure of 300 B) and `answered` (an
 assistant's message of 200 B, its usage record, and the same structure). The floor writes 1 kB to a file with the same
@@ -19,19 +19,20 @@ from decimal import Decimal
 from pathlib import Path
 
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage
+from concertino.scope import Scope
 from concertino.storage.sqlite import SqliteStore
-from concertino.storage.types import Claim, Entry, EntryKind, HeldMessage, RunStart
+from concertino.storage.types import Claim, Entry, EntryKind, EntryMessage, RunStart
 from concertino.usage import Tokens, UsageRecord
 
 RUN = "run_0193a1b2c3d4e5f60718293a4b5c6d7e8f90"
 CLAIM = Claim(root_id=RUN, epoch=1, owner="benchmark", seconds=3600)
 BLOCK = 50
-"""Writes of one kind in a row; the kinds take turns, so that the machine's moods meet both."""
+"""Writes of one kind in a row. The kinds alternate, so that a slow moment of the machine slows both."""
 BODY = {"model": "vendor:model-2026-01", "window": [0, 12, 4096], "calls": [{"id": "x" * 32, "n": n} for n in range(5)]}
 
 
 def start() -> RunStart:
-    """The beginning of the run."""
+    """Return the first entry of the run."""
     return RunStart(
         run_id=RUN,
         root_id=RUN,
@@ -40,21 +41,20 @@ def start() -> RunStart:
         agent="agent",
         agent_path="agent",
         conversation_id="conversation",
-        user_id="user",
-        organization_id="organization",
+        scope=Scope("organization", "user"),
         task="",
         started=time.time(),
     )
 
 
 def entry(kind: EntryKind, seq: int, message: Message, usage: Iterable[UsageRecord] = ()) -> Entry:
-    """An entry with one message."""
-    held = HeldMessage(message=message, tokens=250, keep=message)
+    """Return an entry with one message."""
+    held = EntryMessage(message=message, tokens=250, keep=message)
     return Entry(run_id=RUN, seq=seq, claim=CLAIM, kind=kind, step=seq // 2, body=BODY, messages=[held], usage=[*usage])
 
 
 def step(number: int, text: str) -> tuple[Entry, Entry]:
-    """The two entries of a step."""
+    """Return the two entries of a step."""
     record = UsageRecord(
         id=f"{RUN}:{number}:1",
         run_id=RUN,
@@ -65,13 +65,13 @@ def step(number: int, text: str) -> tuple[Entry, Entry]:
         cost=Decimal("0.00123"),
         price_version="2026-01",
     )
-    asking = entry("asking", 2 * number - 1, ToolMessage(f"call_{number:024d}", "search", text))
+    asking = entry("model_requested", 2 * number - 1, ToolMessage(f"call_{number:024d}", "search", text))
     answer = AssistantMessage((Text("y" * 200),), model="model-2026-01")
-    return asking, entry("answered", 2 * number, answer, [record])
+    return asking, entry("model_answered", 2 * number, answer, [record])
 
 
 def bare(path: Path) -> sqlite3.Connection:
-    """A database with the settings of a store, and one table."""
+    """Return a database with the settings of a store, and one table."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -80,7 +80,7 @@ def bare(path: Path) -> sqlite3.Connection:
 
 
 def insert(connection: sqlite3.Connection) -> tuple[float, float]:
-    """The seconds that a bare insert and its commit take, and those of the processor."""
+    """Return the wall and CPU seconds of a bare insert with its commit."""
     begun, used = time.perf_counter(), time.process_time()
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("INSERT INTO bare VALUES ('r', ?)", ("x" * 1000,))
@@ -89,20 +89,20 @@ def insert(connection: sqlite3.Connection) -> tuple[float, float]:
 
 
 async def append(store: SqliteStore, what: Entry) -> tuple[float, float]:
-    """The seconds that an append takes, as its caller sees them, and those of the processor, in all threads."""
+    """Return the wall seconds of an append as its caller sees them, and the CPU seconds of all threads."""
     begun, used = time.perf_counter(), time.process_time()
     await store.append(what)
     return time.perf_counter() - begun, time.process_time() - used
 
 
 async def measure(folder: Path, steps: int) -> tuple[list[list[tuple[float, float]]], dict[int, float]]:
-    """What each bare insert, `asking` and `answered` took; and the bytes that a step has added after so many steps."""
+    """Return the costs of each bare insert, `asking` and `answered`, and the bytes of a step by number of steps."""
     inserts: list[tuple[float, float]] = []
     appends: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     sizes: dict[int, float] = {}
     with closing(bare(folder / "bare.db")) as connection:
         async with await SqliteStore.open(folder / "store.db") as store:
-            await store.begin(start(), Entry(run_id=RUN, seq=0, claim=CLAIM, kind="begun", body=BODY), CLAIM)
+            await store.begin(start(), Entry(run_id=RUN, seq=0, claim=CLAIM, kind="started", body=BODY), CLAIM)
             empty = await size(store, folder / "store.db")
             for number in range(1, steps + 1):
                 if number % BLOCK == 1:
@@ -115,16 +115,16 @@ async def measure(folder: Path, steps: int) -> tuple[list[list[tuple[float, floa
 
 
 async def size(store: SqliteStore, path: Path) -> int:
-    """The bytes of the file, with all that was written in it."""
+    """Return the bytes of the file after a checkpoint."""
     await store.sweep()
     return await asyncio.to_thread(lambda: path.stat().st_size)
 
 
 async def large(folder: Path) -> float:
-    """How many times its bytes a result of 10 MB takes."""
+    """Return the bytes stored for a result of 10 MB, relative to its own."""
     path = folder / "large.db"
     async with await SqliteStore.open(path) as store:
-        await store.begin(start(), Entry(run_id=RUN, seq=0, claim=CLAIM, kind="begun"), CLAIM)
+        await store.begin(start(), Entry(run_id=RUN, seq=0, claim=CLAIM, kind="started"), CLAIM)
         empty = await size(store, path)
         for what in step(1, "x" * 10_000_000):
             await store.append(what)
@@ -132,7 +132,7 @@ async def large(folder: Path) -> float:
 
 
 def micros(seconds: Iterable[float]) -> float:
-    """The median, in microseconds."""
+    """Return the median in microseconds."""
     return statistics.median(seconds) * 1e6
 
 

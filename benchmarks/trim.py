@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from benchmarks.workloads import Figures, WrongWorkError, repeat
 
 ASKED, SAID, FOUND = 50, 60, 240
-"""Words of the user's message, of each answer with a call, and of each result."""
+"""Lengths in words: the user's message, an answer with a call, a result."""
 WORD = "w "
 
 
@@ -19,46 +19,46 @@ class Shown(NamedTuple):
     """One message of a request."""
 
     calls: tuple[str, ...] = ()
-    """The ids of the calls that are in it."""
+    """Ids of its calls."""
     results: tuple[str, ...] = ()
-    """The ids of the calls whose results are in it."""
+    """Ids of the calls that its results answer."""
     characters: int = 0
-    """Of its texts."""
+    """Characters of its texts."""
 
 
 class Trimming(Protocol):
     """What fits a context. An adapter module has `build(tool) -> Trimming`."""
 
     keeps: bool
-    """Whether a conversation keeps something of one request for the next."""
+    """Whether a conversation keeps state from one request to the next."""
 
     def open(self, budget: int) -> Any:
-        """A conversation without messages, whose requests are to have at most *budget* tokens."""
+        """Return an empty conversation whose requests have at most *budget* tokens."""
         ...
 
     def question(self, text: str) -> Any:
-        """A message of the user."""
+        """Return a message of the user."""
         ...
 
     def step(self, id: str, said: str, found: str) -> Sequence[Any]:
-        """An answer that calls the tool, and the result."""
+        """Return an answer that calls the tool, and the result."""
         ...
 
     async def fit(self, conversation: Any, new: Sequence[Any]) -> Any:
-        """What is sent of the conversation, after it has got the *new* messages."""
+        """Add the *new* messages and return the request."""
         ...
 
     def answered(self, conversation: Any, new: Sequence[Any], sent: Any) -> None:
-        """The model has answered what was *sent*: a provider's figures can be had. Not timed."""
+        """Take the usage of the answer to the request *sent*. Not timed."""
         ...
 
     def shown(self, sent: Any) -> Iterable[Shown]:
-        """What `fit` gave, message by message."""
+        """Return a request of `fit` message by message."""
         ...
 
 
 class _Conversation:
-    """One conversation, and what was sent of it last."""
+    """A conversation and its last request."""
 
     def __init__(self, system: Trimming, budget: int) -> None:
         self._system = system
@@ -68,7 +68,7 @@ class _Conversation:
         self.messages = 0
 
     def _new(self, messages: int) -> list[Any]:
-        """So many more messages, or one more where a conversation begins."""
+        """Return that many more messages; the first one of a conversation comes alone."""
         system = self._system
         new = [] if self.messages else [system.question(WORD * ASKED)]
         while len(new) < messages:
@@ -78,7 +78,7 @@ class _Conversation:
         return new
 
     async def request(self, messages: int) -> float:
-        """Fit the next request, after so many new messages; the CPU seconds that it took."""
+        """Fit the next request after that many new messages, and return the CPU seconds."""
         new = self._new(messages)
         begun = time.process_time()
         self._sent = await self._system.fit(self._kept, new)
@@ -87,13 +87,13 @@ class _Conversation:
         return taken
 
     async def grow(self, messages: int) -> None:
-        """Become so long: request by request, if one makes a difference for the next."""
+        """Grow to that length, request by request if the system keeps state between them."""
         await self.request(2 if self._system.keeps else messages)
         while self.messages < messages:
             await self.request(2)
 
     def figures(self, *, all_fit: bool) -> Figures:
-        """Of what was sent last. Raises `WrongWorkError` if the newest result was not, or not all that had to be."""
+        """Return the figures of the last request. Raises `WrongWorkError` if it lacks a message that it must have."""
         sent = list(self._system.shown(self._sent))
         if not sent or f"c{self._steps - 1}" not in sent[-1].results:
             raise WrongWorkError("the newest result was not sent")
@@ -108,7 +108,7 @@ class _Conversation:
 
 
 async def _warm(build: Callable[..., Trimming]) -> Trimming:
-    """A system that has done it once. It was told nothing by a provider, so it has learnt nothing of the model."""
+    """Warm the system up once. It has seen no usage of a provider."""
     system = build(None)
     await _Conversation(system, 1_000).request(30)
     return system
@@ -117,7 +117,7 @@ async def _warm(build: Callable[..., Trimming]) -> Trimming:
 async def trim_first(
     build: Callable[..., Trimming], *, messages: int, budget: int, at_most: int, seconds: float
 ) -> Figures:
-    """CPU of fitting the first request of a conversation that was loaded with all its *messages*, in µs."""
+    """Measure the CPU of fitting the first request of a loaded conversation of *messages*, in µs."""
     system = await _warm(build)
     costs: list[float] = []
     figures: Figures = {}
@@ -135,7 +135,7 @@ async def trim_first(
 async def trim_next(
     build: Callable[..., Trimming], *, messages: int, budget: int, all_fit: bool, at_most: int, seconds: float
 ) -> Figures:
-    """CPU of fitting one request of many in a row, in µs, an answer and a result after the last.
+    """Measure the CPU of fitting one request of many in a row, in µs: an answer and a result after the last.
 
     The row ends when the conversation has so many *messages*; edits that are made now and then are in its mean. With
     *all_fit* nothing may be left out.

@@ -1,4 +1,4 @@
-"""The workloads, the same for every system. Each checks that its work was done and returns its figures."""
+"""Workloads, the same for every system. Each checks the work of the system and returns its figures."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Figures = dict[str, Any]
 Build = Callable[[Callable[..., Any]], System]
 
 WINDOWS = {"at_10": (5, 15), "at_100": (80, 120), "at_1000": (900, 1000)}
-"""Between which steps the marginal cost of a step is taken."""
+"""Steps between which the marginal cost of a step is measured."""
 PAUSE = 0.02
-"""Seconds that a model takes for a turn where runs are concurrent."""
+"""Seconds per model turn in concurrent runs."""
 
 
 class WrongWorkError(Exception):
-    """The system did not do what was asked, so its figure says nothing."""
+    """The system did not do its work, so its figure is meaningless."""
 
 
 def _expect(what: str, found: object, wanted: object) -> None:
@@ -41,7 +41,7 @@ def _expect(what: str, found: object, wanted: object) -> None:
 
 
 def check(script: Script, outcome: Outcome, executions: int, *, all_shown: bool = True) -> str:
-    """Whether the system's usage is `exact` or `LOST`. Raises `WrongWorkError` if the work was not done.
+    """Return whether the system's usage is `exact` or `LOST`. Raises `WrongWorkError` if the work was not done.
 
     With *all_shown* the last turn must have been shown the whole conversation.
     """
@@ -55,7 +55,7 @@ def check(script: Script, outcome: Outcome, executions: int, *, all_shown: bool 
 
 
 class _Runs:
-    """Runs one after the other, timed and checked."""
+    """Times and checks runs, one after the other."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -64,7 +64,7 @@ class _Runs:
         self.usage = "exact"
 
     async def do(self, script: Script, conversation: Any = None, *, keep: bool = False) -> Any:
-        """One run; gives the conversation that was kept."""
+        """Run once and return the conversation to keep."""
         executions = TALLY.executions
         SCRIPT.set(script)
         wall, cpu = time.perf_counter(), time.process_time()
@@ -83,7 +83,7 @@ async def _warm(system: System, tool: str) -> None:
 
 
 async def repeat(once: Callable[[], Awaitable[None]], at_most: int, seconds: float) -> int:
-    """Do it *at_most* times, but begin no more after *seconds*; how often it was done."""
+    """Repeat *once* at most *at_most* times and for about *seconds*, and return how often it ran."""
     end = time.perf_counter() + seconds
     done = 0
     while done < at_most and (not done or time.perf_counter() < end):
@@ -92,13 +92,17 @@ async def repeat(once: Callable[[], Awaitable[None]], at_most: int, seconds: flo
     return done
 
 
-async def steps(build: Build, *, steps: int, at_most: int, seconds: float) -> Figures:
-    """Runs of *steps* tool calls in a row: CPU per step, and what a step costs where the run is long."""
-    system = build(TOOLS["ping"])
-    await _warm(system, "ping")
+async def steps(build: Build, *, steps: int, at_most: int, seconds: float, size: int = 0) -> Figures:
+    """Measure runs of *steps* tool calls in a row: CPU per step, and per step in parts of a long run.
+
+    Results have *size* characters of English, or one word.
+    """
+    tool = "text" if size else "ping"
+    system = build(TOOLS[tool])
+    await _warm(system, tool)
     windows = {name: window for name, window in WINDOWS.items() if window[1] <= steps}
     marks = frozenset(mark for window in windows.values() for mark in window)
-    turns = loop(steps, 1, "ping")
+    turns = loop(steps, 1, tool, argument=size or 1)
     runs = _Runs(system)
     scripts: list[Script] = []
 
@@ -107,7 +111,8 @@ async def steps(build: Build, *, steps: int, at_most: int, seconds: float) -> Fi
         await runs.do(scripts[-1])
 
     done = await repeat(once, at_most, seconds)
-    figures: Figures = {"us": runs.cpu / (done * steps) * 1e6, "runs": done, "usage": runs.usage}
+    cpu = runs.cpu / done * 1e6
+    figures: Figures = {"us": cpu / steps, "run_us": cpu, "runs": done, "usage": runs.usage}
     for name, (first, last) in windows.items():
         costs = [(script.clock[last] - script.clock[first]) / (last - first) for script in scripts]
         figures[name] = statistics.median(costs) * 1e6
@@ -115,7 +120,7 @@ async def steps(build: Build, *, steps: int, at_most: int, seconds: float) -> Fi
 
 
 async def parallel(build: Build, *, tool: str, calls: int, at_most: int) -> Figures:
-    """One turn of many slow tools: how much longer than its slowest tool the whole run takes."""
+    """Measure one turn of many slow tools: the wall time of the run relative to its slowest tool."""
     system = build(TOOLS[tool])
     await _warm(system, tool)
     turns = loop(1, calls, tool)
@@ -133,7 +138,7 @@ async def parallel(build: Build, *, tool: str, calls: int, at_most: int) -> Figu
 
 
 async def crowd(build: Build, *, runs: int, turns: int) -> Figures:
-    """Many runs at once, each with a model that takes its time: wall, and CPU per turn."""
+    """Measure concurrent runs with a slow model: wall time, and CPU per turn."""
     system, scripts = await _gathering(build, runs, turns)
     executions = TALLY.executions
     wall, cpu = time.perf_counter(), time.process_time()
@@ -144,7 +149,7 @@ async def crowd(build: Build, *, runs: int, turns: int) -> Figures:
 
 
 async def crowd_memory(build: Build, *, runs: int, turns: int) -> Figures:
-    """The same with every allocation traced: the peak for each run."""
+    """Measure concurrent runs with every allocation traced: the peak per run."""
     import tracemalloc
 
     system, scripts = await _gathering(build, runs, turns)
@@ -180,7 +185,7 @@ def _check_all(scripts: list[Script], outcomes: list[Outcome], executions: int) 
 
 
 async def deltas(build: Build, *, deltas: int, at_most: int, seconds: float) -> Figures:
-    """A burst of pieces of text, each to reach the consumer as an event of its own: CPU per piece."""
+    """Measure a burst of pieces of text, each of which is an event for the consumer: CPU per piece."""
     system = build(TOOLS["ping"])
     await _warm(system, "ping")
     turns = loop(0, 0, "", deltas=deltas)
@@ -199,7 +204,7 @@ async def deltas(build: Build, *, deltas: int, at_most: int, seconds: float) -> 
 
 
 async def idle(build: Build, *, at_most: int, seconds: float) -> Figures:
-    """Conversations of one run with one call, kept to be continued: memory for each; texts are shared."""
+    """Measure the memory of a conversation of one run with one call that can be continued. Texts are shared."""
     import tracemalloc
 
     system = build(TOOLS["ping"])

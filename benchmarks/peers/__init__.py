@@ -1,1 +1,1 @@
-"""The adapters of other frameworks; each runs in an environment of its own, see `requirements/`."""
+"""The adapters of other frameworks; each runs in its own environment, see `requirements/`."""

@@ -1,4 +1,4 @@
-"""agent-framework, by a chat client with the layers of its own ones; a conversation is an `AgentSession`."""
+"""agent-framework with a chat client of the usual layers; a conversation is an `AgentSession`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""agent-framework's `ContextWindowCompactionStrategy`: its notes stay on the messages and in their list."""
+"""agent-framework's `ContextWindowCompactionStrategy`: it annotates the messages and their list."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from benchmarks.trim import Shown
 
 DISTRIBUTIONS = ("agent-framework-core",)
 ANSWER = 2_000
-"""Tokens of room for the answer."""
+"""Tokens reserved for the answer."""
 
 
 class Conversation:
-    """The list that one run's requests share, as the chat client compacts it."""
+    """The list that a run's requests share, compacted as in the chat client."""
 
     def __init__(self, budget):
         self.messages = []
@@ -40,7 +40,7 @@ class Trim:
         return await apply_compaction(conversation.messages, strategy=conversation.strategy)
 
     def answered(self, conversation, new, sent):
-        """Nothing is learnt from it."""
+        """Ignore the answer."""
 
     def shown(self, sent):
         return map(shown, sent)

@@ -13,7 +13,7 @@ from benchmarks.common import COMPLETION_TOKENS, PROMPT_TOKENS, SCRIPT, Outcome
 
 DISTRIBUTIONS = ("dbos",)
 TOOLS = {}
-"""By name. Workflows are functions of the module, and find the tool here."""
+"""Tools by name. Workflows are module functions and find the tool here."""
 
 
 @DBOS.step()

@@ -1,4 +1,4 @@
-"""langchain's `trim_messages`, on all messages for each request: it keeps nothing."""
+"""langchain's `trim_messages`, on all messages for each request, without state between requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DISTRIBUTIONS = ("langchain", "langchain-core")
 
 
 class Conversation:
-    """All messages, as a graph's state has them."""
+    """All messages, as in the state of a graph."""
 
     def __init__(self, budget):
         self.budget = budget
@@ -40,7 +40,7 @@ class Trim:
         )
 
     def answered(self, conversation, new, sent):
-        """Nothing is learnt from it."""
+        """Ignore the answer."""
 
     def shown(self, sent):
         return map(shown, sent)

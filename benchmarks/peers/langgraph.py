@@ -1,4 +1,4 @@
-"""langchain's `create_agent` on langgraph, by a subclass of `BaseChatModel`; a conversation is its messages.
+"""langchain's `create_agent` on langgraph, with a subclass of `BaseChatModel`; a conversation is its messages.
 
 A checkpointer would keep every step's state besides; usage is the sum of what its messages carry.
 """

@@ -1,4 +1,4 @@
-"""langgraph by hand, with its SQLite saver: one node that asks the model and runs the tool, so one checkpoint a step.
+"""langgraph with its SQLite saver: one node that asks the model and runs the tool, one checkpoint a step.
 
 The least that a durable agent on langgraph can be: the messages are plain dicts in a list that is appended to. A crash
 between the answer and the result asks the model again. The saver's file is in WAL mode with synchronous=FULL.
@@ -29,7 +29,7 @@ class State(TypedDict):
 
 
 class Durable:
-    """A graph with a saver; `compile` and `outcome` are the graph's own."""
+    """A graph with a saver; each graph defines `compile` and `outcome`."""
 
     def __init__(self, tool):
         self.tool = tool

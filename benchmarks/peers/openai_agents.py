@@ -1,4 +1,4 @@
-"""openai-agents, by a subclass of its `Model`; a conversation is the result's input list."""
+"""openai-agents with a subclass of its `Model`; a conversation is the result's input list."""
 
 from __future__ import annotations
 

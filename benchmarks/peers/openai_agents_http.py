@@ -1,4 +1,4 @@
-"""openai-agents over HTTP, by its own model for Chat Completions."""
+"""openai-agents over HTTP, with its own model for Chat Completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pydantic-ai, by its own `FunctionModel`; a conversation is the list of its messages."""
+"""pydantic-ai with its own `FunctionModel`; a conversation is the list of its messages."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from benchmarks.trim import FOUND, SAID, WORD, Shown
 
 DISTRIBUTIONS = ("pydantic-ai-slim",)
 STEP = len(WORD) * (SAID + FOUND) // 4
-"""Tokens of a call and its result, for which the user of the library has to know how many messages fit."""
+"""Tokens of a call and its result. The user of the library must derive the number of messages from it."""
 PARAMETERS = ModelRequestParameters()
 
 
@@ -36,7 +36,7 @@ def keep_recent(count):
 
 
 class Conversation:
-    """The messages as a run has them, and the hook."""
+    """The messages of a run, and the hook."""
 
     def __init__(self, budget):
         self.history = ProcessHistory(keep_recent(2 * (budget // STEP)))
@@ -68,7 +68,7 @@ class Trim:
         return (await conversation.history.before_model_request(context, request)).messages
 
     def answered(self, conversation, new, sent):
-        """Nothing is learnt from it."""
+        """Ignore the answer."""
 
     def shown(self, sent):
         return map(shown, sent)

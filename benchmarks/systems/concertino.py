@@ -13,7 +13,7 @@ from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk
 from concertino.usage import Tokens, total
 
 DISTRIBUTIONS: tuple[str, ...] = ("concertino",)
-_USED = Tokens(PROMPT_TOKENS, COMPLETION_TOKENS)
+USED = Tokens(PROMPT_TOKENS, COMPLETION_TOKENS)
 NO_LIMIT = 1_000_000
 
 
@@ -24,19 +24,20 @@ class ScriptedModel:
     name = "script"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """The next turn of the script."""
+        """Answer with the next turn of the script."""
         turn = await SCRIPT.get().next(len(request.messages))
         for call in turn.calls:
             yield ToolCallChunk(call.id, call.name, call.arguments)
         for delta in turn.deltas:
             yield TextChunk(delta)
-        yield Reply(_message(turn), _USED)
+        yield Reply(message_of(turn), USED)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is no connection."""
 
 
-def _message(turn: Turn) -> AssistantMessage:
+def message_of(turn: Turn) -> AssistantMessage:
+    """Return *turn* as the answer of a model."""
     if turn.calls:
         calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in turn.calls)
         return AssistantMessage(calls, "tool_calls", "script")
@@ -44,7 +45,7 @@ def _message(turn: Turn) -> AssistantMessage:
 
 
 def booked(result: RunResult) -> tuple[int, int]:
-    """The prompt and completion tokens of a run, by its own account."""
+    """Return the prompt and completion tokens that a run reports."""
     tokens = total(result.usage).tokens
     return tokens.prompt, tokens.completion
 
@@ -72,5 +73,5 @@ class _Concertino:
 
 
 def build(function: Callable[..., Any]) -> _Concertino:
-    """An agent with one tool."""
+    """Return an agent with one tool."""
     return _Concertino(function)

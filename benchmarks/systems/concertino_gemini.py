@@ -18,5 +18,5 @@ def _open(url: str) -> Model:
 
 
 def build(function: Callable[..., Any]) -> OverHttp:
-    """An agent with one tool."""
+    """Return an agent with one tool."""
     return OverHttp(function, _open)

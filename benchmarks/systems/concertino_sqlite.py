@@ -1,4 +1,4 @@
-"""concertino with its SQLite store: an answer is kept before its tools run, their results before the model is asked."""
+"""concertino on SQLite: an answer is stored before its tools run, their results before the next model call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.common import QUESTION, Outcome
 from benchmarks.systems.concertino import NO_LIMIT, ScriptedModel, booked
-from concertino import AgentConfig, Chat, ToolOrchestrator, tool
+from concertino import AgentConfig, Chat, Resources, ToolOrchestrator, tool
 from concertino.storage.sqlite import SqliteStore
 
 DISTRIBUTIONS: tuple[str, ...] = ("concertino",)
@@ -27,7 +27,9 @@ class _Durable:
         self._store = await SqliteStore.open(path)
 
     async def run(self) -> Outcome:
-        result = await ToolOrchestrator(Chat(model=self._model, message=QUESTION, store=self._store), self._agent).run()
+        result = await ToolOrchestrator(
+            Chat(model=self._model, message=QUESTION), self._agent, resources=Resources(store=self._store)
+        ).run()
         return Outcome(result.text, lambda: booked(result))
 
     async def close(self) -> None:
@@ -36,5 +38,5 @@ class _Durable:
 
 
 def build(function: Callable[..., Any]) -> _Durable:
-    """An agent with one tool."""
+    """Return an agent with one tool."""
     return _Durable(function)

@@ -1,4 +1,4 @@
-"""concertino's token engine alone: it keeps what it has counted, and takes each message once."""
+"""concertino's token engine alone: it keeps its counts, and takes each message once."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from typing import Any
 
 from benchmarks.trim import Shown
 from concertino.messages import AssistantMessage, Message, Messages, Text, ToolCall, ToolMessage, UserMessage
-from concertino.token_engine.counting.base import EstimatingCounter
-from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.retention import Retention
+from concertino.token_engine import EstimatingCounter, Retention, TokenEngine
 from concertino.usage import Tokens
 
 DISTRIBUTIONS: tuple[str, ...] = ("concertino",)
 MODEL = "anthropic:claude-sonnet-4-5"
 RESERVE = 2_000
-"""Tokens of room for the answer."""
+"""Tokens reserved for the answer."""
 FIXED = {"system prompt": "", "tools": ""}
 
 
 class _Conversation:
-    """An engine, and what the provider said of its last request."""
+    """An engine, and the usage of its last request."""
 
     def __init__(self, budget: int) -> None:
         self.engine = TokenEngine(EstimatingCounter(), budget + RESERVE, Retention(summaries=False))
@@ -72,5 +70,5 @@ def _shown(message: Message) -> Shown:
 
 
 def build(_tool: Callable[..., Any] | None) -> _Trim:
-    """The engine needs no tool."""
+    """Return the factory of conversations; the engine needs no tool."""
     return _Trim()

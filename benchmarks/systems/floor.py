@@ -1,4 +1,4 @@
-"""The floor: the least that an in-process loop with tools can be. No events, no errors, no usage rows."""
+"""The floor: a minimal in-process loop with tools. It has no events, no error handling and no usage records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ DISTRIBUTIONS: tuple[str, ...] = ()
 _Message = dict[str, Any]
 
 
-class _Floor:
+class Floor:
+    """The loop around a tool."""
+
     def __init__(self, tool: Callable[..., Any]) -> None:
         self._tool = tool
         self._blocking = not inspect.iscoroutinefunction(tool)
@@ -60,6 +62,6 @@ def _outcome(text: str, prompt: int, completion: int, kept: list[_Message] | Non
     return Outcome(text, lambda: (prompt, completion), kept)
 
 
-def build(tool: Callable[..., Any]) -> _Floor:
-    """The loop around *tool*."""
-    return _Floor(tool)
+def build(tool: Callable[..., Any]) -> Floor:
+    """Return the loop around *tool*."""
+    return Floor(tool)

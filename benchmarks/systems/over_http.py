@@ -10,13 +10,10 @@ from benchmarks.systems.concertino import NO_LIMIT, booked
 from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import TextDelta
 from concertino.providers.base import Model
-from concertino.token_engine.retention import Retention
-
-_NO_SUMMARIES = Retention(summaries=False)  # they are requests, and the provider here counts requests
 
 
 class OverHttp:
-    """An agent with one tool; *open_model* makes the adapter for an address."""
+    """An agent with one tool; *open_model* opens the adapter for an address."""
 
     def __init__(self, function: Callable[..., Any], open_model: Callable[[str], Model]) -> None:
         self._registry = ToolRegistry([tool(effect="read")(function)])
@@ -31,16 +28,16 @@ class OverHttp:
             self._url = URL.get()
             self._model = self._open(self._url)
         assert self._model is not None
-        chat = Chat(model=self._model, message=QUESTION, retention=_NO_SUMMARIES)
+        chat = Chat(model=self._model, message=QUESTION)
         return ToolOrchestrator(chat, self._config, self._registry, tool_call_limit=NO_LIMIT)
 
     async def run(self) -> Outcome:
-        """The loop."""
+        """Run the loop."""
         result = await (await self._engine()).run()
         return Outcome(result.text, lambda: booked(result))
 
     async def stream(self) -> AsyncIterator[str]:
-        """One answer in pieces."""
+        """Yield one answer in pieces."""
         async for event in (await self._engine()).stream():
             if isinstance(event, TextDelta):
                 yield event.text

@@ -53,5 +53,5 @@ class _Raw(Lean):
 
 
 def build(tool: Callable[..., Any]) -> _Raw:
-    """The loop around *tool*."""
+    """Return the loop around *tool*."""
     return _Raw(tool)

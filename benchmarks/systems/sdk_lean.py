@@ -1,4 +1,4 @@
-"""The same loop with the SDK as transport only: finished JSON in, lines out, both by doors that it documents."""
+"""The same loop with the SDK as transport only: finished JSON in, lines out, both through documented methods."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def _used(prompt: int, completion: int) -> tuple[int, int]:
 
 
 class Lean:
-    """The loop; where its answers come from is `chunks`."""
+    """The loop around a tool; `chunks` gets its answers."""
 
     def __init__(self, tool: Callable[..., Any]) -> None:
         self._tool = tool
         self._client: Any = None
 
     async def chunks(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of one answer."""
+        """Yield the chunks of one answer."""
         from openai import AsyncOpenAI
 
         if self._client is None:
@@ -40,7 +40,7 @@ class Lean:
                     yield json.loads(line[6:])
 
     async def run(self) -> Outcome:
-        """The loop."""
+        """Run the loop."""
         messages: list[dict[str, Any]] = [{"role": "user", "content": QUESTION}]
         prompt = completion = 0
         while True:
@@ -69,7 +69,7 @@ class Lean:
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 
     async def stream(self) -> AsyncIterator[str]:
-        """One answer in pieces."""
+        """Yield one answer in pieces."""
         async for chunk in self.chunks({"messages": [{"role": "user", "content": QUESTION}]}):
             for choice in chunk["choices"]:
                 if piece := choice["delta"].get("content"):
@@ -81,5 +81,5 @@ class Lean:
 
 
 def build(tool: Callable[..., Any]) -> Lean:
-    """The loop around *tool*."""
+    """Return the loop around *tool*."""
     return Lean(tool)

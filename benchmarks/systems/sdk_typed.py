@@ -1,4 +1,4 @@
-"""A bare loop over OpenAI's SDK as its users use it: its types in, its types out."""
+"""A bare loop over OpenAI's SDK with its own types for requests and chunks."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ class _Typed:
 
 
 def build(tool: Callable[..., Any]) -> _Typed:
-    """The loop around *tool*."""
+    """Return the loop around *tool*."""
     return _Typed(tool)

@@ -1,4 +1,4 @@
-"""The bare floor: an INSERT of the tool's result into a SQLite file, and COMMIT. Every commit is on the disk."""
+"""The bare floor: an INSERT of the tool's result into a SQLite file, and a COMMIT that waits for the disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Statements = tuple[tuple[str, tuple[Any, ...]], ...]
 
 
 class SqliteInsert:
-    """The loop around the tool, with one transaction for each call: steps only, no beginning of a run and no end."""
+    """The loop around the tool, with one transaction per call and none for the start and end of a run."""
 
     schema = "CREATE TABLE results (body TEXT NOT NULL)"
 
@@ -23,14 +23,14 @@ class SqliteInsert:
         self._connection: sqlite3.Connection | None = None
 
     async def open(self, path: str) -> None:
-        """Make the file."""
+        """Create the file."""
         self._connection = connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(self.schema)
 
     async def run(self) -> Outcome:
-        """Do what the script says."""
+        """Follow the script."""
         assert self._connection is not None
         script, steps = SCRIPT.get(), 0
         while True:
@@ -47,14 +47,14 @@ class SqliteInsert:
             self._connection.close()
 
     def statements(self, call_id: str, result: str) -> _Statements:
-        """What is written for a step."""
+        """Return the statements of a step."""
         return (("INSERT INTO results VALUES (?)", (result,)),)
 
     def _write(self, connection: sqlite3.Connection, statements: _Statements) -> None:
         connection.execute("BEGIN IMMEDIATE")
         for sql, values in statements:
             if connection.execute(sql, values).rowcount != 1:
-                raise RuntimeError(f"this changed nothing: {sql}")
+                raise RuntimeError(f"statement changed no row: {sql}")
         connection.execute("COMMIT")
 
 
@@ -63,5 +63,5 @@ def _outcome(text: str, turns: int) -> Outcome:
 
 
 def build(tool: Callable[..., Any]) -> SqliteInsert:
-    """The loop around *tool*."""
+    """Return the loop around *tool*."""
     return SqliteInsert(tool)

@@ -1,4 +1,4 @@
-"""The floor of a whole step: compare and swap the run's head, add a card with the result and the step's row; COMMIT."""
+"""The floor of a whole step: compare and swap the run's head, insert the result and the step, commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EPOCH = 1
 
 
 class SqliteStep(SqliteInsert):
-    """A step that a worker which was taken over cannot write: its epoch or its head would be old."""
+    """A fenced step: a worker that lost its lease cannot write it, since its epoch or head is outdated."""
 
     schema = """
         CREATE TABLE runs (id INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, head INTEGER NOT NULL);
@@ -26,7 +26,7 @@ class SqliteStep(SqliteInsert):
         self._head = 0
 
     def statements(self, call_id: str, result: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-        """What is written for a step."""
+        """Return the statements of a step."""
         head, self._head = self._head, self._head + 1
         return (
             ("UPDATE runs SET head = head + 1 WHERE id = 1 AND epoch = ? AND head = ?", (_EPOCH, head)),
@@ -36,5 +36,5 @@ class SqliteStep(SqliteInsert):
 
 
 def build(tool: Callable[..., Any]) -> SqliteStep:
-    """The loop around *tool*."""
+    """Return the loop around *tool*."""
     return SqliteStep(tool)

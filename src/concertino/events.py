@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .context import ContextReport, ContextState
+from .context_state import ContextReport, ContextState
 from .messages import AssistantMessage, Message, ToolCall
 from .usage import UsageRecord
 from .waits import Wait, WaitKind

@@ -1,4 +1,4 @@
-"""The supervisor and its researchers, over a small library of our own."""
+"""The supervisor and its researchers, over a small library."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_report_with_its_sources_is_the_answer() -> None:
     assert result.tool_calls == {"supervisor": 2, "supervisor/researcher-1": 3}
 
 
-async def test_only_the_three_research_tools_are_stored_and_no_search_history() -> None:
+async def test_only_the_three_research_tools_are_stored() -> None:
     store = MemoryStore()
     scripts = {"You are a researcher": RESEARCHER}
     with ScriptedModel(call("researcher", query="How hot is tea?"), REPORT, scripts=scripts) as model:
@@ -112,14 +112,14 @@ async def test_citations_are_numbered_checked_and_listed_once() -> None:
         "Hot.",
     ],
 )
-async def test_broken_report_arguments_are_mended(arguments: str) -> None:
+async def test_malformed_report_arguments_are_repaired(arguments: str) -> None:
     with ScriptedModel(call("report_generation", arguments)) as model:
         result = await research(model)
     assert result.status == "completed"
     assert "Hot." in result.text
 
 
-async def test_a_turn_without_calls_is_asked_again_on_a_cheaper_model_and_then_forced() -> None:
+async def test_a_turn_without_calls_is_retried_on_a_cheaper_model_and_then_forced() -> None:
     cheap = ScriptedModel("no", "no", REPORT, name="cheap")
     with ScriptedModel("I would say tea.", "no") as model, cheap:
         result = await research(
@@ -139,7 +139,7 @@ async def test_the_limit_forces_the_report() -> None:
     assert result.text.startswith("# Tea")
 
 
-async def test_many_calls_at_once_do_not_run_past_the_report() -> None:
+async def test_many_calls_in_one_turn_do_not_exceed_the_limit_before_the_report() -> None:
     steps = [[call("researcher", query=f"q{n}") for n in range(6)], REPORT]
     with ScriptedModel(*steps, scripts={"You are a researcher": ["a"] * 6}) as model:
         result = await research(model, tool_call_limit=3)
@@ -147,7 +147,7 @@ async def test_many_calls_at_once_do_not_run_past_the_report() -> None:
     assert result.tool_calls["supervisor"] == 7
 
 
-async def test_a_supervisor_that_never_reports_still_answers() -> None:
+async def test_a_supervisor_without_a_report_answers_with_the_findings() -> None:
     scripts = {"You are a researcher": ["Tea is hot."]}
     steps = [call("researcher", query="x"), *[""] * 5]
     result = await research(ScriptedModel(*steps, scripts=scripts))
@@ -161,7 +161,7 @@ async def test_questions_to_the_user_end_the_run() -> None:
     assert result.text == "Which tea?"
 
 
-async def test_a_search_that_fails_is_told_to_the_researcher() -> None:
+async def test_the_researcher_reads_the_error_of_a_failed_search() -> None:
     scripts = {"You are a researcher": [call("read_document", location="milk.md"), "Nothing on milk."]}
     with ScriptedModel(call("researcher", query="milk"), REPORT, scripts=scripts) as model:
         await research(model)

@@ -1,25 +1,29 @@
-"""For the tests of the program: a real process in a home of its own, with a small corpus and no key."""
+"""Fixtures: the program called in this process, with its own home folder, a small corpus and no key."""
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
 import concertino
+from concertino.cli import main
+from concertino.providers.base import Model
+from tests.cli import shop as shop_program
 
-Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 SHOP = Path(__file__).with_name("shop.py")
-APP = ("--app", "shop:make_runtime")
-Shop = Callable[..., str]
+APP = ("--app", "tests.cli.shop:make_runtime")
 
 PAGES = {
     "apples.md": "# Apples\n\nApples are red fruits. An apple tree bears fruit in autumn.\n",
@@ -27,8 +31,57 @@ PAGES = {
 }
 
 
-def kept(database: Path) -> dict[str, tuple[str, str]]:
-    """What a file has of each agent: its state and its answer."""
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The exit status and the output of a command, as `subprocess.run` returns them."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Cli = Callable[..., Completed]
+Shop = Callable[[str, str], str]
+
+
+class _Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def _stream(content: bytes, encoding: str, terminal: bool) -> TextIO:
+    return (_Terminal if terminal else io.TextIOWrapper)(io.BytesIO(content), encoding, write_through=True)
+
+
+@contextmanager
+def streams(given: str, encoding: str, terminal: bool) -> Any:
+    """Replace the standard streams; the yielded function returns what was written."""
+    before = sys.stdin, sys.stdout, sys.stderr
+    replaced = [_stream(given.encode("utf-8", "surrogateescape"), "utf-8", terminal)]
+    replaced += [_stream(b"", encoding, terminal) for _ in range(2)]
+    sys.stdin, sys.stdout, sys.stderr = replaced
+
+    def written() -> tuple[str, str]:
+        out, err = (stream.buffer.getvalue().decode(encoding) for stream in replaced[1:])  # type: ignore[attr-defined]
+        return out, err
+
+    try:
+        yield written
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+
+
+def call_main(*arguments: str, given: str = "", encoding: str = "utf-8", terminal: bool = False) -> Completed:
+    """Call the program's entry point in this process."""
+    with pytest.MonkeyPatch.context() as patch, streams(given, encoding, terminal) as written:
+        patch.setattr(sys, "argv", ["concertino", *arguments])
+        patch.setattr(sys, "path", [*sys.path])  # --app adds the working directory
+        status = main()
+    return Completed(status, *written())
+
+
+def stored_answers(database: Path) -> dict[str, tuple[str, str]]:
+    """Return the state and the answer of each agent in a database."""
     connection = sqlite3.connect(database)
     rows = connection.execute(
         "SELECT agent_path, state, answer FROM runs AS r JOIN heads AS h ON h.run = r.number "
@@ -50,70 +103,61 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Nothing of this machine but what a process needs to start."""
+    """The environment of a process: its own home folder, and nothing of this machine that it does not need."""
     home = tmp_path / "home"
     home.mkdir()
-    kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "TMPDIR") if name in os.environ}
-    return kept | {
+    needed = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "TMPDIR") if name in os.environ}
+    return needed | {
         "HOME": str(home),
         "XDG_DATA_HOME": str(home / "data"),
         "XDG_CACHE_HOME": str(home / "cache"),
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(Path(concertino.__file__).parents[1]),  # the code under test, whatever is installed
+        "PYTHONPATH": str(Path(concertino.__file__).parents[1]),  # the code under test, not an installed one
         "PYTHONWARNINGS": "error",
     }
 
 
 @pytest.fixture
 def database(environment: dict[str, str]) -> Path:
-    """Where runs are kept if nothing else is said."""
+    """The default database."""
     return Path(environment["XDG_DATA_HOME"]) / "concertino" / "concertino.db"
 
 
 @pytest.fixture
-def cli(environment: dict[str, str], tmp_path: Path) -> Cli:
-    """Runs the program with these arguments, in the folder of the test."""
+def cli(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Call `concertino` with these arguments in the test's folder; *env* adds variables."""
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, environment[name])
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str, given: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "concertino.cli", *arguments],
-            input=given,
-            env=environment | (env or {}),
-            cwd=tmp_path,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=50,
-            check=False,
-        )
+    def run(*arguments: str, env: dict[str, str] | None = None, **options: Any) -> Completed:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            return call_main(*arguments, **options)
 
     return run
 
 
 @pytest.fixture
-def shop(environment: dict[str, str], tmp_path: Path) -> Shop:
-    """Runs an agent of the shop to its end, or until it waits; the run's id."""
-    shutil.copy(SHOP, tmp_path)
+def use_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[Model], None]:
+    """Let every model of the program be the given one."""
+    return lambda model: monkeypatch.setattr("concertino.wiring.open_model", lambda spec: model)
 
-    def begin(agent: str, message: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "shop.py", "runs.db", agent, message],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=50,
-            check=True,
-        )
-        return done.stdout.strip()
 
-    return begin
+@pytest.fixture
+def shop(cli: Cli, tmp_path: Path) -> Shop:
+    """Run an agent of the shop until it ends or waits, and return the run's id."""
+    shutil.copy(SHOP, tmp_path)  # for the tests of --app, which imports it from the working directory
+    return lambda agent, message: asyncio.run(shop_program.start("runs.db", agent, message))
 
 
 @pytest.fixture
 def runs(cli: Cli) -> Cli:
-    """`concertino runs ... --db runs.db`."""
+    """Call `concertino runs ... --db runs.db`."""
 
-    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, **options: Any) -> Completed:
         done = cli("runs", *arguments, "--db", "runs.db", **options)
         assert "\x1b" not in done.stderr
         assert "\x1b" not in done.stdout or arguments[0] in ("approve", "deny", "resolve", "resume")  # answers, piped
@@ -123,16 +167,18 @@ def runs(cli: Cli) -> Cli:
     return run
 
 
-def shown(runs: Cli, run: str) -> dict[str, Any]:
+def run_object(runs: Cli, run: str) -> dict[str, Any]:
+    """Return the object of `runs show --json`."""
     done = runs("show", run, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def refused(done: subprocess.CompletedProcess[str], *says: str, status: int = 2) -> None:
+def assert_refused(done: Completed, *parts: str, status: int = 2) -> None:
+    """Check for one line on standard error that contains *parts*."""
     assert (done.returncode, done.stdout) == (status, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("concertino: ")
-    for part in says:
+    for part in parts:
         assert part in line

@@ -1,7 +1,7 @@
-"""A product with agents of its own, for `--app shop:make_runtime`. As a program: DATABASE AGENT MESSAGE starts a run.
+"""A product with its own agents, for `--app shop:make_runtime`. As a program, DATABASE AGENT MESSAGE starts a run.
 
-Its model follows the message: in each step it calls the tools that are named in a line of it; after the last line it
-answers with what they gave. The word `model` makes it wait for ever.
+The model follows the message: in each step it calls the tools that one line names; after the last line it answers with
+their results. The word `model` makes it wait until it is cancelled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from concertino import (
     Chat,
     DataPolicy,
     Pending,
-    Run,
+    Resources,
+    RunContext,
     Session,
     ToolCall,
     ToolData,
@@ -80,26 +81,26 @@ async def broken(name: str) -> str:
 
 @tool(effect="once", timeout=None)
 async def send() -> str:
-    """Send, for ever."""
+    """Send without end."""
     await _wait()
     return "never"
 
 
 class Clerk(AgentConfig[None]):
-    """Asks before it pays."""
+    """Requires an approval for each refund."""
 
     name = "clerk"
     prompt = "You are a clerk."
     tools = (refund, supplier, lookup, broken, send)
 
-    def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
+    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
         if call.name != "refund":
             return Allow()
         return Ask(who=("ann", "Bö"), note="it costs \x1b[31mmoney", seconds=None if "soon" not in run.id else 1)
 
 
 class Chief(AgentConfig[None]):
-    """Has a clerk."""
+    """Delegates to a clerk."""
 
     name = "chief"
     prompt = "You are the chief."
@@ -107,7 +108,7 @@ class Chief(AgentConfig[None]):
 
 
 class Vault(Clerk):
-    """Keeps little."""
+    """A clerk whose data policy keeps little."""
 
     name = "vault"
 
@@ -117,7 +118,7 @@ class Vault(Clerk):
 
 
 class Follows:
-    """The model."""
+    """The model that follows its message."""
 
     provider, name = "shop", "follows"
 
@@ -129,7 +130,7 @@ class Follows:
         if "model" in words:
             await _wait()
         known = [word for word in words if word in ARGUMENTS]
-        calls = tuple(ToolCall(f"c{place}", word, json.dumps(ARGUMENTS[word])) for place, word in enumerate(known))
+        calls = tuple(ToolCall(f"c{index}", word, json.dumps(ARGUMENTS[word])) for index, word in enumerate(known))
         said = "; ".join(m.content for m in messages if isinstance(m, ToolMessage))
         parts = calls or (Text(f"Answer: {said or 'nothing'}"),)
         yield Reply(
@@ -149,25 +150,26 @@ def _find(spec: str) -> Model:
 
 
 def make_runtime(store: SqliteStore) -> Runtime:
-    """What `--app` names."""
-    return Runtime(store, [Clerk(), Chief(), Vault()], models=_find, price=_price)
+    """Build the runtime."""
+    return Runtime([Clerk(), Chief(), Vault()], Resources(store=store, models=_find, price=_price))
 
 
 async def make_async(store: SqliteStore) -> Runtime:
-    """As `make_runtime`."""
+    """Build the runtime asynchronously."""
     return make_runtime(store)
 
 
 def make_nothing(store: SqliteStore) -> None:
-    """Not what is wanted."""
+    """Return no runtime."""
 
 
 def make_trouble(store: SqliteStore) -> Runtime:
-    """Fails."""
+    """Raise an error."""
     raise RuntimeError("no \nkey")
 
 
-async def _main(file: str, agent: str, message: str) -> None:
+async def start(file: str, agent: str, message: str, *, announce: bool = False) -> str:
+    """Run *agent* until it ends or waits, and return the run's id."""
     store = await SqliteStore.open(Path(file))
     runtime = make_runtime(store)
     chat = Chat(
@@ -178,12 +180,14 @@ async def _main(file: str, agent: str, message: str) -> None:
         budget=Budget(tokens=1_000_000, money=Decimal("2.50")),
     )
     live = await runtime.start(chat, agent)
-    sys.stdout.write(live.id + "\n")
-    sys.stdout.flush()
+    if announce:
+        sys.stdout.write(live.id + "\n")
+        sys.stdout.flush()
     await live.result()
     await runtime.close()
     await store.close()
+    return live.id
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(*sys.argv[1:]))
+    asyncio.run(start(*sys.argv[1:], announce=True))

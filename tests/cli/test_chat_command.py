@@ -1,4 +1,4 @@
-"""`concertino chat` as a process: one turn, or one for each line."""
+"""`concertino chat`: one turn, or one for each line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_one_turn(cli: Cli, corpus: Path) -> None:
     assert "main_thread: started" in done.stderr
 
 
-def test_piped_each_line_is_a_turn_of_one_conversation(cli: Cli, corpus: Path, database: Path) -> None:
+def test_each_line_is_a_turn_of_one_conversation(cli: Cli, corpus: Path, database: Path) -> None:
     lines = "What are apples?\n\nWhat are pears?\n/quit\nnever asked\n"
     done = cli("chat", "--corpus", str(corpus), "--json", given=lines)
     assert done.returncode == 0
@@ -28,7 +28,7 @@ def test_piped_each_line_is_a_turn_of_one_conversation(cli: Cli, corpus: Path, d
         assert turn["sources"]
     assert (first["question"], second["question"]) == ("What are apples?", "What are pears?")
     assert first["conversation_id"] == second["conversation_id"]
-    # The second turn has the first one before it.
+    # The second turn includes the first one.
     assert second["usage"][0]["tokens"]["prompt"] > first["usage"][0]["tokens"]["prompt"]
     connection = sqlite3.connect(database)
     owners = connection.execute("SELECT DISTINCT conversation_id FROM runs").fetchall()

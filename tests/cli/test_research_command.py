@@ -1,4 +1,4 @@
-"""`concertino research` as a process: what it prints where, and what stays in the file."""
+"""`concertino research`: its output on each stream, and what it stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import Cli, kept
+from tests.cli.conftest import Cli, stored_answers
 
 TOKENS = {"prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h"}
 
@@ -18,7 +18,7 @@ def citations(report: str) -> set[str]:
 
 
 def check_object(found: dict[str, Any]) -> None:
-    """What holds for every object that `--json` prints."""
+    """Check the invariants of every object that `--json` prints."""
     assert {"run_id", "status", "report", "sources", "usage", "totals", "tool_calls"} <= found.keys()
     assert citations(found["report"]) <= {source["id"] for source in found["sources"]}
     assert all(source.keys() == {"id", "title", "location"} for source in found["sources"])
@@ -29,7 +29,7 @@ def check_object(found: dict[str, Any]) -> None:
     assert found["totals"]["cost"] == sum(record["cost"] for record in found["usage"])
 
 
-def test_piped_the_report_alone_is_on_standard_output(cli: Cli, corpus: Path, database: Path) -> None:
+def test_standard_output_has_only_the_report(cli: Cli, corpus: Path, database: Path) -> None:
     done = cli("research", "What are apples?", "--corpus", str(corpus))
     assert done.returncode == 0
     assert done.stdout.startswith("# ")
@@ -38,12 +38,12 @@ def test_piped_the_report_alone_is_on_standard_output(cli: Cli, corpus: Path, da
     lines = done.stderr.splitlines()
     assert sum("no language model is involved" in line for line in lines) == 1
     assert any(line.startswith("supervisor: started: What are apples?") for line in lines)
-    assert any(line.startswith("supervisor/researcher-1: web_search") for line in lines)
+    assert any(line.startswith("supervisor/researcher-1: search_documents") for line in lines)
     assert any(re.match(r"supervisor: completed: \d+ tool calls, [\d,]+ tokens, \$0\.00, ", line) for line in lines)
     assert re.fullmatch(rf"stored in {re.escape(str(database))} as run_\w+", lines[-1])
 
 
-def test_json_is_one_object_and_its_sums_hold(cli: Cli, corpus: Path, database: Path) -> None:
+def test_json_is_one_object_with_consistent_sums(cli: Cli, corpus: Path, database: Path) -> None:
     done = cli("research", "What are apples, and what do pears need?", "--corpus", str(corpus), "--json")
     assert done.returncode == 0
     found = json.loads(done.stdout)
@@ -56,11 +56,11 @@ def test_json_is_one_object_and_its_sums_hold(cli: Cli, corpus: Path, database: 
     with sqlite3.connect(database) as connection:
         booked = connection.execute("SELECT count(*) FROM usage").fetchone()[0]
     connection.close()
-    assert kept(database)["supervisor"] == ("completed", found["report"])
+    assert stored_answers(database)["supervisor"] == ("completed", found["report"])
     assert booked == len(found["usage"])
 
 
-def test_a_question_comes_from_standard_input_whatever_is_in_it(cli: Cli, corpus: Path) -> None:
+def test_a_question_can_come_from_standard_input(cli: Cli, corpus: Path) -> None:
     question = 'Ünï 🍎\nwhat are "apples"?'
     done = cli("research", "-", "--corpus", str(corpus), "--json", given=question)
     found = json.loads(done.stdout)
@@ -68,7 +68,7 @@ def test_a_question_comes_from_standard_input_whatever_is_in_it(cli: Cli, corpus
     assert found["question"] == question
 
 
-def test_several_paths_may_follow_one_corpus_flag(cli: Cli, corpus: Path) -> None:
+def test_several_paths_may_follow_one_corpus_option(cli: Cli, corpus: Path) -> None:
     paths = [str(corpus / "apples.md"), str(corpus / "pears.md")]
     for arguments in (["Pears?", "--corpus", *paths], ["--corpus", *paths, "Pears?"]):
         done = cli("research", *arguments)
@@ -84,6 +84,6 @@ def test_escapes_in_a_page_reach_no_terminal_line(cli: Cli, tmp_path: Path) -> N
     assert "\x1b" not in done.stderr
 
 
-def test_a_narrow_encoding_costs_nothing(cli: Cli, corpus: Path) -> None:
-    done = cli("research", "Äpples: apples?", "--corpus", str(corpus), "--json", env={"PYTHONIOENCODING": "ascii"})
+def test_json_survives_a_narrow_encoding(cli: Cli, corpus: Path) -> None:
+    done = cli("research", "Äpples: apples?", "--corpus", str(corpus), "--json", encoding="ascii")
     assert json.loads(done.stdout)["question"] == "Äpples: apples?"

@@ -1,4 +1,4 @@
-"""`RunTree` and its pictures, from events: of a real engine where order matters, made by hand where it does not."""
+"""`RunTree` and its drawings, from events of the real engine and from events made by hand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rich.console import Console
 
 from concertino import Chat, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import ResearcherAgent, delegate
-from concertino.cli.render.live import Drawing
-from concertino.cli.render.log import Lines
+from concertino.cli.render.live import TreeDrawing
+from concertino.cli.render.log import LogView
 from concertino.cli.render.tree import AgentNode, CallNode, RunTree
 from concertino.events import (
     Notice,
@@ -60,8 +60,8 @@ def ended(path: tuple[str, str, int], status: str, usage: Sequence[UsageRecord] 
     return RunEnded(*path, result)
 
 
-def at_work() -> list[RunEvent]:
-    """A boss with a helper, which has one call of each state."""
+def active() -> list[RunEvent]:
+    """Return events of a boss and a helper with one call in each state."""
     step = {"id": 1, "name": "Searching", "icon": "", "parts": ["pears", "8 results"], "ended": False}
     return [
         RunStarted(*ROOT, "boss", "What\nis it?"),
@@ -80,86 +80,86 @@ def seen(events: Sequence[RunEvent]) -> RunTree:
     clock = iter(range(1000))
     tree = RunTree(lambda: float(next(clock)))
     for event in events:
-        tree.see(event)
+        tree.update(event)
     return tree
 
 
-def picture(tree: RunTree, width: int = 80, height: int = 24, *, answer: bool = False) -> list[str]:
+def drawing(tree: RunTree, width: int = 80, height: int = 24, *, answer: bool = False) -> list[str]:
     console = Console(width=width, height=height, force_terminal=True, color_system=None, record=True)
     with console.capture() as capture:
-        console.print(Drawing(tree, answer))
+        console.print(TreeDrawing(tree, answer))
     return capture.get().splitlines()
 
 
-def test_a_sub_agent_takes_the_place_of_its_call() -> None:
-    tree = seen(at_work())
+def test_a_sub_agent_replaces_its_call() -> None:
+    tree = seen(active())
     assert tree.root is not None
     assert tree.root.task == "What is it?"
-    (helper,) = tree.root.parts
+    (helper,) = tree.root.children
     assert isinstance(helper, AgentNode)
-    states = [(part.name, part.state, part.news) for part in helper.parts if isinstance(part, CallNode)]
+    states = [(part.name, part.state, part.news) for part in helper.children if isinstance(part, CallNode)]
     assert states == [
         ("web_search", "running", "8 results"),
         ("fetch_page", "completed", ""),
         ("fetch_page", "failed", "no such page"),
     ]
-    assert picture(tree)[2].split() == ["●", "web_search", "pears", "8", "results"]
+    assert drawing(tree)[2].split() == ["├──", "●", "web_search", "pears", "8", "results"]
 
 
-def test_money_that_is_unknown_is_never_shown_as_a_sum() -> None:
-    tree = seen([*at_work(), record("u1", "run_r", Decimal("0.5")), record("u2", "run_c", Decimal("0.25"))])
-    assert "20 tokens · $0.7500" in picture(tree)[-1]
-    tree.see(record("u2", "run_c", Decimal("0.25")))  # the same attempt is counted once
+def test_an_unknown_cost_makes_the_total_unknown() -> None:
+    tree = seen([*active(), record("u1", "run_r", Decimal("0.5")), record("u2", "run_c", Decimal("0.25"))])
+    assert "20 tokens · $0.7500" in drawing(tree)[-1]
+    tree.update(record("u2", "run_c", Decimal("0.25")))  # a second event of the same attempt counts once
     assert tree.totals.tokens.prompt == 20
-    tree.see(record("u3", "run_c", None))
-    assert "cost unknown" in picture(tree)[-1]
-    assert "$0.5000" in picture(tree)[0]
+    tree.update(record("u3", "run_c", None))
+    assert "cost unknown" in drawing(tree)[-1]
+    assert "$0.5000" in drawing(tree)[0]
 
 
-def test_what_is_left_open_at_the_end_was_cancelled() -> None:
+def test_open_nodes_are_cancelled_at_the_end() -> None:
     late = record("u9", "run_c", Decimal(0)).record
-    tree = seen([*at_work(), ended(ROOT, "cancelled", [late])])
+    tree = seen([*active(), ended(ROOT, "cancelled", [late])])
     assert tree.root is not None
-    (helper,) = tree.root.parts
+    (helper,) = tree.root.children
     assert isinstance(helper, AgentNode)
-    assert (tree.root.state, helper.state, helper.parts[0].state) == ("cancelled", "cancelled", "cancelled")
+    assert (tree.root.state, helper.state, helper.children[0].state) == ("cancelled", "cancelled", "cancelled")
     assert tree.totals.tokens.prompt == 10
-    assert tree.elapsed(helper) == tree.elapsed(helper)  # its clock stands
+    assert tree.elapsed(helper) == tree.elapsed(helper)  # the clock of an ended agent has stopped
 
 
 @pytest.mark.parametrize("calls", [0, 3, 30])
 @pytest.mark.parametrize("agents", [1, 5, 60])
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (30, 6), (200, 60)])
-def test_the_picture_fits_the_screen(calls: int, agents: int, width: int, height: int) -> None:
+def test_the_drawing_fits_the_screen(calls: int, agents: int, width: int, height: int) -> None:
     events: list[RunEvent] = [RunStarted(*ROOT, "boss", "Why? " * 50)]
     for number in range(agents):
         path = (f"run_{number}", f"boss/helper-{number}", 0)
         events.append(RunStarted(*path, "helper", "日本語の質問 " * 30, f"c{number}"))
-        for place in range(calls):
-            events.append(ToolStarted(*path, f"t{place}", "web_search", '{"query": "🍎 apples"}'))
-            if place:
-                events.append(ToolDone(*path, f"t{place}", "web_search", ""))
-    lines = picture(seen(events), width, height)
+        for index in range(calls):
+            events.append(ToolStarted(*path, f"t{index}", "web_search", '{"query": "🍎 apples"}'))
+            if index:
+                events.append(ToolDone(*path, f"t{index}", "web_search", ""))
+    lines = drawing(seen(events), width, height)
     assert len(lines) < height
     assert lines[0].startswith("● boss")
     assert lines[-1].startswith("total · ")
 
 
-def test_the_answer_is_seen_as_it_comes_at_its_end() -> None:
+def test_the_end_of_the_answer_is_visible() -> None:
     words = [TextDelta(*ROOT, f"word{number} ") for number in range(500)]
     tree = seen([RunStarted(*ROOT, "boss", "q"), StepStarted(*ROOT, 1, "m"), *words, TextDelta(*ROOT, "\x1b[31mlast")])
-    lines = picture(tree, 80, 24, answer=True)
+    lines = drawing(tree, 80, 24, answer=True)
     assert len(lines) < 24
     assert lines[-1].endswith("last")
     assert "\x1b" not in "".join(lines)
-    assert not any("word1 " in line for line in picture(tree))
+    assert not any("word1 " in line for line in drawing(tree))
 
 
-def test_plain_lines_tell_what_matters() -> None:
+def test_the_log_has_a_line_for_each_important_event() -> None:
     written: list[str] = []
-    lines = Lines(written.append, frozenset(("helper",)), clock=lambda: 0.0)
-    for event in [*at_work(), Notice(*ROOT, "limit_reached", "the limit\nis reached"), ended(ROOT, "failed")]:
-        lines.see(event)
+    lines = LogView(written.append, frozenset(("helper",)), clock=lambda: 0.0)
+    for event in [*active(), Notice(*ROOT, "limit_reached", "the limit\nis reached"), ended(ROOT, "failed")]:
+        lines.update(event)
     assert written == [
         "boss: started: What is it?",
         "boss/helper-1: started: pears",
@@ -173,7 +173,7 @@ def test_plain_lines_tell_what_matters() -> None:
     ]
 
 
-async def test_the_totals_are_those_of_the_result() -> None:
+async def test_the_totals_match_the_result() -> None:
     @tool
     async def look() -> str:
         """Look."""
@@ -193,10 +193,10 @@ async def test_the_totals_are_those_of_the_result() -> None:
     tree = RunTree()
     orchestrator = ToolOrchestrator(Chat(model=model, message="q"), Boss(), ToolRegistry(Boss.tools))
     async for event in orchestrator.stream():
-        tree.see(event)
+        tree.update(event)
     assert orchestrator.result is not None
     assert tree.root is not None
     assert tree.totals.tokens == sum((r.tokens for r in orchestrator.result.usage), Tokens())
-    names = [part.name for part in tree.root.parts]
+    names = [part.name for part in tree.root.children]
     assert names == ["researcher-1", "researcher-2"]
-    assert {part.state for part in tree.root.parts} == {"completed"}
+    assert {part.state for part in tree.root.children} == {"completed"}

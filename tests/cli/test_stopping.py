@@ -1,142 +1,165 @@
-"""Ctrl-C, SIGTERM and SIGHUP, in a process whose model waits for ever: the tests wait for its line, never for time."""
+"""Signals and failures: the run ends in an orderly way, and its results so far are printed and stored.
+
+The model itself raises the signal in this process, so no test waits.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import kept
+from concertino.errors import BadRequestError
+from concertino.messages import ToolMessage
+from concertino.providers.base import Model, ModelRequest
+from concertino.testing import ScriptedModel, call
+from concertino.testing.scripted import Answer
+from tests.cli.conftest import Cli, stored_answers
 from tests.cli.test_research_command import check_object
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to the process")
-DRIVER = Path(__file__).with_name("driver.py")
-Start = Callable[..., "subprocess.Popen[str]"]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are raised in this process")
+UseModel = Callable[[Model], None]
 
 
-@pytest.fixture
-def start(environment: dict[str, str], corpus: Path, tmp_path: Path) -> Iterator[Start]:
-    """Starts the driver; nothing of it is left running."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, str(DRIVER), *arguments],
-            env=environment,
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-        )
-        processes.append(process)
-        return process
-
-    yield begin
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+@pytest.fixture(autouse=True)
+def own_handlers() -> Iterator[None]:
+    """Restore the signal handlers: an event loop resets those that it has replaced."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
-def wait_for(process: subprocess.Popen[str], *wanted: str) -> None:
-    """Read standard error until each of *wanted* has begun a line."""
-    assert process.stderr is not None
-    left = set(wanted)
-    while left:
-        line = process.stderr.readline()
-        assert line, f"it ended before it said {left}"
-        left = {start for start in left if not line.startswith(start)}
+def interrupted_research(number: int) -> ScriptedModel:
+    """Return a model of two researchers: the first completes, the second receives the signal."""
+    first_done = asyncio.Event()
+
+    async def receive() -> None:
+        await first_done.wait()
+        signal.raise_signal(number)
+        await asyncio.Event().wait()
+
+    def researcher(request: ModelRequest) -> Answer:
+        if "wait" in str(request.messages[0]):
+            return Answer(before=receive)
+        results = [m.content for m in request.messages if isinstance(m, ToolMessage)]
+        if not results:
+            return Answer(calls=(call("read_document", location="pages/apples.md"),))
+        source = results[0].partition("]")[0]
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.05, first_done.set)  # after the answer has been recorded
+        return Answer(text=f"Apples are red {source}]. Without a source [s0000000000].")
+
+    asked = (call("researcher", query="about apples"), call("researcher", query="wait"))
+    return ScriptedModel(
+        scripts={
+            "You lead a research": [Answer(text="I ask two.", calls=asked)],
+            "You are a researcher": [researcher] * 3,
+        }
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_ends_cleanly_with_what_was_gathered(
-    start: Start, tmp_path: Path, number: signal.Signals
+def test_the_first_signal_stops_the_run_and_prints_its_results(
+    cli: Cli, corpus: Path, tmp_path: Path, use_model: UseModel, number: signal.Signals
 ) -> None:
-    file = tmp_path / "runs.db"
-    process = start("research", "waiting", str(file))
-    wait_for(process, "waiting", "supervisor/researcher-1: completed")
-    process.send_signal(number)
-    out, err = process.communicate(timeout=30)
-    assert process.returncode == 128 + number
-    assert "Traceback" not in err
-    last = err.splitlines()[-1]
-    assert last.startswith(f"stopped; what was gathered is in {file} (run run_")
-    # The finished researcher's answer is printed, and its citation resolves; the one that nobody found is gone.
-    assert "## about apples" in out
-    assert "Apples are red [s" in out
-    assert "## Sources" in out
-    assert "s0000000000" not in out
-    connection = sqlite3.connect(file)
-    usage = connection.execute("SELECT count(*) FROM usage").fetchone()[0]
-    connection.close()
-    runs = kept(file)
-    assert {path: state for path, (state, _) in runs.items()} == {
+    use_model(interrupted_research(number))
+    done = cli("research", "What is it?", "--corpus", "pages", "--db", "runs.db")
+    assert done.returncode == 128 + number
+    assert done.stderr.splitlines()[-1].startswith("stopped; its results so far are in runs.db (run run_")
+    # The completed researcher's answer is printed with its source; the unknown citation is removed.
+    assert "## about apples" in done.stdout
+    assert "Apples are red [s" in done.stdout
+    assert "## Sources" in done.stdout
+    assert "s0000000000" not in done.stdout
+    answers = stored_answers(tmp_path / "runs.db")
+    assert {path: state for path, (state, _) in answers.items()} == {
         "supervisor": "cancelled",
         "supervisor/researcher-1": "completed",
         "supervisor/researcher-2": "cancelled",
     }
-    assert runs["supervisor/researcher-1"][1].startswith("Apples are red")
-    assert usage >= 3
+    assert answers["supervisor/researcher-1"][1].startswith("Apples are red")
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    assert connection.execute("SELECT count(*) FROM usage").fetchone()[0] >= 3
+    connection.close()
 
 
-def test_stopped_json_is_still_one_object(start: Start, tmp_path: Path) -> None:
-    process = start("research", "waiting", str(tmp_path / "runs.db"), "--json")
-    wait_for(process, "waiting", "supervisor/researcher-1: completed")
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
-    assert process.returncode == 130
-    found = json.loads(out)
+def test_a_stopped_run_is_still_one_json_object(cli: Cli, corpus: Path, use_model: UseModel) -> None:
+    use_model(interrupted_research(signal.SIGINT))
+    done = cli("research", "What is it?", "--corpus", "pages", "--db", "runs.db", "--json")
+    assert done.returncode == 130
+    found = json.loads(done.stdout)
     check_object(found)
     assert found["status"] == "cancelled"
     assert found["error"]
     assert len(found["sources"]) == 1
 
 
-def test_a_chat_keeps_what_was_said(start: Start, tmp_path: Path) -> None:
-    process = start("chat", "waiting", str(tmp_path / "runs.db"))
-    wait_for(process, "waiting")
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert out.strip() == "So far so good."
+def test_a_stopped_chat_prints_its_partial_answer(cli: Cli, corpus: Path, use_model: UseModel) -> None:
+    async def receive() -> None:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.Event().wait()
+
+    use_model(ScriptedModel(Answer(text="So far so good. ", midway=receive)))
+    done = cli("chat", "What is it?", "--corpus", "pages", "--db", "runs.db")
+    assert (done.returncode, done.stdout.strip()) == (130, "So far so good.")
 
 
-def test_the_second_signal_ends_at_once(start: Start, tmp_path: Path) -> None:
-    process = start("research", "stubborn", str(tmp_path / "runs.db"))
-    wait_for(process, "waiting")
-    process.send_signal(signal.SIGINT)
-    wait_for(process, "refusing")
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
-
-
-def test_a_hangup_that_was_switched_off_is_not_heard(start: Start, tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does; the process inherits it
-    try:
-        process = start("chat", "waiting", str(tmp_path / "runs.db"))
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    wait_for(process, "waiting")
-    process.send_signal(signal.SIGHUP)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == 130
-
-
-def test_ctrl_c_while_the_program_is_still_loading(environment: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "rich.py").write_text("raise KeyboardInterrupt")
-    done = subprocess.run(
-        [sys.executable, "-m", "concertino.cli"],
-        env=environment | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
+def test_a_signal_stops_a_resumed_run(cli: Cli, shop: Callable[[str, str], str], tmp_path: Path) -> None:
+    run = shop("clerk", "refund\nmodel")
+    # The model of the shop waits in the step after the approval; its line on standard error is the cue.
+    (tmp_path / "signalling.py").write_text(
+        "import signal\nfrom tests.cli import shop\n\n\n"
+        "def make_runtime(store):\n"
+        "    class Signals(shop.Follows):\n"
+        "        async def stream(self, request):\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "            async for event in shop.Follows.stream(self, request):\n"
+        "                yield event\n"
+        "    runtime = shop.make_runtime(store)\n"
+        "    runtime._models = lambda spec: Signals()\n"
+        "    return runtime\n"
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    approved = cli("runs", "approve", f"{run}:1.0", "--by", "ann", "--db", "runs.db")
+    assert approved.returncode == 0
+    done = cli("runs", "resume", run, "--app", "signalling:make_runtime", "--db", "runs.db")
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1].startswith("stopped; its results so far are in runs.db")
+    assert {state for state, _ in stored_answers(tmp_path / "runs.db").values()} == {"cancelled"}
+
+
+def test_an_ignored_hangup_does_not_stop_the_run(cli: Cli, corpus: Path, use_model: UseModel) -> None:
+    async def receive() -> None:
+        signal.raise_signal(signal.SIGHUP)
+
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
+    use_model(ScriptedModel(Answer(text="It is red.", before=receive)))
+    done = cli("chat", "What is it?", "--corpus", "pages", "--db", "runs.db")
+    assert (done.returncode, done.stdout) == (0, "It is red.\n")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_failed_run_names_its_error_and_keeps_its_results(
+    cli: Cli, corpus: Path, tmp_path: Path, use_model: UseModel, as_json: bool
+) -> None:
+    use_model(ScriptedModel("I begin. ", Answer(text="So far. ", error=BadRequestError("the provider says\nno"))))
+    done = cli("research", "What?", "--corpus", "pages", "--db", "runs.db", *(["--json"] if as_json else []))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("concertino: the run failed: BadRequestError: the provider says no")
+    assert "runs.db" in last
+    if as_json:
+        found = json.loads(done.stdout)
+        assert found["status"] == "failed"
+        assert "the provider says" in found["error"]
+    else:
+        assert done.stdout == "So far.\n"
+    assert stored_answers(tmp_path / "runs.db") == {"supervisor": ("failed", "So far. ")}

@@ -1,163 +1,145 @@
-"""On a terminal: the live tree, the rendered report, and questions back. A pseudo-terminal stands for the real one."""
+"""On a terminal: the live tree, the rendered report and questions back; hostile text never controls it."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-fcntl = pytest.importorskip("fcntl")
-pty = pytest.importorskip("pty")
-termios = pytest.importorskip("termios")
+from concertino.messages import UserMessage
+from concertino.providers.base import Model, ModelRequest
+from concertino.testing import ScriptedModel, call
+from concertino.testing.scripted import Answer
+from tests.cli.conftest import APP, Cli, Completed, Shop
 
-DRIVER = Path(__file__).with_name("driver.py")
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\r")
-
-
-class Terminal:
-    """A process whose three streams are one pseudo-terminal of 80 by 24."""
-
-    def __init__(self, command: list[str], environment: dict[str, str], folder: Path) -> None:
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, b"\x18\x00\x50\x00\x00\x00\x00\x00")
-        self.process = subprocess.Popen(
-            [sys.executable, *command],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={"TERM": "xterm-256color"} | environment,
-            cwd=folder,
-        )
-        os.close(slave)
-        self.raw = b""
-
-    def read(self, until: str = "") -> str:
-        """What has come, without escapes, until *until* is in it; without that, until the process has closed it."""
-        deadline = time.monotonic() + 40
-        while not until or until not in self.text:
-            assert time.monotonic() < deadline, f"no {until!r} in {self.text!r}"
-            try:
-                piece = os.read(self._master, 65536)
-            except OSError:  # Linux says so when nobody has the other end open
-                piece = b""
-            if not piece:
-                break
-            self.raw += piece
-        return self.text
-
-    @property
-    def text(self) -> str:
-        return _ESCAPE.sub("", self.raw.decode("utf-8", "replace"))
-
-    def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self._master)
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+HOSTILE = "\x1b]0;owned\x07\x1b[31mred\x9b2J\u202egnp.exe\u2066"
+RESEARCH = ("research", "What are apples?", "--corpus", "pages")
 
 
 @pytest.fixture
-def terminal(environment: dict[str, str], corpus: Path, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Starts processes on terminals of their own."""
-    opened: list[Terminal] = []
+def terminal(cli: Cli) -> Callable[..., Completed]:
+    """Call the program on a terminal; *width* and *term* describe it."""
 
-    def start(*command: str, env: dict[str, str] | None = None) -> Terminal:
-        opened.append(Terminal(list(command), environment | (env or {}), tmp_path))
-        return opened[-1]
+    def run(*arguments: str, width: int = 80, term: str = "xterm-256color", typed: str = "", **env: str) -> Completed:
+        size = {"COLUMNS": str(width), "LINES": "24", "TERM": term}
+        return cli(*arguments, env=size | env, given=typed, terminal=True)
 
-    yield start
-    for one in opened:
-        one.close()
+    return run
 
 
-def test_the_run_is_a_tree_and_the_report_is_rendered(terminal: Callable[..., Terminal]) -> None:
-    shown = terminal("-m", "concertino.cli", "research", "What are apples?", "--corpus", "pages")
-    text = shown.read()
-    assert shown.process.wait() == 0
-    assert b"\x1b[?25l" in shown.raw  # the cursor is hidden while the tree lives,
-    assert shown.raw.rindex(b"\x1b[?25h") > shown.raw.rindex(b"\x1b[?25l")  # and shown again
+def text_of(done: Completed) -> str:
+    return _ESCAPE.sub("", done.stdout + done.stderr)
+
+
+def assert_harmless(done: Completed) -> None:
+    """Check that only escape sequences of this program reach the terminal."""
+    everything = done.stdout + done.stderr
+    left = _ESCAPE.sub("", everything)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", left)
+    assert "\x1b[31mred" not in everything
+
+
+def test_the_run_is_a_tree_and_the_report_is_rendered(terminal: Callable[..., Completed], corpus: Path) -> None:
+    done = terminal(*RESEARCH)
+    text = text_of(done)
+    assert done.returncode == 0
     assert "✓ supervisor" in text
-    assert "✓ researcher-1" in text
+    assert "├── ✓ researcher-1" in text or "└── ✓ researcher-1" in text
     assert "total · " in text
     assert "## " not in text
     assert "red fruits" in text
     assert "stored in" in text
 
 
-def test_a_dumb_terminal_gets_plain_lines(terminal: Callable[..., Terminal]) -> None:
-    shown = terminal("-m", "concertino.cli", "research", "What are apples?", "--corpus", "pages", env={"TERM": "dumb"})
-    text = shown.read()
-    assert shown.process.wait() == 0
-    assert b"\x1b" not in shown.raw
-    assert "supervisor: started" in text
-    assert "# What are apples" in text
+def test_a_dumb_terminal_gets_plain_lines(terminal: Callable[..., Completed], corpus: Path) -> None:
+    done = terminal(*RESEARCH, term="dumb")
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "supervisor: started" in done.stderr
+    assert "# What are apples" in done.stdout
 
 
-def test_without_colour_the_tree_has_none(terminal: Callable[..., Terminal]) -> None:
-    shown = terminal("-m", "concertino.cli", "research", "What are apples?", "--corpus", "pages", env={"NO_COLOR": "1"})
-    shown.read()
-    assert shown.process.wait() == 0
-    assert not re.search(rb"\x1b\[(?:\d+;)*[34]\d(?:;\d+)*m", shown.raw)
+def test_no_color_removes_the_colours(terminal: Callable[..., Completed], corpus: Path) -> None:
+    done = terminal(*RESEARCH, NO_COLOR="1")
+    assert done.returncode == 0
+    assert not re.search(r"\x1b\[(?:\d+;)*[34]\d(?:;\d+)*m", done.stdout + done.stderr)
 
 
-def test_a_conversation_with_a_prompt(terminal: Callable[..., Terminal]) -> None:
-    shown = terminal("-m", "concertino.cli", "chat", "--corpus", "pages")
-    shown.read("you> ")
-    shown.type("What are apples?\r")
-    assert "red fruits" in shown.read("stored in")
-    shown.type("/quit\r")
-    shown.read()
-    assert shown.process.wait() == 0
+def test_a_conversation_with_a_prompt(terminal: Callable[..., Completed], corpus: Path) -> None:
+    done = terminal("chat", "--corpus", "pages", typed="What are apples?\n/quit\n")
+    assert done.returncode == 0
+    assert text_of(done).count("you> ") == 2
+    assert "red fruits" in text_of(done)
 
 
-def test_the_model_may_ask_back_once(terminal: Callable[..., Terminal]) -> None:
-    shown = terminal(str(DRIVER), "research", "asking", "runs.db")
-    asked = shown.read("your answer> ")
-    assert "1. Which fruit?" in asked
-    assert "2. How long?" in asked
-    shown.type("pears, briefly\r")
-    assert "You want pears, briefly." in shown.read()
-    assert shown.process.wait() == 0
+def test_the_model_may_ask_back_once(
+    terminal: Callable[..., Completed], corpus: Path, use_model: Callable[[Model], None]
+) -> None:
+    def report(request: ModelRequest) -> object:
+        answer = [message.text for message in request.messages if isinstance(message, UserMessage)][-1]
+        return call("report_generation", title="Report", markdown=f"You want {answer}.")
+
+    use_model(ScriptedModel(call("feedback_questions", questions=["Which fruit?", "How long?"]), report))
+    done = terminal(*RESEARCH, typed="pears, briefly\n")
+    text = text_of(done)
+    assert "1. Which fruit?" in text
+    assert "2. How long?" in text
+    assert "your answer> " in text
+    assert "You want pears, briefly." in text
+    assert done.returncode == 0
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_what_was_stored_cannot_drive_the_terminal(
-    terminal: Callable[..., Terminal], tmp_path: Path, term: str
-) -> None:
-    (tmp_path / "shop.py").write_text(DRIVER.with_name("shop.py").read_text())
-    started = terminal("shop.py", "runs.db", "clerk", "refund \x1b]0;owned\x07\nbroken", env={"TERM": term})
-    run = started.read().strip()
-    command = ("-m", "concertino.cli", "runs")
+def test_stored_text_cannot_control_the_terminal(terminal: Callable[..., Completed], shop: Shop, term: str) -> None:
+    run = shop("clerk", f"refund {HOSTILE}\nbroken")
     for arguments in (
-        ("list",),
-        ("show", run),
-        ("approve", f"{run}:1.0", "--by", "ann", "--resume", "--app", "shop:make_runtime"),
-        ("show", run),
-        ("export", run),
+        ("runs", "list"),
+        ("runs", "show", run),
+        ("runs", "approve", f"{run}:1.0", "--by", "ann", "--resume", *APP),
+        ("runs", "show", run),
+        ("runs", "export", run),
+        ("usage", "--by", "agent"),
     ):
-        shown = terminal(*command, *arguments, "--db", "runs.db", env={"TERM": term})
-        shown.read()
-        assert shown.process.wait() == 0
-        assert b"\x1b]" not in shown.raw
-        assert b"\x07" not in shown.raw
-        assert b"\x1b[31mcup" not in shown.raw  # what the tool had said
+        done = terminal(*arguments, "--db", "runs.db", term=term)
+        assert done.returncode == 0
+        assert_harmless(done)
         if term == "dumb":
-            assert b"\x1b" not in shown.raw
+            assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_erasing_asks(terminal: Callable[..., Terminal]) -> None:
-    terminal("-m", "concertino.cli", "chat", "What are apples?", "--corpus", "pages", "--db", "runs.db").read()
-    shown = terminal("-m", "concertino.cli", "runs", "erase", "--user", "nobody", "--db", "runs.db")
-    shown.read("type yes> ")
-    shown.type("yes\r")
-    assert "erased of user 'nobody': 0 runs and 0 memories" in shown.read()
-    assert shown.process.wait() == 0
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_a_hostile_model_cannot_control_the_terminal(
+    terminal: Callable[..., Completed], corpus: Path, use_model: Callable[[Model], None], term: str
+) -> None:
+    use_model(
+        ScriptedModel(
+            Answer(text=f"I search. {HOSTILE}", calls=(call("search_documents", query=f"apples {HOSTILE}"),)),
+            Answer(text=f"# Red {HOSTILE}\n\n`{HOSTILE}` [link {HOSTILE}](http://x/{HOSTILE})"),
+        )
+    )
+    done = terminal("chat", f"What? {HOSTILE}", "--corpus", "pages", "--db", "runs.db", term=term)
+    assert done.returncode == 0
+    assert_harmless(done)
+
+
+def test_every_line_of_the_lists_fits_the_terminal(terminal: Callable[..., Completed], shop: Shop) -> None:
+    from rich.cells import cell_len
+
+    run = shop("clerk", "lookup " + "日本語の質問 " * 20)
+    for width in (80, 120):
+        done = terminal("runs", "list", "--db", "runs.db", width=width)
+        lines = text_of(done).splitlines()
+        assert any(run in line for line in lines)  # an id is never shortened
+        assert any(line.endswith("…") for line in lines)
+        assert all(cell_len(line) <= width for line in lines)
+
+
+def test_erasing_asks(terminal: Callable[..., Completed], corpus: Path) -> None:
+    terminal("chat", "What are apples?", "--corpus", "pages", "--db", "runs.db")
+    done = terminal("runs", "erase", "--user", "nobody", "--db", "runs.db", typed="yes\n")
+    assert "type yes to continue> " in text_of(done)
+    assert "erased 0 runs and 0 memories of user 'nobody'" in text_of(done)
+    assert done.returncode == 0

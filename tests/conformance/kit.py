@@ -11,9 +11,11 @@ from typing import Any, Protocol
 from hypothesis import strategies as st
 
 from concertino.messages import Message, UserMessage
+from concertino.operations import Operation
+from concertino.scope import Scope
 from concertino.storage.base import Memories, Store
 from concertino.storage.sqlite import MemoryStore, SqliteStore
-from concertino.storage.types import Claim, Entry, EntryKind, Head, HeldMessage, RunEnd, RunStart
+from concertino.storage.types import Claim, Entry, EntryKind, EntryMessage, Head, RunEnd, RunStart
 from concertino.usage import Tokens, UsageRecord
 from concertino.waits import Resolution, Wait
 
@@ -33,6 +35,8 @@ async def sqlite_store(folder: Path) -> FullStore:
     return await SqliteStore.open(folder / "store.db")
 
 
+SCOPE = Scope("o1", "u1")
+"""Of the runs that name no other."""
 ADAPTERS: dict[str, Factory] = {"memory": memory_store, "sqlite": sqlite_store}
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
@@ -48,22 +52,23 @@ def start(run_id: str = "r1", **changes: Any) -> RunStart:
         agent="supervisor",
         agent_path="supervisor",
         conversation_id="c1",
-        user_id="u1",
-        organization_id="o1",
+        scope=Scope("o1", "u1"),
         task="Find it.",
         started=1000.25,
     )
-    return replace(plain, **changes)
+    names = {name: changes.pop(name) for name in ("organization_id", "user_id") if name in changes}
+    scope = Scope(names.get("organization_id", "o1"), names.get("user_id", "u1"))
+    return replace(plain, scope=scope, **changes)
 
 
 def end(**changes: Any) -> RunEnd:
     return replace(RunEnd(status="completed", answer="Found.", error=None, ended=1001.5), **changes)
 
 
-def whole(message: Message | str, **more: Any) -> HeldMessage:
+def whole(message: Message | str, **more: Any) -> EntryMessage:
     """A message all of which remains."""
-    said = UserMessage(message) if isinstance(message, str) else message
-    return HeldMessage(**{"message": said, "keep": said, **more})
+    result_of = UserMessage(message) if isinstance(message, str) else message
+    return EntryMessage(**{"message": result_of, "keep": result_of, **more})
 
 
 def record(number: int = 1, run_id: str = "r1", **changes: Any) -> UsageRecord:
@@ -100,32 +105,48 @@ def wait(key: str = "w1", run_id: str = "r1", **changes: Any) -> Wait:
     return replace(plain, **changes)
 
 
-def said(content: str = "", **changes: Any) -> Resolution:
+def operation(key: str = "w1", run_id: str = "r1", **changes: Any) -> Operation:
+    plain = Operation(
+        key=key, scope=SCOPE, run_id=run_id, kind="tool_call", state="running", step=1, name="pay", call_id="call-1"
+    )
+    return replace(plain, **changes)
+
+
+def operation_of(asked: Wait, scope: Scope) -> Operation:
+    """The operation in state `waiting` that *asked* belongs to."""
+    return operation(asked.key, asked.run_id, scope=scope, name=asked.tool, state="waiting", waits_for=asked.kind)
+
+
+def result_of(content: str = "", **changes: Any) -> Resolution:
     return replace(Resolution(verdict="result", content=content), **changes)
 
 
-class Life:
+class Tree:
     """One process's hold on a tree: it knows the claim, and the number of each run's next entry."""
 
     def __init__(self, store: Store, claim: Claim) -> None:
         self.store = store
         self.claim = claim
         self.next: dict[str, int] = {}
+        self.scope = SCOPE
 
-    async def begin(self, begun: RunStart, **more: Any) -> Life:
-        entry = Entry(run_id=begun.run_id, seq=0, claim=self.claim, kind="begun", **more)
-        await self.store.begin(begun, entry, self.claim)
-        self.next[begun.run_id] = 1
+    async def begin(self, start_tree: RunStart, **more: Any) -> Tree:
+        entry = Entry(run_id=start_tree.run_id, seq=0, claim=self.claim, kind="started", **more)
+        await self.store.begin(start_tree, entry, self.claim)
+        self.scope = start_tree.scope
+        self.next[start_tree.run_id] = 1
         return self
 
-    async def child(self, run_id: str, **changes: Any) -> Life:
+    async def child(self, run_id: str, **changes: Any) -> Tree:
         return await self.begin(start(run_id, root_id=self.claim.root_id, parent_id=self.claim.root_id, **changes))
 
-    def entry(self, kind: EntryKind = "asking", run_id: str | None = None, **more: Any) -> Entry:
+    def entry(self, kind: EntryKind = "model_requested", run_id: str | None = None, **more: Any) -> Entry:
         wanted = run_id or self.claim.root_id
+        if "operations" not in more and more.get("waits"):
+            more["operations"] = [operation_of(each, self.scope) for each in more["waits"]]
         return Entry(run_id=wanted, seq=self.next[wanted], claim=self.claim, kind=kind, **more)
 
-    async def append(self, kind: EntryKind = "asking", run_id: str | None = None, **more: Any) -> Head:
+    async def append(self, kind: EntryKind = "model_requested", run_id: str | None = None, **more: Any) -> Head:
         head = await self.store.append(self.entry(kind, run_id, **more))
         self.next[run_id or self.claim.root_id] = head.seq
         return head
@@ -134,16 +155,21 @@ class Life:
         return await self.append("ended", run_id, end=end(**changes))
 
 
-async def begun(store: Store, run_id: str = "r1", **changes: Any) -> Life:
-    """A root that *owner* ("me") has begun, for *seconds*."""
+async def start_tree(store: Store, run_id: str = "r1", **changes: Any) -> Tree:
+    """A root that *owner* ("me") has start_tree, for *seconds*."""
     owner, seconds = changes.pop("owner", "me"), changes.pop("seconds", 60.0)
     claim = Claim(root_id=run_id, epoch=1, owner=owner, seconds=seconds)
-    return await Life(store, claim).begin(start(run_id, **changes))
+    return await Tree(store, claim).begin(start(run_id, **changes))
 
 
-async def taken(store: Store, run_id: str = "r1", owner: str = "you", seconds: float = 60.0) -> Life:
+async def claim_tree(store: Store, run_id: str = "r1", owner: str = "you", seconds: float = 60.0) -> Tree:
     """A root that *owner* takes up."""
-    life = Life(store, await store.claim(run_id, owner, seconds))
+    tree = Tree(store, await store.claim(run_id, owner, seconds))
     for run in await store.runs(root_id=run_id, limit=1000):
-        life.next[run.start.run_id] = run.entries
-    return life
+        tree.next[run.start.run_id] = run.entries
+    return tree
+
+
+def traces(folder: Path, canary: str) -> list[str]:
+    """Return the names of the files that contain *canary*, including those next to the database."""
+    return [path.name for path in folder.iterdir() if canary.encode() in path.read_bytes()]

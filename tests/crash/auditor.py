@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from concertino.messages import AssistantMessage, Message, ToolMessage
-from concertino.orchestrator.journal.replay import fold, requests
+from concertino.orchestrator.journal.replay import replay, requests
 from concertino.storage.codec import decode_message, encode_message
 from concertino.storage.sqlite import SqliteStore
 from concertino.storage.types import StoredJournal, StoredRun
@@ -122,7 +122,7 @@ def _one_result_per_call(found: Evidence) -> Iterator[str]:
     """I2: each call has exactly one result before the model is asked again; in the record and in each request."""
     for run_id, journal in found.journals.items():
         path = found.runs[run_id].start.agent_path
-        yield from (f"I2: {path}: {problem}" for problem in unpaired(fold(journal).messages))
+        yield from (f"I2: {path}: {problem}" for problem in unpaired(replay(journal).messages))
         for step, _, request in requests(journal):
             yield from (f"I2: {path}, request of step {step}: {problem}" for problem in unpaired(request.messages))
     for call in found.calls:
@@ -180,7 +180,7 @@ def _unknown(found: Evidence) -> Iterator[str]:
     """The keys of calls of which the model was told that their outcome is unknown."""
     for run_id, journal in found.journals.items():
         step, place = 0, 0
-        for message in fold(journal).added:
+        for message in replay(journal).added:
             if isinstance(message, AssistantMessage):
                 step, place = step + 1, 0
             elif isinstance(message, ToolMessage):
@@ -196,7 +196,7 @@ def _epochs(found: Evidence) -> Iterator[str]:
         path = found.runs[run_id].start.agent_path
         if [entry.seq for entry in journal.entries] != list(range(len(journal.entries))):
             yield f"I7: the entries of {path} are not numbered one by one"
-        steps = [entry.step for entry in journal.entries if entry.kind in ("asking", "answered")]
+        steps = [entry.step for entry in journal.entries if entry.kind in ("model_requested", "model_answered")]
         if steps != sorted(steps):
             yield f"I7: the steps of {path} go back: {steps}"
         for entry in journal.entries:
@@ -218,12 +218,12 @@ def ledger(found: Evidence) -> Iterator[str]:
         for record in found.usage:
             if record.run_id == run_id:
                 rows[int(record.id.split(":")[1]), record.source] += 1
-        for step in {step for kind, step in kinds if kind == "asking"}:
+        for step in {step for kind, step in kinds if kind == "model_requested"}:
             booked = sum(count for (at, _), count in rows.items() if at == step)
             asked[run_id, step] = booked
-            if booked != kinds["asking", step]:
+            if booked != kinds["model_requested", step]:
                 yield f"I8: {run.start.agent_path}, step {step}: {kinds['asking', step]} attempts, {booked} rows"
-            if run.end.status == "completed" and rows[step, "measured"] != kinds["answered", step] == 1:
+            if run.end.status == "completed" and rows[step, "measured"] != kinds["model_answered", step] == 1:
                 yield f"I8: {run.start.agent_path}, step {step}: {rows[step, 'measured']} measured rows"
         if len({r.id for r in found.usage}) != len(found.usage):
             yield "I8: a record was booked twice"

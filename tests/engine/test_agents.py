@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunError, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, RunError, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import RunEnded, RunStarted, TextDelta, ToolDone, ToolFailed
@@ -76,7 +76,7 @@ async def test_usage_and_calls_roll_up_through_three_levels(play: Play, add: Too
 
 async def test_a_child_that_fails_is_a_failed_tool_and_its_usage_counts(play: Play, add: Tool) -> None:
     child = delegate(Child(), description="Adds.", tools=[add])
-    scripts = {"the child": [call("add", a=1, b=2), OverloadedError("too busy")]}
+    scripts = {"the child": [call("add", a=1, b=2), OverloadedError("too busy", status=529)]}
     with ScriptedModel(call("child", query="1 + 2?"), "no luck", scripts=scripts) as model:
         seen = await play(model, tools=[child])
     assert seen.result.status == "completed"
@@ -117,7 +117,9 @@ async def test_a_cancelled_tree_keeps_its_usage_and_its_conversation() -> None:
     scripts = {"the child": [Answer(text="half of a", midway=stall)]}
     model = ScriptedModel(call("child", query="go"), scripts=scripts)
     registry = ToolRegistry([delegate(Child(), description="Answers.")])
-    orchestrator = ToolOrchestrator(Chat(model=model, message="go", store=store), AgentConfig(), registry)
+    orchestrator = ToolOrchestrator(
+        Chat(model=model, message="go"), AgentConfig(), registry, resources=Resources(store=store)
+    )
     task = asyncio.create_task(orchestrator.run())
     await reached.wait()
     task.cancel()
@@ -235,5 +237,5 @@ async def test_run_error_of_a_child_carries_its_result(play: Play) -> None:
 
 
 def test_delegate_wants_an_agent() -> None:
-    with pytest.raises(ConfigurationError, match="no agent"):
+    with pytest.raises(ConfigurationError, match="not an agent"):
         delegate(Child, description="A class.")  # type: ignore[arg-type]

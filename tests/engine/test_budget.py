@@ -18,7 +18,8 @@ from concertino import (
     Chat,
     Finish,
     Limits,
-    Run,
+    Resources,
+    RunContext,
     RunResult,
     Session,
     Tokens,
@@ -88,8 +89,10 @@ def works(request: ModelRequest) -> Any:
 async def run(
     model: ScriptedModel, store: MemoryStore, agent: AgentConfig[Any] | None = None, **given: Any
 ) -> tuple[RunResult, list[RunEvent]]:
-    chat = Chat(model=model, message="go", store=store, **{"limits": few, **given})
-    orchestrator = ToolOrchestrator(chat, agent or Desk())
+    shared = {name: given.pop(name) for name in given.keys() - {"budget", "session"}}
+    chat = Chat(model=model, message="go", **given)
+    resources = Resources(store=store, **{"limits": few, **shared})
+    orchestrator = ToolOrchestrator(chat, agent or Desk(), resources=resources)
     events = [event async for event in orchestrator.stream()]
     assert orchestrator.result is not None
     await settled(store, orchestrator.result, given.get("budget"))
@@ -115,7 +118,7 @@ def notices(events: Sequence[RunEvent]) -> list[str]:
 async def test_reaching_it_ends_in_an_answer(tokens: int) -> None:
     result, events = await run(ScriptedModel(*[works] * 40), MemoryStore(), budget=Budget(tokens=tokens))
     assert result.status == "completed"
-    assert result.text == ("The budget is used up, and nothing was found out before." if tokens == 200 else "final")
+    assert result.text == ("The budget is exhausted; no answer could be produced." if tokens == 200 else "final")
     assert len(notices(events)) == 1
     assert f"run:{result.run_id}" in notices(events)[0]
 
@@ -142,7 +145,7 @@ def scripted(kinds: list[str]) -> Mapping[str, Any]:
             "add": Answer(calls=(one,), tokens=used),
             "two": Answer(text="x", calls=(one, call("nobody")), tokens=used),
             "child": Answer(text="child", calls=children, tokens=used),
-            "fails": OverloadedError("busy"),
+            "fails": OverloadedError("busy", status=529),
             "breaks": Answer(text="half", error=OverloadedError("busy")),
             "silent": Answer(calls=(one,), tokens=None),
             "cheap": Answer(calls=(one,), tokens=Tokens(prompt=1, completion=1, reasoning=1)),
@@ -226,21 +229,21 @@ async def test_money_where_no_price_is_known() -> None:
 
 
 class Concludes(Desk):
-    def conclude(self, run: Run[None], text: str) -> str:
+    def conclude(self, run: RunContext[None], text: str) -> str:
         return text or "I could not even begin."
 
 
 class Refuses(Desk):
-    def on_no_tool_calls(self, run: Run[None], reason: str, calls: Sequence[Any]) -> Finish:
+    def on_limit(self, run: RunContext[None], reason: str) -> Finish:
         return Finish(f"ended: {reason}")
 
 
 @pytest.mark.parametrize(
     ("agent", "says"),
     [
-        (Desk(), "The budget is used up, and nothing was found out before."),
+        (Desk(), "The budget is exhausted; no answer could be produced."),
         (Concludes(), "I could not even begin."),
-        (Refuses(), "ended: BUDGET_REACHED"),
+        (Refuses(), "ended: budget"),
     ],
 )
 async def test_no_room_at_all(agent: AgentConfig[None], says: str) -> None:
@@ -256,15 +259,15 @@ async def test_no_room_at_all(agent: AgentConfig[None], says: str) -> None:
 async def test_what_was_reserved_is_given_back(how: str) -> None:
     store, never = MemoryStore(), asyncio.Event()
     endings = {
-        "fails": OverloadedError("busy"),
+        "fails": OverloadedError("busy", status=529),
         "breaks": Answer(text="half of it", error=OverloadedError("busy")),
         "stopped": Answer(text="half of it", midway=never.wait),
     }
     model = ScriptedModel(endings[how])
-    async with Runtime(store, [Desk()], models=lambda name: model, limits=few) as process:
-        live = await process.start(
-            Chat(model=model, message="go", budget=Budget(tokens=9_000), retry=Retry(attempts=1)), "desk"
-        )
+    async with Runtime(
+        [Desk()], Resources(store=store, models=lambda name: model, limits=few, retry=Retry(attempts=1))
+    ) as process:
+        live = await process.start(Chat(model=model, message="go", budget=Budget(tokens=9_000)), "desk")
         await state(lambda: bool(model.requests))
         if how == "stopped":
             (account,) = await store.accounts([f"run:{live.id}"])
@@ -278,7 +281,7 @@ async def test_what_was_reserved_is_given_back(how: str) -> None:
 class Enlarges(Desk):
     """Puts as many messages of its own into the second request as the conversation has."""
 
-    def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+    def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
         if run.state.step == 1:
             return request
         return dataclasses.replace(request, messages=(UserMessage("word and more " * 3_000), *request.messages[1:]))
@@ -287,7 +290,7 @@ class Enlarges(Desk):
 async def test_an_agents_own_messages_are_counted_though_they_are_as_many() -> None:
     model = ScriptedModel(call("add", a=1, b=2), *[works] * 3)
     result, events = await run(model, MemoryStore(), Enlarges(), budget=Budget(tokens=3_000))
-    assert (result.status, result.text) == ("completed", "The budget is used up, and nothing was found out before.")
+    assert (result.status, result.text) == ("completed", "The budget is exhausted; no answer could be produced.")
     assert len(model.requests) == len(notices(events)) == 1
 
 
@@ -296,14 +299,16 @@ async def test_a_lost_attempt_costs_what_was_reserved_for_it() -> None:
     store, never = MemoryStore(), asyncio.Event()
     model, second = ScriptedModel(Answer(text="x", before=never.wait)), ScriptedModel("end")
     first = ToolOrchestrator(
-        Chat(model=model, message="go", store=store, budget=Budget(tokens=9_000), limits=few), Desk()
+        Chat(model=model, message="go", budget=Budget(tokens=9_000)),
+        Desk(),
+        resources=Resources(store=store, limits=few),
     )
     task = asyncio.create_task(first.run())
     await state(lambda: bool(model.requests))
     (before,) = await store.accounts([f"run:{first.run_id}"])
     await store.release(_claim(first))
     result = await ToolOrchestrator(
-        Chat(model=second, store=store, limits=few), Desk(), run_id=first.run_id, resume=True
+        Chat(model=second), Desk(), run_id=first.run_id, resume=True, resources=Resources(store=store, limits=few)
     ).run()
     (after,) = await store.accounts([f"run:{first.run_id}"])
     assert [record.source for record in result.usage] == ["unknown", "measured"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Run, Tool, ToolOrchestrator, ToolRegistry, tool
-from concertino.context import ContextState
+from concertino import AgentConfig, Chat, Limits, Resources, RunContext, Tool, ToolOrchestrator, ToolRegistry, tool
+from concertino.context_state import ContextState
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import CacheMiss, ContextEdited, Notice
 from concertino.ids import new_run_id
@@ -115,7 +115,7 @@ def summarised(requests: list[ModelRequest]) -> list[ModelRequest]:
     return [r for r in requests if isinstance(r.messages[-1], UserMessage) and r.messages[-1].text.startswith(ASKS)]
 
 
-SHORT = Retention(results=100, messages=4, patience=0.01)
+SHORT = Retention(results=100, messages=4, patience=0.01, floor=0)
 
 
 async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Play) -> None:
@@ -140,7 +140,7 @@ async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Pla
     assert sum(event.summarised for event in seen.of(ContextEdited)) > 0
     assert seen.result.report is not None
     assert seen.result.report.summaries == len(asked)
-    assert seen.result.report.whole_prompt > seen.result.report.prompt
+    assert seen.result.report.untrimmed_prompt > seen.result.report.prompt
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,10 @@ async def test_stopped_while_a_summary_is_made() -> None:
         return "?"
 
     model = ScriptedModel(*looks(8), call("wait"), summaries=[Answer(text="x", before=hang)] * 9)
-    chat = Chat(model=model, message="go", retention=SHORT)
-    orchestrator = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look, wait]))
+    chat = Chat(model=model, message="go")
+    orchestrator = ToolOrchestrator(
+        chat, AgentConfig(), ToolRegistry([look, wait]), resources=Resources(retention=SHORT)
+    )
     run = asyncio.create_task(orchestrator.run())
     await begun.wait()
     run.cancel()
@@ -213,19 +215,32 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
         """Look something up; the process ends as soon as a summary is there."""
         run = first._run
         assert run is not None
-        if run.window.ready:
+        if run.window.prepared:
             first.park()
         return LARGE.format(n) * 40
 
     model = ScriptedModel(*looks(30), summaries=["Only once."] * 30)
-    chat = Chat(model=model, message="go", store=store, retention=SHORT)
-    first = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look_and_park]), run_id=run_id)
+    chat = Chat(model=model, message="go")
+    first = ToolOrchestrator(
+        chat,
+        AgentConfig(),
+        ToolRegistry([look_and_park]),
+        run_id=run_id,
+        resources=Resources(store=store, retention=SHORT),
+    )
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(first.run())
     assert len(summarised(model.requests)) == 1
     again = ScriptedModel("done", summaries=[])
-    chat = Chat(model=again, store=store, retention=SHORT)
-    second = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look]), run_id=run_id, resume=True)
+    chat = Chat(model=again)
+    second = ToolOrchestrator(
+        chat,
+        AgentConfig(),
+        ToolRegistry([look]),
+        run_id=run_id,
+        resume=True,
+        resources=Resources(store=store, retention=SHORT),
+    )
     result = await second.run()
     assert result.status == "completed"
     assert not summarised(again.requests)
@@ -238,12 +253,14 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
 async def test_the_next_run_of_a_conversation_sees_it_as_this_one_did() -> None:
     model = ScriptedModel(*looks(16), "first", "second", summaries=["What came before."] * 30)
     registry = ToolRegistry([look, Recall()])
-    first = await ToolOrchestrator(Chat(model=model, message="go", retention=SHORT), AgentConfig(), registry).run()
+    first = await ToolOrchestrator(
+        Chat(model=model, message="go"), AgentConfig(), registry, resources=Resources(retention=SHORT)
+    ).run()
     before = list(model.requests[-1].messages)
     assert first.context is not None
     made = len(summarised(model.requests))
-    chat = Chat(model=model, message="and?", history=first.messages, context=first.context, retention=SHORT)
-    second = await ToolOrchestrator(chat, AgentConfig(), registry).run()
+    chat = Chat(model=model, message="and?", history=first.messages, context=first.context)
+    second = await ToolOrchestrator(chat, AgentConfig(), registry, resources=Resources(retention=SHORT)).run()
     assert second.text == "second"
     assert len(summarised(model.requests)) == made, "nothing is summarised twice"
     sent = list(model.requests[-1].messages)
@@ -254,7 +271,7 @@ async def test_the_next_run_of_a_conversation_sees_it_as_this_one_did() -> None:
 async def test_the_context_of_another_conversation_is_not_taken() -> None:
     model = ScriptedModel(*looks(16), "first", "second", summaries=["What came before."] * 30)
     first = await ToolOrchestrator(
-        Chat(model=model, message="go", retention=SHORT), AgentConfig(), ToolRegistry([look])
+        Chat(model=model, message="go"), AgentConfig(), ToolRegistry([look]), resources=Resources(retention=SHORT)
     ).run()
     other: list[Message] = [UserMessage("quite"), AssistantMessage((Text("another"),))]
     orchestrator = ToolOrchestrator(
@@ -268,8 +285,10 @@ async def test_the_context_of_another_conversation_is_not_taken() -> None:
 async def test_replay_gives_what_was_sent_with_all_edits() -> None:
     store: Store = MemoryStore()
     model = ScriptedModel(*looks(20), "done", summaries=["What came before."] * 30)
-    chat = Chat(model=model, message="go", store=store, retention=SHORT)
-    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look])).run()
+    chat = Chat(model=model, message="go")
+    result = await ToolOrchestrator(
+        chat, AgentConfig(), ToolRegistry([look]), resources=Resources(store=store, retention=SHORT)
+    ).run()
     journal = await store.load(result.run_id)
     assert journal is not None
     again = [request for _, _, request in requests(journal)]
@@ -280,7 +299,7 @@ async def test_replay_gives_what_was_sent_with_all_edits() -> None:
 
 
 async def test_settings_that_make_no_sense() -> None:
-    for wrong in ({"results": -1}, {"messages": "9"}, {"patience": 0.0}, {"largest_result": 0}, {"most": 0}):
+    for wrong in ({"results": -1}, {"messages": "9"}, {"patience": 0.0}, {"max_result_tokens": 0}, {"soft_limit": 0}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             Retention(**wrong)  # type: ignore[arg-type]
 
@@ -308,7 +327,7 @@ class Caching(ScriptedModel):
 
 async def test_a_cache_that_forgets_is_noticed(play: Play) -> None:
     class Forgets(AgentConfig[None]):
-        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
             model.holds = run.state.step != 5
             return request
 
@@ -321,7 +340,7 @@ async def test_a_cache_that_forgets_is_noticed(play: Play) -> None:
 
 async def test_the_content_index_never_goes_back(play: Play) -> None:
     class Forgets(AgentConfig[None]):
-        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
             model.holds = run.state.step % 3 != 0
             return request
 
@@ -344,7 +363,7 @@ async def test_the_content_index_never_goes_back(play: Play) -> None:
 )
 async def test_what_changes_the_prefix_is_named(play: Play, change: dict[str, Any]) -> None:
     class Changes(AgentConfig[None]):
-        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
             model.holds = run.state.step != 5
             return replace(request, **change) if run.state.step >= 5 else request
 
@@ -355,14 +374,16 @@ async def test_what_changes_the_prefix_is_named(play: Play, change: dict[str, An
 
 async def test_another_model_begins_with_an_empty_cache(play: Play) -> None:
     class Changes(AgentConfig[None]):
-        def get_model_id(self, run: Run[None]) -> str:
+        def get_model_id(self, run: RunContext[None]) -> str:
             return "scripted:b" if run.state.step > 5 else run.model_id
 
     first, other = Caching(*looks(5)), Caching(*looks(2), "done", name="b")
     seen: Seen = await play(first, Changes(), tools=[_small()], models=lambda name: other)
     assert [(miss.reason, miss.cached) for miss in seen.of(CacheMiss)] == [("model_changed", 0)]
     assert seen.result.report is not None
-    assert seen.result.report.whole_cached == seen.result.report.cached, "nothing was left out, and one was a new cache"
+    assert seen.result.report.untrimmed_cached == seen.result.report.cached, (
+        "nothing was left out, and one was a new cache"
+    )
 
 
 @pytest.mark.parametrize(
@@ -370,10 +391,10 @@ async def test_another_model_begins_with_an_empty_cache(play: Play) -> None:
     [
         {"edits": [["reduce", [1, 2], ["one"]]]},
         {"edits": [["reduce", "1", "2"]]},
-        {"ready": ["?"]},
+        {"prepared": ["?"]},
         {"edits": None},
-        {"rent": (1.0,)},
-        {"at": "noon"},
+        {"carrying_cost": (1.0,)},
+        {"sent_at": "noon"},
     ],
 )
 async def test_a_context_that_is_none_is_refused(play: Play, wrong: dict[str, Any]) -> None:

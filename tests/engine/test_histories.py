@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import ConfigurationError
 from concertino.events import Notice, RunEvent, ToolCallDelta, ToolDone, ToolStarted
 from concertino.messages import (
@@ -85,11 +85,11 @@ LOST = ToolMessage("a", "look", "no result: the call was interrupted", is_error=
 
 
 @pytest.mark.parametrize(
-    ("history", "mended", "words"),
+    ("history", "repaired", "report"),
     [
         ([Q, calls("a")], [Q, calls("a"), LOST], "calls without a result (1)"),
         ([result("a"), A], [A], "results without a call (1)"),
-        ([Q, calls("a"), Q, result("a")], [Q, calls("a"), result("a"), Q], "results out of place"),
+        ([Q, calls("a"), Q, result("a")], [Q, calls("a"), result("a"), Q], "results out of order"),
         (
             [Q, calls("a"), result("a"), result("a", "again"), A],
             [Q, calls("a"), result("a"), A],
@@ -99,21 +99,21 @@ LOST = ToolMessage("a", "look", "no result: the call was interrupted", is_error=
         (
             [Q, calls("a"), result("a"), calls("a"), result("a", "2")],
             [Q, calls("a"), result("a"), calls("a-1"), result("a-1", "2")],
-            "ids that are no call's own (1)",
+            "missing or repeated call ids (1)",
         ),
         (
             [Q, calls("a", "a"), result("a", "1"), result("a", "2")],
             [Q, calls("a", "a-1"), result("a", "1"), result("a-1", "2")],
-            "ids that are no call's own (1)",
+            "missing or repeated call ids (1)",
         ),
-        ([Q, calls(""), result("")], [Q, calls("call-1"), result("call-1")], "ids that are no call's own (1)"),
+        ([Q, calls(""), result("")], [Q, calls("call-1"), result("call-1")], "missing or repeated call ids (1)"),
     ],
 )  # fmt: skip
-async def test_what_is_mended(history: list[Message], mended: list[Message], words: str) -> None:
+async def test_an_invalid_history_is_repaired(history: list[Message], repaired: list[Message], report: str) -> None:
     messages, told, _ = await sent_with(history)
-    assert messages == mended
+    assert messages == repaired
     assert len(told) == 1
-    assert words in told[0]
+    assert report in told[0]
 
 
 async def test_examples_and_history_may_use_the_same_ids() -> None:
@@ -178,8 +178,13 @@ class Eager(AgentConfig[None]):
 async def test_ids_that_a_server_uses_again(agent: type[AgentConfig[None]], kept: bool) -> None:
     model = Careless(("call_0", "call_1"), ("call_0",), ("", "x"), ("y", "y"))
     history = (Q, calls("call_0"), result("call_0"), A)
-    chat = Chat(model=model, message="Look", history=history, store=MemoryStore() if kept else None)
-    events: list[RunEvent] = [e async for e in ToolOrchestrator(chat, agent(), ToolRegistry([look])).stream()]
+    chat = Chat(model=model, message="Look", history=history)
+    events: list[RunEvent] = [
+        e
+        async for e in ToolOrchestrator(
+            chat, agent(), ToolRegistry([look]), resources=Resources(store=MemoryStore() if kept else None)
+        ).stream()
+    ]
     last = model.requests[-1]
     ids = [call.id for m in last.messages if isinstance(m, AssistantMessage) for call in m.tool_calls]
     assert len(ids) == len(set(ids)) == 8

@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from concertino import Done, Fail, Finish, GoOn, NotDone, Run, ToolContext, Turn, tool
+from concertino import Done, Fail, Finish, NextStep, NotDone, RunContext, ToolContext, Turn, tool
 from concertino.errors import OverloadedError
 from concertino.messages import AssistantMessage
-from concertino.orchestrator.outcome import StepEnd
 from concertino.testing import call
 from concertino.testing.scripted import Answer
 
@@ -31,21 +30,21 @@ class Ending(Agent):
                 self.reached = agent.reached
         self.tools = [*self.tools, hanging(self.c, self.reached)]
 
-    def _now(self, run: Run[Notes], how: str) -> bool:
+    def _now(self, run: RunContext[Notes], how: str) -> bool:
         return self.how == how and run.state.step > ("child" not in self.name)
 
-    def interpret_response(self, run: Run[Notes], message: AssistantMessage) -> Turn:
+    def interpret_response(self, run: RunContext[Notes], message: AssistantMessage) -> Turn:
         if self._now(run, "a hook fails"):
             raise ValueError(self.c["error of a hook"])
         return Turn(message, message.tool_calls)
 
-    def after_step(self, run: Run[Notes], outcome: StepEnd) -> StepEnd:
+    def after_step(self, run: RunContext[Notes], outcome: NextStep) -> NextStep:
         return Fail(self.c["Fail"]) if self._now(run, "Fail") else outcome
 
-    def on_no_tool_calls(self, run: Run[Notes], reason: Any, calls: Any) -> bool | GoOn | Finish:
-        return Finish(self.c["Finish"]) if self.how == "Finish" else False
+    def on_no_tool_calls(self, run: RunContext[Notes]) -> NextStep:
+        return Finish(self.c["Finish"]) if self.how == "Finish" else Finish()
 
-    def conclude(self, run: Run[Notes], text: str) -> str:  # type: ignore[override]  # a hook may be plain
+    def conclude(self, run: RunContext[Notes], text: str) -> str:  # type: ignore[override]  # a hook may be plain
         return text
 
 
@@ -154,14 +153,14 @@ async def parked_and_resumed(play: Play) -> None:
 
 @dataclass
 class OtherNotes:
-    """A later version of the agent's state, which the kept one does not fit."""
+    """A later version of the agent's state, which the stored one does not match."""
 
     text: int = 0
 
 
 async def state_no_longer_fits(play: Play) -> None:
     class Later(Ending):
-        def initialize_agent_state(self, run: Run[Notes]) -> Any:
+        def initialize_agent_state(self, run: RunContext[Notes]) -> Any:
             return OtherNotes()
 
     run_id, model = await _parked(play, [], [])
@@ -169,7 +168,7 @@ async def state_no_longer_fits(play: Play) -> None:
     async with play.runtime(agent, model) as runtime:
         result = await (await runtime.resume(run_id)).result()
         assert result.status == "failed"
-        assert "does not fit OtherNotes" in (result.error or "")
+        assert "does not match OtherNotes" in (result.error or "")
 
 
 async def _to_the_end(play: Play) -> None:

@@ -6,11 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from benchmarks.__main__ import SUITES
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_floor_and_concertino_do_the_same_work() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--self-check"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("suite", [suite.name for suite in SUITES])
+def test_every_system_of_a_suite_does_the_same_work(suite: str) -> None:
+    command = [sys.executable, "-m", "benchmarks", "--self-check", "--suite", suite]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from concertino import AgentConfig, AssistantMessage, Message, RunEvent, ToolMessage
+from concertino import AgentConfig, AssistantMessage, Message, Resources, RunEvent, ToolMessage
 from concertino.providers.base import ModelEvent, ModelRequest
 from concertino.runtime import LiveRun, Runtime
 from concertino.storage.base import Store
@@ -47,7 +48,9 @@ def plain(request: ModelRequest) -> dict[str, Any]:
 
 def runtime(store: Store, model: ScriptedModel, *agents: AgentConfig[Any], **settings: Any) -> Runtime:
     """Another process, as it were."""
-    return Runtime(store, agents, models=lambda name: model, sweep=settings.pop("sweep", 0.02), **settings)
+    shared = {field.name for field in dataclasses.fields(Resources)} & settings.keys()
+    resources = Resources(store=store, models=lambda name: model, **{name: settings.pop(name) for name in shared})
+    return Runtime(agents, resources, sweep=settings.pop("sweep", 0.02), **settings)
 
 
 def is_valid(messages: Iterable[Message]) -> bool:

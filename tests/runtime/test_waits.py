@@ -16,7 +16,7 @@ from concertino import (
     Chat,
     Deny,
     Pending,
-    Run,
+    RunContext,
     RunResult,
     Tool,
     ToolCall,
@@ -69,7 +69,9 @@ class Desk(AgentConfig[None]):
     tools: Sequence[Tool] = (pay, order, order_in_time)
     asks: Ask = Ask(who=("ann", "eve"), note="large")
 
-    def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Deny | Ask:
+    def authorize_tool_call(
+        self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]
+    ) -> Allow | Deny | Ask:
         return self.asks if call.name == "pay" else Allow()
 
 
@@ -208,7 +210,7 @@ async def test_who_may_answer_and_how(store: Store) -> None:
 
 async def test_arguments_that_changed_after_they_were_shown_are_refused(store: Store) -> None:
     class Changed(Desk):
-        def preprocess_tool_arguments(self, run: Run[None], call: ToolCall) -> dict[str, Any]:
+        def preprocess_tool_arguments(self, run: RunContext[None], call: ToolCall) -> dict[str, Any]:
             return {"amount": 5_000}
 
     model = Steady(call("pay", amount=5), "end")
@@ -279,3 +281,22 @@ async def test_invalid_arguments_are_not_shown_to_anybody() -> None:
     events = await seen(live)
     assert (await live.result()).status == "completed"
     assert not [event for event in events if isinstance(event, CallWaiting)]
+
+
+async def test_an_approver_reads_the_arguments_as_the_user_wrote_them(store: Store) -> None:
+    @tool
+    async def mail(to: str) -> str:
+        """Mail."""
+        return to
+
+    class Post(Desk):
+        tools = (mail,)
+
+        def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
+            return Ask()
+
+    model = Steady(call("mail", to="Jürgen in Köln 🍎"), "end")
+    (wait,) = await suspended(runtime(store, model, Post()), model)
+    assert "Jürgen in Köln 🍎" in wait.arguments
+    (stored,) = await store.waits(run_id=wait.run_id)
+    assert stored.arguments == wait.arguments

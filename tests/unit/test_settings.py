@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import Ask, Budget, Fail, Finish, GoOn, Special
+from concertino import Ask, Budget, Continue, Fail, Finish, Special
 from concertino.errors import ConfigurationError
 from concertino.token_engine.retention import Retention
 
@@ -21,11 +21,11 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (Budget, {"money": 2.5}, "Budget(money=2.5): "),
     (Budget, {"money": Decimal(-1)}, "Budget(money=Decimal('-1')): "),
     (Budget, {"money": Decimal("NaN")}, "Budget(money=Decimal('NaN')): "),
-    (Retention, {"patience": "x"}, "Retention(patience='x'): use a number above 0"),
-    (Retention, {"patience": None}, "Retention(patience=None): "),
-    (Retention, {"patience": float("nan")}, "Retention(patience=nan): "),
-    (Retention, {"results": None}, "Retention(results=None): use a whole number of at least 0"),
-    (GoOn, {"messages": ("x",)}, "GoOn(messages=('x',)): use a tuple of messages, such as UserMessage('...')"),
+    (Retention, {"patience": "x"}, "invalid Retention(patience='x'): use a finite number above 0"),
+    (Retention, {"patience": None}, "invalid Retention(patience=None): "),
+    (Retention, {"patience": float("nan")}, "invalid Retention(patience=nan): "),
+    (Retention, {"results": None}, "invalid Retention(results=None): use an integer of at least 0"),
+    (Continue, {"messages": ("x",)}, "Continue(messages=('x',)): use a tuple of messages, such as UserMessage('...')"),
     (Special, {"messages": "x"}, "Special(messages='x'): use a tuple of messages"),
     (Special, {"result": 5}, "Special(result=5): use text, or None"),
     (Finish, {"text": 5}, "Finish(text=5): use text, or None"),
@@ -47,5 +47,5 @@ def test_what_makes_no_sense_is_named_with_what_to_do(kind: Any, values: dict[st
 def test_what_makes_sense() -> None:
     assert Budget(tokens=0) == Budget(tokens=0, money=None)
     assert Budget(money=Decimal(0)).tokens is None
-    assert Retention(patience=1, most=None).patience == 1
+    assert Retention(patience=1, soft_limit=None).patience == 1
     assert Ask(who=["a"], seconds=0.5).seconds == 0.5  # type: ignore[arg-type]

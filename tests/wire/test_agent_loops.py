@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Run, ToolCall, ToolOrchestrator
+from concertino import AgentConfig, Chat, Continue, Finish, NextStep, Resources, RunContext, ToolCall, ToolOrchestrator
 from concertino.errors import ToolError
 from concertino.messages import UserMessage
 from concertino.orchestrator.model_call.retry import Retry
-from concertino.orchestrator.outcome import GoOn
 from concertino.providers.base import Model, ModelRequest
 from concertino.providers.openai import OpenAICompatibleModel
 from concertino.providers.openai.chat.vendors import vendor_of
@@ -29,6 +28,7 @@ from concertino.tools.base import Tool, ToolContext
 from .exchanges import Exchange, cases
 from .loop_contents import Content, contents, same_text
 from .recordings import TRAFFIC
+from .samples import SAMPLES
 from .test_lossless import blocks_of, canonical, holds, is_of
 from .wire_kit import MODELS, Server, serving
 
@@ -47,7 +47,7 @@ REASONS = {
 }  # fmt: skip
 """What recorded requests have and ours have not (case, turn, what), and why. Each is needed: see the last test."""
 
-ANY = Retention(results=1_000, messages=1_000, summaries=False, largest_result=1_000_000)
+ANY = Retention(results=1_000, messages=1_000, summaries=False, max_result_tokens=1_000_000)
 
 
 def loops() -> list[str]:
@@ -58,10 +58,10 @@ def loops() -> list[str]:
     return sorted(case["file"] for case in listed if "agent_loop" in case["features"])
 
 
-def conversations(case: str) -> list[list[Exchange]]:
-    """The exchanges of a case as conversations: recorders have several at once, agents ask others in between."""
+def conversations(case: list[Exchange]) -> list[list[Exchange]]:
+    """Return the exchanges of a case as conversations; recorders interleave several of them."""
     found: list[list[Exchange]] = []
-    for exchange in cases()[case]:
+    for exchange in case:
         if exchange.request is None or exchange.status >= 300:
             continue
         own = next((chain for chain in reversed(found) if _continues(chain[-1], exchange)), None)
@@ -137,23 +137,26 @@ class Player(AgentConfig[None]):
     def __init__(self, recorded: Sequence[Exchange]) -> None:
         self._recorded = recorded
 
-    def should_continue_loop(self, run: Run[None]) -> bool | GoOn:
+    def should_continue_loop(self, run: RunContext[None]) -> NextStep:
         step = run.state.step
         if step >= len(self._recorded):
-            return False
+            return Finish()
         if step == 0:
-            return True
+            return Continue()
         new = added(self._recorded[step - 1], self._recorded[step])
         said = tuple(UserMessage(text) for kind, _, text in new if kind == "user" and text.strip())
-        return GoOn(messages=said) if said else True
+        return Continue(messages=said)
 
-    def on_no_tool_calls(self, run: Run[None], reason: Any, calls: Sequence[ToolCall]) -> bool:
-        return True
+    def on_no_tool_calls(self, run: RunContext[None]) -> NextStep:
+        return Continue()
 
-    def preprocess_tool_arguments(self, run: Run[None], call: ToolCall) -> dict[str, Any]:
+    def on_limit(self, run: RunContext[None], reason: Any) -> NextStep:
+        return Continue()
+
+    def preprocess_tool_arguments(self, run: RunContext[None], call: ToolCall) -> dict[str, Any]:
         return {}
 
-    def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+    def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
         asked = self._recorded[min(run.state.step, len(self._recorded)) - 1].request
         if asked.get("store") is not False and self._recorded[0].kind == "responses":
             request.extra = {"store": True}
@@ -184,9 +187,9 @@ async def driven(recorded: list[Exchange]) -> tuple[list[Any], Any]:
         asked = [text for kind, _, text in contents(recorded[0].kind, recorded[0].request) if kind == "user"]
         agent = Player(recorded)
         agent.tools = tuple(Recorded(name, results) for name in sorted(names))
-        chat = Chat(model=model, message=asked[-1] if asked else "Go.", retry=Retry(attempts=1), retention=ANY)
+        chat = Chat(model=model, message=asked[-1] if asked else "Go.")
         try:
-            run = ToolOrchestrator(chat, agent)
+            run = ToolOrchestrator(chat, agent, resources=Resources(retry=Retry(attempts=1), retention=ANY))
             async for _ in run.stream():
                 pass
         finally:
@@ -242,13 +245,25 @@ def reason(line: str) -> str | None:
     return next((pattern for pattern in REASONS if re.fullmatch(pattern, line)), None)
 
 
+SAMPLED = [name for name in cases(SAMPLES) if "tool_loop" in name]
+
+
+@pytest.mark.parametrize("case", SAMPLED)
+async def test_a_sampled_loop(case: str) -> None:
+    (sampled,) = conversations(cases(SAMPLES)[case])
+    sent, result = await driven(sampled)
+    assert result.status == "completed", result.error
+    assert len(sent) == len(sampled) == 2
+    assert missing(sampled, sent) == []
+
+
 NEEDED: set[str] = set()
 DRIVEN: Counter[str] = Counter()
 
 
 @pytest.mark.parametrize("case", loops())
 async def test_a_recorded_loop(case: str, data: Any) -> None:
-    found = conversations(case)
+    found = conversations(cases()[case])
     wrong = [] if found else [(f"{case}: nothing", "to drive")]
     for recorded in found:
         sent, result = await driven(recorded)

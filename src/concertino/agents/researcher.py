@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ..messages import SystemMessage, ToolCall
+from ..messages import SystemMessage
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.journal.data_policy import DataPolicy, ToolData
-from ..orchestrator.outcome import Finish, GoOn, NoCallsReason
-from ..orchestrator.run import Run
+from ..orchestrator.outcome import Continue, LimitReason, NextStep
+from ..orchestrator.run import RunContext
 
 _PROMPT = """\
 You are a researcher. You answer one question from sources, for a colleague who writes the report.
@@ -22,9 +20,9 @@ _ENOUGH = "Stop searching. Answer now from the pages that you have read, and say
 
 
 class ResearcherAgent(AgentConfig[None]):
-    """Searches, reads, follows up, and answers with citations.
+    """An agent that searches, reads, follows up, and answers one question with citations.
 
-    It leaves the content index alone, always has its tools, and stores everything but its search history.
+    It does not advance the content index, always has its tools, and stores everything except its search history.
     """
 
     name = "researcher"
@@ -32,19 +30,15 @@ class ResearcherAgent(AgentConfig[None]):
     tool_call_limit = 16
     enable_global_context_update = False
 
-    def should_send_tools(self, run: Run[None]) -> bool:
-        """Always."""
+    def should_send_tools(self, run: RunContext[None]) -> bool:
+        """Return True: the researcher may search until it answers."""
         return True
 
-    def on_no_tool_calls(
-        self, run: Run[None], reason: NoCallsReason, calls: Sequence[ToolCall]
-    ) -> bool | GoOn | Finish:
-        """At the limit or budget: one last step that must answer."""
-        if reason in ("LIMIT_REACHED", "BUDGET_REACHED"):
-            return GoOn(messages=(SystemMessage(_ENOUGH),), tool_choice="none")
-        return reason == "TOOLS_DISABLED"
+    def on_limit(self, run: RunContext[None], reason: LimitReason) -> NextStep:
+        """Take one last step in which the researcher must answer."""
+        return Continue(messages=(SystemMessage(_ENOUGH),), tool_choice="none")
 
     def get_data_policy(self) -> DataPolicy:
-        """Everything whole, but the search history, which is of use only while the research goes on."""
+        """Keep everything in full except the search history, which is useful only during the research."""
         never = ToolData(arguments="drop", results="drop")
         return DataPolicy(tools={"search_history": never}, keep_whole_results=True)

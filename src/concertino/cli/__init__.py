@@ -9,10 +9,10 @@ from ..extras import extra
 
 
 def main() -> int:
-    """The entry point. The status: see `docs/cli.md`."""
+    """Run the program and return its exit status; `docs/cli.md` lists the statuses."""
     try:
         return _run()
-    except KeyboardInterrupt:  # before there was anything to stop
+    except KeyboardInterrupt:  # raised while the program loads: no run has begun
         return 130
 
 

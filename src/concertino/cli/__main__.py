@@ -1,4 +1,4 @@
-"""`python -m concertino.cli`."""
+"""Entry point of `python -m concertino.cli`."""
 
 import sys
 

@@ -1,26 +1,25 @@
-"""The commands and their options."""
+"""The commands `research`, `chat` and `usage`, and the group `runs`."""
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .._version import __version__
 from .commands.runs import runs
-from .options import AsJson, Context, Corpus, Database, ModelName
-from .render.console import mend_input
+from .options import AsJson, ContextWindow, Corpus, Database, ModelName
+from .render.console import replace_invalid_input
 
 if TYPE_CHECKING:
     from .context import Options
-    from .program import Command
+    from .program import NewRunCommand
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,  # loading rich for the help alone would take a third of its time
+    rich_markup_mode=None,  # rich would add a third to the time of --help
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -30,8 +29,8 @@ Message = Annotated[list[str] | None, typer.Argument(metavar="[MESSAGE]", help="
 
 
 def run() -> int:
-    """Do what the command line says; the program's exit status."""
-    mend_input()
+    """Execute the command line and return the exit status."""
+    replace_invalid_input()
     try:
         app(prog_name="concertino")
     except SystemExit as end:
@@ -39,8 +38,8 @@ def run() -> int:
     return 0
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"concertino {__version__}")
         raise typer.Exit
 
@@ -62,14 +61,15 @@ def research(
     question: Question = None,
     corpus: Corpus = None,
     model: ModelName = None,
-    context: Context = None,
+    context: ContextWindow = None,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Research QUESTION in sources and write a report with citations."""
-    from .commands.research import research as command  # noqa: PLC0415 - for a quick --help
+    """Research a question and write a report with citations."""
+    from .commands.research import research as command  # noqa: PLC0415 - --help must not load it
+    from .context import Options  # noqa: PLC0415
 
-    options = _options(corpus, model, context, db, as_json=as_json)
+    options = Options(corpus=tuple(corpus or ()), model=model, window=context, database=db, as_json=as_json)
     _perform(command, question, options, needs_text=True)
 
 
@@ -78,14 +78,18 @@ def chat(
     message: Message = None,
     corpus: Corpus = None,
     model: ModelName = None,
-    context: Context = None,
+    context: ContextWindow = None,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Chat: one turn for MESSAGE; without it, one for each line of standard input until its end or /quit."""
-    from .commands.chat import chat as command  # noqa: PLC0415 - for a quick --help
+    """Chat with an assistant that searches and cites sources.
 
-    options = _options(corpus, model, context, db, as_json=as_json)
+    One turn for MESSAGE; without it, a turn for each line of standard input until its end or /quit.
+    """
+    from .commands.chat import chat as command  # noqa: PLC0415 - --help must not load it
+    from .context import Options  # noqa: PLC0415
+
+    options = Options(corpus=tuple(corpus or ()), model=model, window=context, database=db, as_json=as_json)
     _perform(command, message, options, needs_text=False)
 
 
@@ -94,37 +98,31 @@ def usage(
     by: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="WORD",
-            help="What to sum by: run, agent, model, user, organization or day (UTC). May be repeated. "
-            "Without it: model.",
+            metavar="FIELD",
+            help="Sum by run, agent, model, user, organization or day (UTC); with --run also by step or attempt. "
+            "Repeatable. Default: model.",
         ),
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="DATE", help="From this date on, or time; UTC.")] = None,
+    run: Annotated[str | None, typer.Option(metavar="RUN", help="Only this run and its sub-agents.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="DATE", help="From this date or time on; UTC.")] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="DATE", help="To the end of this date, or before this time; UTC.")
+        str | None, typer.Option(metavar="DATE", help="Up to the end of this date, or before this time; UTC.")
     ] = None,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
     """Sum up tokens and cost over the ledger."""
-    from .commands.usage import Asked  # noqa: PLC0415
+    from .commands.usage import UsageQuery  # noqa: PLC0415 - --help must not load it
     from .commands.usage import usage as command  # noqa: PLC0415
-    from .context import Given  # noqa: PLC0415 - for a quick --help
-    from .program import perform_at_desk  # noqa: PLC0415
+    from .context import Options  # noqa: PLC0415
+    from .program import perform_on_stored_runs  # noqa: PLC0415
 
-    asked = Asked(by=tuple(by or ("model",)), since=since, until=until)
-    raise typer.Exit(perform_at_desk(partial(command, asked), Given(database=db), as_json=as_json))
-
-
-def _options(
-    corpus: list[str] | None, model: str | None, context: int | None, db: Path | None, *, as_json: bool
-) -> Options:
-    from .context import Options  # noqa: PLC0415 - for a quick --help
-
-    return Options(corpus=tuple(corpus or ()), model=model, context=context, database=db, as_json=as_json)
+    query = UsageQuery(by=tuple(by or ("model",)), run_id=run, since=since, until=until)
+    options = Options(database=db, as_json=as_json)
+    raise typer.Exit(perform_on_stored_runs(partial(command, query), options))
 
 
-def _perform(command: Command, words: list[str] | None, options: Options, *, needs_text: bool) -> None:
-    from .program import perform  # noqa: PLC0415 - for a quick --help
+def _perform(command: NewRunCommand, words: list[str] | None, options: Options, *, needs_text: bool) -> None:
+    from .program import perform_new_run  # noqa: PLC0415 - --help must not load it
 
-    raise typer.Exit(perform(command, words or (), options, needs_text=needs_text))
+    raise typer.Exit(perform_new_run(command, words or (), options, needs_text=needs_text))

@@ -1,4 +1,4 @@
-"""Means: what a command works with, opened from its options and closed in the end, whatever happens."""
+"""The context of a command: its options and the resources opened for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import getpass
 import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from .. import wiring
@@ -19,74 +19,69 @@ from ..token_engine.counting.base import TokenCounter
 from ..tools.base import Session
 from ..tools.library import Library
 from ..waits import Wait
-from .render.console import Screen
-from .signals import Stop
+from .render.console import Console
+from .signals import Signals
 
-_SILENCE = 1.0
-"""Seconds after which a user wants to know what is going on."""
+DEMO = wiring.model_from_environment({})
+"""The model for an environment without keys."""
+_PATIENCE = 1.0
+"""Seconds of silence after which the program explains the delay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user chose; both commands take the same."""
+    """The options that several commands share, and the commands that repeat them."""
 
-    corpus: tuple[str, ...] = ()
-    model: str | None = None
-    """None: by the keys in the environment."""
-    context: int | None = None
-    """Tokens that a request may have; None: as many as the model takes."""
     database: Path | None = None
+    """None: the file in the user's data folder."""
+    corpus: tuple[str, ...] = ()
+    app: str | None = None
+    """`module:name` of the function that builds a product's `Runtime`; None: the agents of this program."""
+    model: str | None = None
+    """None: chosen by the keys in the environment."""
+    window: int | None = None
+    """Maximum number of tokens of a request; None: the model's context window."""
     as_json: bool = False
 
-    def with_corpus(self, corpus: tuple[str, ...]) -> Options:
-        """These options, with other paths."""
-        return replace(self, corpus=corpus)
+    def answer_commands(self, wait: Wait) -> tuple[str, ...]:
+        """Return the commands that answer *wait*; one of them is to be run."""
+        if wait.kind == "result":
+            return (self._command("resolve", wait.key, "RESULT"),)
+        by = ("--by", wait.who[0]) if wait.who else ()
+        return self._command("approve", wait.key, *by), self._command("deny", wait.key, *by)
 
+    def resume_command(self, run_id: str) -> str:
+        """Return the command that resumes a run."""
+        app = () if self.app is None else ("--app", self.app)
+        corpus = [word for path in self.corpus for word in ("--corpus", path)]
+        return self._command("resume", run_id, *app, *corpus)
 
-class Models:
-    """Opens each model once, and closes them all. *chosen*: with `--model`, by whoever uses this program."""
+    def list_command(self) -> str:
+        """Return the command that lists all runs."""
+        return self._command("list", "--all")
 
-    def __init__(self, *, chosen: bool = True) -> None:
-        self._opened: dict[str, Model] = {}
-        self._chosen = chosen
-
-    def find(self, spec: str) -> Model:
-        """The model named *spec*. Raises `ConfigurationError`, with the remedy for this program."""
-        if spec not in self._opened:
-            try:
-                self._opened[spec] = wiring.open_model(spec)
-            except MissingKeyError as error:
-                if not self._chosen:
-                    raise
-                problem = str(error).removesuffix(", or pass api_key=")  # which is for programs
-                raise MissingKeyError(
-                    f"--model {spec}: {problem}; or use --model {wiring.DEMO}, which needs no key"
-                ) from error
-        return self._opened[spec]
-
-    async def close(self) -> None:
-        """Close them all."""
-        for model in self._opened.values():
-            await model.close()
+    def _command(self, *words: str) -> str:
+        database = () if self.database is None else ("--db", str(self.database))
+        return shlex.join(("concertino", "runs", *words, *database))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
-    """What every command has: a store, and somebody to tell."""
+class CommandContext:
+    """The resources of every command."""
 
     store: SqliteStore
     database: Path
-    given: Given
-    screen: Screen
-    stop: Stop
+    options: Options
+    console: Console
+    signals: Signals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means(Desk):
-    """All that a run needs, and where it is shown."""
+class NewRunContext(CommandContext):
+    """The resources of a command that starts runs."""
 
     model: Model
-    models: Models
+    models: wiring.Models
     counter: TokenCounter
     library: Library
     session: Session
@@ -94,109 +89,83 @@ class Means(Desk):
 
     @property
     def is_demo(self) -> bool:
-        """Whether rules answer instead of a language model."""
-        return self.model.provider == wiring.DEMO
+        """Whether the built-in model answers, which quotes and does not reason."""
+        return _is_demo(self.model)
 
 
 @asynccontextmanager
-async def opened(options: Options, screen: Screen, stop: Stop) -> AsyncIterator[Means]:
-    """The means for *options*. Raises `ConfigurationError`, `CorpusError` and `StorageError`."""
+async def open_new_run(options: Options, console: Console, signals: Signals) -> AsyncIterator[NewRunContext]:
+    """Open the resources of a new run. Raises `ConfigurationError`, `CorpusError` and `StorageError`."""
     async with AsyncExitStack() as stack:
-        models = Models()
-        stack.push_async_callback(models.close)
-        model = models.find(options.model if options.model is not None else wiring.model_from_environment())
+        models = await stack.enter_async_context(wiring.Models(_open_model))
+        model = models(options.model if options.model is not None else wiring.model_from_environment())
         database = (options.database or wiring.default_database()).expanduser()
-        with stop.cancels():
+        with signals.cancel_task():
             store = await wiring.open_store(database)
             stack.push_async_callback(store.close)
-            library = await opened_library(options.corpus, screen)
+            library = await open_library(options, console)
             stack.push_async_callback(library.close)
-        _say_model(model, screen)
-        yield Means(
+        note = "no language model is involved: it quotes passages from the sources" if _is_demo(model) else ""
+        console.notice(f"model: {model_id(model)}" + (f" - {note}" if note else ""))
+        yield NewRunContext(
             model=model,
             models=models,
             counter=wiring.token_counter(),
             store=store,
             database=database,
-            given=Given(database=options.database, corpus=options.corpus),
+            options=options,
             library=library,
             session=Session(user_id=user_name()),
-            limits=limits_within(options.context),
-            screen=screen,
-            stop=stop,
+            limits=limits_within(options.window),
+            console=console,
+            signals=signals,
         )
 
 
 @asynccontextmanager
-async def desk(given: Given, screen: Screen, stop: Stop) -> AsyncIterator[Desk]:
-    """For what was kept before. A database that is not there is not made, but a `ConfigurationError`."""
-    path = (given.database or wiring.default_database()).expanduser()
+async def open_existing(options: Options, console: Console, signals: Signals) -> AsyncIterator[CommandContext]:
+    """Open an existing database. Raises `ConfigurationError` if there is none at the path; it is not created."""
+    path = (options.database or wiring.default_database()).expanduser()
     if not path.exists():
-        raise ConfigurationError(f"there is no database at {path}: no run was kept there; name another --db")
+        raise ConfigurationError(f"no database at {path}: no run was stored there; name another file with --db")
     store = await wiring.open_store(path)
     try:
-        yield Desk(store=store, database=path, given=given, screen=screen, stop=stop)
+        yield CommandContext(store=store, database=path, options=options, console=console, signals=signals)
     finally:
         await store.close()
 
 
-async def opened_library(corpus: Sequence[str], screen: Screen) -> Library:
-    """What is searched; that making its index takes long is said."""
-    waits = "making the index of the documents; this is done once, and takes a few seconds ..."
-    timer = asyncio.get_running_loop().call_later(_SILENCE, screen.notice, waits)
+async def open_library(options: Options, console: Console) -> Library:
+    """Open the sources to search; a notice explains a long wait for the index. Raises `CorpusError`."""
+    paths = _paths(options.corpus)
+    reason = "indexing the documents; this takes a few seconds, once ..."
+    timer = asyncio.get_running_loop().call_later(_PATIENCE, console.notice, reason)
     try:
-        return await wiring.open_library(_paths(corpus), screen.notice)
+        return await wiring.open_library(paths, console.notice)
     finally:
         timer.cancel()
 
 
 def _paths(corpus: Sequence[str]) -> list[Path]:
     if not all(path.strip() for path in corpus):
-        raise CorpusError("--corpus is empty: name a file or a folder, or leave it out")
+        raise CorpusError("--corpus is empty: name a file or a folder, or omit the option")
     return [Path(path).expanduser() for path in corpus]
 
 
-def _say_model(model: Model, screen: Screen) -> None:
-    if model.provider == wiring.DEMO:
-        screen.notice("model: demo - no language model is involved: passages are quoted from the sources")
-    else:
-        screen.notice(f"model: {model_id(model)}")
-
-
 def user_name() -> str:
-    """Who sits here."""
+    """Return the login name of the current user."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container without this user in its list
+    except (KeyError, OSError, ImportError):  # a container whose user has no entry in the password database
         return "local"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """The options that the next command needs, too."""
+def _is_demo(model: Model) -> bool:
+    return model.provider == DEMO
 
-    database: Path | None = None
-    corpus: tuple[str, ...] = ()
-    app: str | None = None
-    """`module:name` of the function that makes a product's `Runtime`; None: this program's own."""
 
-    def answering(self, wait: Wait) -> tuple[str, ...]:
-        """How a wait is answered: with one of these."""
-        if wait.kind == "result":
-            return (self._command("resolve", wait.key, "RESULT"),)
-        by = ("--by", wait.who[0]) if wait.who else ()
-        return self._command("approve", wait.key, *by), self._command("deny", wait.key, *by)
-
-    def resuming(self, run_id: str) -> str:
-        """How a run is taken up."""
-        app = () if self.app is None else ("--app", self.app)
-        corpus = [word for path in self.corpus for word in ("--corpus", path)]
-        return self._command("resume", run_id, *app, *corpus)
-
-    def listing(self) -> str:
-        """How all runs are listed."""
-        return self._command("list", "--all")
-
-    def _command(self, *words: str) -> str:
-        database = () if self.database is None else ("--db", str(self.database))
-        return shlex.join(("concertino", "runs", *words, *database))
+def _open_model(spec: str) -> Model:
+    try:
+        return wiring.open_model(spec)
+    except MissingKeyError as error:
+        raise MissingKeyError(f"--model {spec}: {error}; or use --model {DEMO}, which needs no key") from error

@@ -1,93 +1,95 @@
-"""The program around a command: what it was given, what it works with, and its exit status."""
+"""The frame around a command: its text, its context and its exit status."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConcertinoError, ConfigurationError
-from .context import Desk, Given, Means, Options, desk, opened
-from .render.console import OutputError, Screen, abandon_output, log_in_lines, mended, read_all
-from .signals import Stop
+from .context import CommandContext, NewRunContext, Options, open_existing, open_new_run
+from .render.console import Console, OutputError, discard_output, read_all, replace_invalid, warnings_as_lines
+from .signals import Signals
 
-Command = Callable[[str | None, Means], Coroutine[Any, Any, int]]
-"""Does its work on the text it was given, with the means; gives the exit status."""
+NewRunCommand = Callable[[str | None, NewRunContext], Coroutine[Any, Any, int]]
+"""Starts runs for a text and returns the exit status."""
 
-Work = Callable[[Desk], Coroutine[Any, Any, int]]
-"""Does its work with what was kept before; gives the exit status."""
+StoredRunCommand = Callable[[CommandContext], Coroutine[Any, Any, int]]
+"""Works on stored runs and returns the exit status."""
 
-_OUTPUT_GONE = 141
-"""What a shell calls a program that SIGPIPE has ended."""
+_BROKEN_PIPE = 141
+"""The shell's status of a program ended by SIGPIPE."""
 
 
-def perform(command: Command, words: Sequence[str], options: Options, *, needs_text: bool) -> int:
-    """Do *command*, and turn each way in which that may end into a status."""
-    screen = Screen(as_json=options.as_json)
+def perform_new_run(command: NewRunCommand, words: Sequence[str], options: Options, *, needs_text: bool) -> int:
+    """Execute a command that starts runs, and return its exit status."""
+    console = Console(as_json=options.as_json)
 
-    def do() -> int:
-        text, corpus = split(words, options.corpus)
+    def perform() -> int:
+        text, corpus = split_words(words, options.corpus)
         if needs_text and text is None:
-            raise ConfigurationError('the question is missing; ask one: concertino research "How does ... work?"')
-        return asyncio.run(_main(command, text, options.with_corpus(corpus), screen))
+            raise ConfigurationError('the question is missing: concertino research "How does ... work?"')
+        return asyncio.run(_new_run(command, text, dataclasses.replace(options, corpus=corpus), console))
 
-    return _guarded(do, screen)
-
-
-def perform_at_desk(work: Work, given: Given, *, as_json: bool) -> int:
-    """Do *work* with what was kept before, and turn each way in which that may end into a status."""
-    screen = Screen(as_json=as_json)
-    return _guarded(lambda: asyncio.run(_at_desk(work, given, screen)), screen)
+    return _status(perform, console)
 
 
-def _guarded(do: Callable[[], int], screen: Screen) -> int:
-    log_in_lines(screen.notice)
+def perform_on_stored_runs(command: StoredRunCommand, options: Options) -> int:
+    """Execute a command on stored runs, and return its exit status."""
+    console = Console(as_json=options.as_json)
+    return _status(lambda: asyncio.run(_stored_runs(command, options, console)), console)
+
+
+def _status(perform: Callable[[], int], console: Console) -> int:
+    """Return the exit status of *perform*, also if it raises."""
+    with warnings_as_lines(console.notice):
+        try:
+            return perform()
+        except KeyboardInterrupt:
+            return 130
+        except OutputError as error:
+            discard_output()
+            if not str(error):
+                return _BROKEN_PIPE
+            console.notice(f"concertino: {error}")
+            return 1
+        except ConcertinoError as error:  # an error of a run is part of its result: this one is about the set-up
+            console.notice(f"concertino: {error}")
+            return 2
+
+
+async def _stored_runs(command: StoredRunCommand, options: Options, console: Console) -> int:
+    signals = Signals()
     try:
-        return do()
-    except KeyboardInterrupt:
-        return 130
-    except OutputError as error:
-        abandon_output()
-        if not str(error):
-            return _OUTPUT_GONE
-        screen.notice(f"concertino: {error}")
-        return 1
-    except ConcertinoError as error:  # a run's own errors are in its result: this is about the set-up
-        screen.notice(f"concertino: {error}")
-        return 2
-
-
-async def _at_desk(work: Work, given: Given, screen: Screen) -> int:
-    stop = Stop()
-    try:
-        with stop.cancels():
-            async with desk(given, screen, stop) as opened_desk:
-                return await work(opened_desk)
+        with signals.cancel_task():
+            async with open_existing(options, console, signals) as context:
+                return await command(context)
     except asyncio.CancelledError:
-        if not stop.taken():
+        if not signals.absorb_cancellation():
             raise
-        screen.notice("stopped")
-        return stop.status
+        console.notice("stopped")
+        return signals.exit_status
 
 
-async def _main(command: Command, text: str | None, options: Options, screen: Screen) -> int:
-    stop = Stop()
+async def _new_run(command: NewRunCommand, text: str | None, options: Options, console: Console) -> int:
+    signals = Signals()
     try:
-        async with opened(options, screen, stop) as means:
-            return await command(text, means)
+        async with open_new_run(options, console, signals) as context:
+            return await command(text, context)
     except asyncio.CancelledError:
-        if not stop.taken():
+        if not signals.absorb_cancellation():
             raise
-        screen.notice("stopped before the run had begun")
-        return stop.status
+        console.notice("stopped before the run had started")
+        return signals.exit_status
 
 
-def split(words: Sequence[str], corpus: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """The text and the paths: of several words beside `--corpus`, those that exist as paths belong to it.
+def split_words(words: Sequence[str], corpus: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the text and the corpus paths; of several words next to `--corpus`, existing paths belong to it.
 
-    Without words the text is None; of `-` it is all of standard input. Raises `ConfigurationError` for more than
-    one text, and for an empty one.
+    The text is None if there are no words, and all of standard input if the word is `-`. Raises
+    `ConfigurationError` for more than one text and for an empty one.
     """
     texts, paths = list(words), list(corpus)
     if len(texts) > 1 and corpus:
@@ -95,19 +97,19 @@ def split(words: Sequence[str], corpus: Sequence[str]) -> tuple[str | None, tupl
         paths += [word for word in texts if word not in others]
         texts = others
     if len(texts) > 1:
-        there = ", and check that each path after --corpus exists" if corpus else ""
-        shown = ", ".join(repr(mended(text)) for text in texts[:3])
-        raise ConfigurationError(f"one text is wanted, not {len(texts)} ({shown}): put it in quotes{there}")
+        hint = ", and check that each path after --corpus exists" if corpus else ""
+        shown = ", ".join(repr(replace_invalid(text)) for text in texts[:3])
+        raise ConfigurationError(f"expected one text, got {len(texts)} ({shown}): put it in quotes{hint}")
     if not texts:
         return None, tuple(paths)
-    text = mended(read_all() if texts[0] == "-" else texts[0])
+    text = replace_invalid(read_all() if texts[0] == "-" else texts[0])
     if not text.strip():
-        raise ConfigurationError('the question is empty; ask one, in quotes: "How does ... work?"')
+        raise ConfigurationError('the question is empty: put it in quotes, such as "How does ... work?"')
     return text, tuple(paths)
 
 
 def _exists(path: str) -> bool:
     try:
         return Path(path).expanduser().exists()
-    except (OSError, RuntimeError, ValueError):  # too long for a path, or a user that nobody knows
+    except (OSError, RuntimeError, ValueError):  # too long for a path, or the home of an unknown user
         return False

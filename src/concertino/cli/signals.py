@@ -1,4 +1,4 @@
-"""Stopping: the first Ctrl-C, SIGTERM or SIGHUP ends what is under way in an orderly way, the second one at once."""
+"""Signals: the first one cancels the current work in an orderly way, the second one ends the process."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from typing import Any
 _SHOW_CURSOR = "\x1b[?25h\n"
 
 
-class Stop:
-    """Listens for these signals in the running event loop. `signal` is the one that came, or 0."""
+class Signals:
+    """Receives SIGINT, SIGTERM and SIGHUP in the running event loop."""
 
     def __init__(self) -> None:
-        self.signal = 0
+        self.received = 0
+        """The number of the first signal, or 0."""
         self._task: asyncio.Task[Any] | None = None
         self._loop = asyncio.get_running_loop()
-        self._signals = _signals()
+        self._numbers = _handled()
         self._listen()
 
     @property
-    def status(self) -> int:
-        """The exit status of a program that was stopped."""
-        return 128 + (self.signal or signal.SIGINT)
+    def exit_status(self) -> int:
+        """The exit status of a program ended by the received signal, by the shell's convention."""
+        return 128 + (self.received or signal.SIGINT)
 
     @contextmanager
-    def cancels(self) -> Iterator[None]:
-        """What is done inside is cancelled by the first signal, also by one that has come before."""
-        if self.signal:
+    def cancel_task(self) -> Iterator[None]:
+        """Cancel the current task on a signal that arrives inside the block, or arrived before it."""
+        if self.received:
             raise asyncio.CancelledError
         self._task = asyncio.current_task()
         try:
@@ -41,50 +42,50 @@ class Stop:
             self._task = None
 
     @contextmanager
-    def interrupts(self) -> Iterator[None]:
-        """For a read that blocks the loop: a signal raises `KeyboardInterrupt`. After that nobody listens any more."""
-        for number in self._signals:
+    def interrupt_read(self) -> Iterator[None]:
+        """Raise `KeyboardInterrupt` on a signal: a read inside the block blocks the event loop."""
+        for number in self._numbers:
             with suppress(NotImplementedError):
                 self._loop.remove_signal_handler(number)
             signal.signal(number, self._interrupt)
         yield
         self._listen()
 
-    def taken(self) -> bool:
-        """Whether a cancellation that was just caught was ours; then the task may go on."""
+    def absorb_cancellation(self) -> bool:
+        """Return True if a signal caused the `CancelledError` just caught; the task can then continue."""
         task = asyncio.current_task()
-        if not self.signal or task is None:
+        if not self.received or task is None:
             return False
         task.uncancel()
         return True
 
     def _listen(self) -> None:
-        for number in self._signals:
-            with suppress(NotImplementedError):  # Windows: there Ctrl-C is left to asyncio
-                self._loop.add_signal_handler(number, self._came, number)
+        for number in self._numbers:
+            with suppress(NotImplementedError):  # Windows: asyncio itself handles Ctrl-C
+                self._loop.add_signal_handler(number, self._receive, number)
 
-    def _came(self, number: int) -> None:
-        if self.signal:
-            _leave(128 + number)
-        self.signal = number
+    def _receive(self, number: int) -> None:
+        if self.received:
+            _exit_now(128 + number)
+        self.received = number
         if self._task is not None:
             self._task.cancel()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
+        self.received = number
         raise KeyboardInterrupt
 
 
-def _signals() -> tuple[int, ...]:
-    """A terminal that is closed sends SIGHUP, where that exists and `nohup` has not switched it off."""
+def _handled() -> tuple[int, ...]:
+    """Return the signals to handle; SIGHUP only where it exists and `nohup` has not disabled it."""
     hangup: int | None = getattr(signal, "SIGHUP", None)
     if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN:
         return (signal.SIGINT, signal.SIGTERM)
     return (signal.SIGINT, signal.SIGTERM, hangup)
 
 
-def _leave(status: int) -> None:
-    """End the process now. What was appended to the store is safe: it is one transaction each time."""
+def _exit_now(status: int) -> None:
+    """End the process without cleanup. The store is safe: every append is one transaction."""
     with suppress(OSError, ValueError):
         if sys.stderr is not None and sys.stderr.isatty():
             os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())

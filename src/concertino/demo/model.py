@@ -63,7 +63,9 @@ class DemoModel:
         return kept, "length"
 
     def _prompt_tokens(self, request: ModelRequest) -> int:
-        tools = sum(self._count(f"{spec.name}\n{spec.description}\n{json.dumps(spec.parameters)}") for spec in request.tools)
+        tools = sum(
+            self._count(f"{spec.name}\n{spec.description}\n{json.dumps(spec.parameters)}") for spec in request.tools
+        )
         return self._count(request.system) + tools + sum(map(self._message_tokens, request.messages))
 
     def _message_tokens(self, message: Message) -> int:

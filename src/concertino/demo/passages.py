@@ -109,9 +109,7 @@ def _window(parts: Sequence[Block], asked: frozenset[str]) -> tuple[int, int]:
         if start and (parts[start].kind != "text" or parts[start - 1].text.endswith(":")):
             continue
         end = start + 1
-        while end < len(parts) and (
-            sum(sizes[start : end + 1]) <= _LONGEST_QUOTE or parts[end - 1].text.endswith(":")
-        ):
+        while end < len(parts) and (sum(sizes[start : end + 1]) <= _LONGEST_QUOTE or parts[end - 1].text.endswith(":")):
             end += 1
         covered = frozenset().union(*have[start:end])
         value = sum(1 / frequency[word] ** 0.5 for word in covered)

@@ -12,10 +12,18 @@ _MOST_PARTS = 4
 _MOST_QUERIES = 4
 _ASKING = "how|what|why|when|where|which|who|is|are|does|do|can|should|did|was|were|will"
 _END = re.compile(r"(?<=\?)\s+|;\s+")
-_NEXT = re.compile(rf"(?:,\s*|\s+)(?:and|but|or)\s+(?=(?:in\s+)?(?:{_ASKING})\b)|,\s*(?=(?:{_ASKING})\b)", re.IGNORECASE)
+_NEXT = re.compile(
+    rf"(?:,\s*|\s+)(?:and|but|or)\s+(?=(?:in\s+)?(?:{_ASKING})\b)|,\s*(?=(?:{_ASKING})\b)", re.IGNORECASE
+)
 _SIDES = (
-    re.compile(r"\b(?:differences?|choose|choice|trade-?offs?|compare|comparison) (?:between|of)? ?(.{2,80}?) (?:and|or|with|to) (.{2,80})", re.I),  # noqa: E501
-    re.compile(r"^(?:.{0,40}\b(?:is|are|should i use|use|prefer|choose) )?(.{2,60}?) (?:vs\.?|versus|instead of|rather than) (.{2,80})", re.I),
+    re.compile(
+        r"\b(?:differences?|choose|choice|trade-?offs?|compare|comparison) (?:between|of)? ?(.{2,80}?) (?:and|or|with|to) (.{2,80})",
+        re.I,
+    ),
+    re.compile(
+        r"^(?:.{0,40}\b(?:is|are|should i use|use|prefer|choose) )?(.{2,60}?) (?:vs\.?|versus|instead of|rather than) (.{2,80})",
+        re.I,
+    ),
 )
 _POINTING = re.compile(r"\b(?:it|its|they|them|their|this|that|these|those|one|ones)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_](?:[\w.:'\u2019-]*\w)?")
@@ -58,7 +66,13 @@ def parts(question: str, earlier: Sequence[str] = ()) -> list[str]:
 def queries(question: str) -> list[str]:
     """Return the searches for a question: itself, then the sides of a comparison and the technical names in it."""
     match = next((match for pattern in _SIDES if (match := pattern.search(question))), None)
-    sides = [re.sub(r"^(?:using|use|the|a|an)\s+", "", side.strip(" ?.,()"), flags=re.I) for side in match.groups()] if match else []
+    sides = (
+        [re.sub(r"^(?:using|use|the|a|an)\s+", "", side.strip(" ?.,()"), flags=re.I) for side in match.groups()]
+        if match
+        else []
+    )
     names = [name for name in _NAME.findall(question) if len(name) > 2]
     several = len(words(question)) > 1
-    return list(dict.fromkeys([question, *(side for side in [*sides, *names] if several and words(side))]))[:_MOST_QUERIES]
+    return list(dict.fromkeys([question, *(side for side in [*sides, *names] if several and words(side))]))[
+        :_MOST_QUERIES
+    ]

@@ -109,7 +109,9 @@ def _quotes(question: str, transcript: Transcript) -> str:
     if not passages:
         return _NOTHING.format(question=question)
     pages = {step.text: step.content for step in transcript.named(READ_TOOLS)}
-    shown = [f"### {_heading(one)} [{one.id}]\n\n{quoted(question, one, pages.get(one.section, ''))}" for one in passages]
+    shown = [
+        f"### {_heading(one)} [{one.id}]\n\n{quoted(question, one, pages.get(one.section, ''))}" for one in passages
+    ]
     weak = max(passage.coverage for passage in passages) < WEAK
     return "\n\n".join([_WEAK, *shown] if weak else shown)
 
@@ -119,7 +121,9 @@ def _heading(passage: Passage) -> str:
     names = [name for name in (passage.title, *passage.heading.split(" > ")) if name]
     distinct = list(dict.fromkeys(names))
     stated = ", ".join(filter(None, (passage.version and f"version {passage.version}", passage.date)))
-    return " › ".join(distinct[:1] + distinct[1:][-2:]).replace("[", "(").replace("]", ")") + (f" ({stated})" if stated else "")
+    return " › ".join(distinct[:1] + distinct[1:][-2:]).replace("[", "(").replace("]", ")") + (
+        f" ({stated})" if stated else ""
+    )
 
 
 def _report(transcript: Transcript) -> str:
@@ -138,5 +142,3 @@ def _report(transcript: Transcript) -> str:
         above = [f"See above: {quotes[0][4:].partition(' [')[0]}."] if quotes and not new else []
         sections += [*heading, *filter(None, [lead.strip()]), *new, *above]
     return "\n\n".join(sections)
-
-

@@ -1,1 +1,34 @@
-"""What fits: counting tokens without a network, and the view of a conversation that a model is sent."""
+"""The token engine: counts tokens without a network, and decides which messages of a conversation a model is sent."""
+
+from .caching.monitor import Miss, MissReason
+from .counting.base import EstimatingCounter, TokenCounter
+from .counting.statistics import TokenStatistics
+from .counting.tiktoken import TiktokenCounter
+from .edits import Edit, Reduce, Strip, Summarize
+from .engine import TokenEngine
+from .fold import FoldedConversation
+from .planner import Plan, SummaryJob
+from .pricing import preload, price
+from .retention import Retention
+from .summaries import prepared_edits
+
+__all__ = [
+    "Edit",
+    "EstimatingCounter",
+    "FoldedConversation",
+    "Miss",
+    "MissReason",
+    "Plan",
+    "Reduce",
+    "Retention",
+    "Strip",
+    "Summarize",
+    "SummaryJob",
+    "TiktokenCounter",
+    "TokenCounter",
+    "TokenEngine",
+    "TokenStatistics",
+    "preload",
+    "prepared_edits",
+    "price",
+]

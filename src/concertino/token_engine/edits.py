@@ -1,6 +1,6 @@
-"""Edits: how what is sent differs from what is kept. An append-only log over an append-only record.
+"""Edits: an append-only log of the differences between the record and the view.
 
-Places are those of messages in the record, from 0. Edits are never undone: what one of them has reduced stays reduced.
+Indexes are those of messages in the record, from 0. No edit is ever undone: a reduced result stays reduced.
 """
 
 from __future__ import annotations
@@ -18,72 +18,72 @@ from .counting.sizes import message_text
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Results are shown as what stands for them."""
+    """Show digests instead of tool results."""
 
-    places: tuple[int, ...]
+    indexes: tuple[int, ...]
     digests: tuple[str, ...]
-    """One for each place."""
+    """One for each index."""
     check: str = ""
-    """A fingerprint of the results, where the edit is carried to another run."""
+    """Fingerprint of the results, set when the edit is carried over to another run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Summarise:
-    """The messages from *first* to before *end* are shown as one text, earlier summaries among them included."""
+class Summarize:
+    """Show one text instead of the messages from *first* to before *end*, earlier summaries included."""
 
     first: int
     end: int
     kept: tuple[int, ...]
-    """Places in between whose messages stay as they are shown, behind the text."""
+    """Indexes in the range whose messages stay in the view, after the text."""
     text: str
     handle: str
-    """To recall them by."""
+    """Name by which `recall` returns the messages."""
     check: str
-    """A fingerprint of what was summarised, so that an edit is never applied to another conversation."""
-    left_out: bool = False
-    """Whether the text only says that they are left out."""
+    """Fingerprint of the messages, so that the edit is never applied to another conversation."""
+    omitted: bool = False
+    """True if the text only reports that messages are omitted."""
 
     @property
     def messages(self) -> int:
-        """How many messages of the record the text stands for."""
+        """Return how many messages of the record the text replaces."""
         return self.end - self.first - len(self.kept)
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """No reasoning is shown before *end*: it is bound to a prefix that has changed."""
+    """Omit the reasoning of all messages before *end*: it is bound to a prefix that has changed."""
 
     end: int
 
 
-Edit = Reduce | Summarise | Strip
+Edit = Reduce | Summarize | Strip
 
 
-def form(edit: Edit) -> list[Any]:
-    """*edit* as JSON; `edit_of` reads it."""
+def encode_edit(edit: Edit) -> list[Any]:
+    """Return *edit* as JSON; `decode_edit` is the inverse."""
     match edit:
-        case Reduce(places, digests, check):
-            return ["reduce", list(places), list(digests), *([check] if check else [])]
-        case Summarise(first, end, kept, text, handle, check, left_out):
-            return ["summarise", first, end, list(kept), text, handle, check, left_out]
+        case Reduce(indexes, digests, check):
+            return ["reduce", list(indexes), list(digests), *([check] if check else [])]
+        case Summarize(first, end, kept, text, handle, check, omitted):
+            return ["summarize", first, end, list(kept), text, handle, check, omitted]
         case Strip(end):
             return ["strip", end]
 
 
-def edit_of(written: Sequence[Any]) -> Edit:
-    """The edit that `form` made *written* of. Raises `ValueError` if it is none."""
-    match written:
-        case ["reduce", [*places], [*digests], *check] if (
-            len(places) == len(digests) and _all(int, places) and _all(str, digests)
+def decode_edit(encoded: Sequence[Any]) -> Edit:
+    """Return the edit that `encode_edit` encoded. Raises `ValueError` if *encoded* is not an edit."""
+    match encoded:
+        case ["reduce", [*indexes], [*digests], *check] if (
+            len(indexes) == len(digests) and _all(int, indexes) and _all(str, digests)
         ):
-            return Reduce(tuple(places), tuple(digests), *check)
-        case ["summarise", int(first), int(end), [*kept], str(text), str(handle), str(check), bool(left_out)] if _all(
+            return Reduce(tuple(indexes), tuple(digests), *check)
+        case ["summarize", int(first), int(end), [*kept], str(text), str(handle), str(check), bool(omitted)] if _all(
             int, kept
         ):
-            return Summarise(first, end, tuple(kept), text, handle, check, left_out)
+            return Summarize(first, end, tuple(kept), text, handle, check, omitted)
         case ["strip", int(end)]:
             return Strip(end)
-    raise ValueError(f"{written!r:.80} is no edit of a conversation")
+    raise ValueError(f"invalid edit of a conversation: {encoded!r:.80}")
 
 
 def _all(kind: type, values: Sequence[Any]) -> bool:
@@ -91,40 +91,41 @@ def _all(kind: type, values: Sequence[Any]) -> bool:
 
 
 def fingerprint(messages: Sequence[Message]) -> str:
-    """What tells *messages* from others: of their roles and all that a model reads of them."""
+    """Return a short hash of the roles and the text of *messages*."""
     seen = hashlib.blake2b(digest_size=8)
     for message in messages:
-        seen.update(message.role.encode())
-        seen.update(message_text(message).encode("utf-8", "surrogatepass"))
+        seen.update((message.role + message_text(message)).encode("utf-8", "surrogatepass"))
     return seen.hexdigest()
 
 
-def moved(edit: Edit, to: Callable[[int], int]) -> Edit:
-    """*edit* for a record in which each message stands at another place."""
+def shift_edit(edit: Edit, to: Callable[[int], int]) -> Edit:
+    """Return *edit* for a record in which the message at index *i* has index `to(i)`."""
     match edit:
         case Reduce():
-            return replace(edit, places=tuple(map(to, edit.places)))
-        case Summarise():
+            return replace(edit, indexes=tuple(map(to, edit.indexes)))
+        case Summarize():
             return replace(edit, first=to(edit.first), end=to(edit.end), kept=tuple(map(to, edit.kept)))
         case Strip(end):
             return Strip(to(end))
 
 
-def carried(edit: Edit, record: Sequence[Message], skipped: Sequence[int]) -> Edit | None:
-    """*edit* of *record* for the next run of the conversation, which will not have the messages at the places
-    *skipped*; None if it is about none of the others."""
+def carry_over(edit: Edit, record: Sequence[Message], skipped: Sequence[int]) -> Edit | None:
+    """Return *edit* of *record* for the next run, whose record lacks the messages at the indexes *skipped*.
+
+    Return None if the edit concerns skipped messages only.
+    """
     match edit:
         case Strip(end):
             return Strip(end - bisect_left(skipped, end))
         case _ if edit.check and not skipped:
             return edit
-        case Reduce(places, digests):
-            here = [place not in skipped for place in places]
-            places = tuple(compress(places, here))
-            edit = Reduce(places, tuple(compress(digests, here)), fingerprint([record[place] for place in places]))
-        case Summarise(first, end):
-            told = [record[place] for place in range(first, end) if place not in skipped]
-            kept = tuple(place for place in edit.kept if place not in skipped)
-            edit = replace(edit, kept=kept, check=fingerprint(told))
-            places = tuple(place for place in (first,) if told)
-    return moved(edit, lambda place: place - bisect_left(skipped, place)) if places else None
+        case Reduce(indexes, digests):
+            here = [index not in skipped for index in indexes]
+            indexes = tuple(compress(indexes, here))
+            edit = Reduce(indexes, tuple(compress(digests, here)), fingerprint([record[index] for index in indexes]))
+        case Summarize(first, end):
+            covered = [record[index] for index in range(first, end) if index not in skipped]
+            kept = tuple(index for index in edit.kept if index not in skipped)
+            edit = replace(edit, kept=kept, check=fingerprint(covered))
+            indexes = (first,) if covered else ()
+    return shift_edit(edit, lambda index: index - bisect_left(skipped, index)) if indexes else None

@@ -1,72 +1,68 @@
-"""What stands for a result that is no longer sent: the tool's own words or an extract, and how to recall the whole."""
+"""Digests of results that are no longer sent, and the lookup that recalls the whole."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Sequence
 
 from ..messages import AssistantMessage, Message, ToolMessage
 from .counting.base import TokenCounter
-from .edits import Edit, Summarise
+from .edits import Edit, Summarize
 
 RECALL = "recall"
-"""The tool by which a model recalls what was left out."""
+"""Name of the tool by which a model recalls omitted content."""
 _SHARE = 0.05
-"""How much of a result its extract may be."""
+"""Largest share of a result that its extract may have."""
 _LONGEST = 300
-"""Characters of an extract, and of a tool's own words three times as many."""
+"""Characters of an extract; a tool's own summary may have three times as many."""
 _SHORTEST = 24
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-_SPACE = re.compile(r"\s+")
 
 
 def handle_for(key: str) -> str:
-    """A short name for what *key* names, easy to write: 35 bits of its BLAKE2b hash."""
+    """Return a short name for *key* that is easy to write: 35 bits of its BLAKE2b hash."""
     number = int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-    return "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 35, 5))
+    return "".join([_ALPHABET[number >> shift & 31] for shift in range(0, 35, 5)])
 
 
 def handle_of(message: ToolMessage) -> str:
-    """The name by which the whole result of *message* is recalled."""
-    return message.handle or handle_for(f"{message.call_id} {message.content[:200]}")  # some use an id again
+    """Return the name by which the whole result of *message* is recalled."""
+    # The content takes part because some providers use a call id again.
+    return message.handle or handle_for(f"{message.call_id} {message.content[:200]}")
 
 
 def hint(handle: str, *, recallable: bool) -> str:
-    """How a model gets what was left out; *recallable*: whether it has the tool for that."""
+    """Return the sentence that tells a model how to recall *handle*; empty unless it has the tool (*recallable*)."""
     return f' {RECALL}("{handle}") shows it.' if recallable else ""
 
 
-def digest(message: Message, *, recallable: bool) -> str:
-    """What stands for the result in *message*."""
-    assert isinstance(message, ToolMessage)
-    told = hint(handle_of(message), recallable=recallable)
-    own = message.summary
-    if own:
-        return f"[{own[: 3 * _LONGEST]}{told}]"
-    room = min(int(len(message.content) * _SHARE), _LONGEST)
-    if room < _SHORTEST:
-        return f"[left out.{told}]"
-    extract = _SPACE.sub(" ", message.content[: 2 * room]).strip()[:room]
-    return f"[left out, it began: {extract}...{told}]"
+def digest(message: ToolMessage, *, recallable: bool) -> str:
+    """Return the text that replaces the result in *message*: the tool's own summary, or an extract."""
+    note = hint(handle_of(message), recallable=True) if recallable else ""
+    if message.summary:
+        return f"[{message.summary[: 3 * _LONGEST]}{note}]"
+    length = min(int(len(message.content) * _SHARE), _LONGEST)
+    if length < _SHORTEST:
+        return f"[left out.{note}]"
+    extract = " ".join(message.content[: 2 * length].split())[:length]
+    return f"[left out, it began: {extract}...{note}]"
 
 
 def digest_size(message: ToolMessage) -> int:
-    """About the tokens of `digest(message)`."""
+    """Return the approximate tokens of `digest(message)`."""
     if message.summary:
         return 12 + min(len(message.summary), 3 * _LONGEST) // 4
-    room = min(int(len(message.content) * _SHARE), _LONGEST)
-    return 12 + (room // 4 if room >= _SHORTEST else 0)
+    length = min(int(len(message.content) * _SHARE), _LONGEST)
+    return 12 + (length // 4 if length >= _SHORTEST else 0)
 
 
 _HEAD = 0.7
 _LONGEST_TOKEN = 12
-"""Characters per token that no ordinary text reaches: what is longer need not be counted to be known as too long."""
+"""Characters per token that no ordinary text reaches: a longer text exceeds the limit without counting."""
 
 
 def cut_middle(counter: TokenCounter, text: str, limit: int, hint: str = "") -> str:
-    """*text* if it has at most *limit* tokens, else its beginning and its end with a line between them, which ends in
-    the *hint*.
+    """Return *text* if it has at most *limit* tokens, else its beginning and end around a line that ends in *hint*.
 
     The work is bounded by *limit*, not by the length of the text.
     """
@@ -75,28 +71,29 @@ def cut_middle(counter: TokenCounter, text: str, limit: int, hint: str = "") -> 
     most = limit * _LONGEST_TOKEN
     if len(text) <= most and counter.count(text) <= limit:
         return text
-    room = max(limit - 16 - len(hint) // 3, 1)  # the line between them
-    head = counter.cut(text[:most], max(int(room * _HEAD), 1))
-    tail = counter.cut(text[-most:][::-1], room - int(room * _HEAD))[::-1]
-    while tail and counter.count(tail) > room - int(room * _HEAD):
-        tail = tail[len(tail) // 10 + 1 :]  # tokens read backwards may be fewer than forwards
+    budget = max(limit - 16 - len(hint) // 3, 1)  # 16 for the line between both ends
+    head_budget = int(budget * _HEAD)
+    head = counter.cut(text[:most], max(head_budget, 1))
+    tail = counter.cut(text[-most:][::-1], budget - head_budget)[::-1]
+    while tail and counter.count(tail) > budget - head_budget:
+        tail = tail[len(tail) // 10 + 1 :]  # reversed text can have fewer tokens
     tail = tail[-(len(text) - len(head)) :] if len(head) + len(tail) > len(text) else tail
-    left_out = len(text) - len(head) - len(tail)
-    return f"{head}\n[... {left_out:,} characters left out ...]{hint}\n{tail}"
+    omitted = len(text) - len(head) - len(tail)
+    return f"{head}\n[... {omitted:,} characters left out ...]{hint}\n{tail}"
 
 
 def recalled(record: Sequence[Message], edits: Iterable[Edit], handle: str) -> str | None:
-    """What was cut, reduced, summarised or left out under *handle*; None: there is nothing of that name."""
+    """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown."""
     for message in reversed(record):
         if isinstance(message, ToolMessage) and handle_of(message) == handle:
             return message.content if message.whole is None else message.whole
     for edit in edits:
-        if isinstance(edit, Summarise) and edit.handle == handle:
-            return "\n\n".join(map(_spoken, record[edit.first : edit.end]))
+        if isinstance(edit, Summarize) and edit.handle == handle:
+            return "\n\n".join(map(_transcript, record[edit.first : edit.end]))
     return None
 
 
-def _spoken(message: Message) -> str:
+def _transcript(message: Message) -> str:
     if isinstance(message, ToolMessage):
         return f"result of {message.name}:\n{message.content if message.whole is None else message.whole}"
     if isinstance(message, AssistantMessage):

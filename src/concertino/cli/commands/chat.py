@@ -1,76 +1,75 @@
-"""`concertino chat`: a conversation, in one turn or turn by turn."""
+"""`concertino chat`: a conversation of one turn or of many."""
 
 from __future__ import annotations
 
 from ...agents.main_thread import MainThreadAgent
-from ...context import ContextState
+from ...context_state import ContextState
 from ...ids import new_run_id
 from ...messages import Message
 from ...orchestrator.chat import Chat
 from ...orchestrator.engine import ToolOrchestrator
 from ...runtime import LiveRun
 from ...tools.builtin.default import Settings, default_registry
-from ..context import Means
+from ..context import NewRunContext
 from ..render.console import read_line
-from ..render.result import Outcome, Sources, outcome_of
-from .watch import LEASE, hand_out, watch
+from ..render.result import CitedSources, ResultDocument, result_document
+from .watch import LEASE, print_result, watch
 
 QUIT = "/quit"
 
 
 def new_conversation_id() -> str:
-    """A fresh id of a conversation, of the same shape as that of a run."""
+    """Return a fresh conversation id in the form of a run id."""
     return "conv_" + new_run_id().removeprefix("run_")
 
 
-class Conversation:
-    """The turns of one conversation: each sees what was said before, and may cite what was found before."""
+class ChatSession:
+    """The turns of one conversation: each sees the earlier ones and can cite their sources."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, context: NewRunContext) -> None:
         self.id = new_conversation_id()
-        self._means = means
+        self._context = context
         self._history: list[Message] = []
-        self._context: ContextState | None = None
-        self._registry = default_registry(settings=Settings(library=means.library, memory=means.store))
-        self._sources = Sources()
+        self._state: ContextState | None = None
+        self._registry = default_registry(settings=Settings(library=context.library, memory=context.store))
+        self._sources = CitedSources()
 
-    async def turn(self, message: str) -> Outcome:
-        """Answer *message*. A turn that does not complete is not carried on."""
-        means = self._means
+    async def turn(self, message: str) -> ResultDocument:
+        """Answer *message*. A turn that does not complete is not part of the history."""
+        context = self._context
         chat = Chat(
-            model=means.model,
-            models=means.models.find,
+            model=context.model,
+            models=context.models,
             message=message,
             history=tuple(self._history),
-            store=means.store,
-            session=means.session,
+            store=context.store,
+            session=context.session,
             conversation_id=self.id,
-            counter=means.counter,
-            limits=means.limits,
-            context=self._context,
+            counter=context.counter,
+            limits=context.limits,
+            context=self._state,
         )
-        view = means.screen.view(streams_answer=True)
         orchestrator = ToolOrchestrator(chat, MainThreadAgent(), self._registry, lease=LEASE)
-        result = await watch(LiveRun(orchestrator), means.stop, view, self._sources)
+        result = await watch(LiveRun(orchestrator), context, self._sources, streams_answer=True)
         if result.status == "completed":
             self._history += result.messages
-            self._context = result.context
-        return outcome_of(result, question=message, conversation_id=self.id, sources=self._sources)
+            self._state = result.context
+        return result_document(result, question=message, conversation_id=self.id, sources=self._sources)
 
 
-async def chat(message: str | None, means: Means) -> int:
+async def chat(message: str | None, context: NewRunContext) -> int:
     """Answer *message*; without one, each line of standard input until its end, `/quit` or a signal.
 
-    The status is that of the worst turn.
+    Return the status of the worst turn.
     """
-    conversation = Conversation(means)
+    session = ChatSession(context)
     if message is not None:
-        return hand_out(await conversation.turn(message), means)
+        return print_result(await session.turn(message), context)
     status = 0
-    while not means.stop.signal:
-        line = read_line("you> ", means.screen, means.stop)
+    while not context.signals.received:
+        line = read_line("you> ", context.console, context.signals)
         if line is None or line.strip() == QUIT:
             break
         if line.strip():
-            status = max(status, hand_out(await conversation.turn(line), means))
-    return means.stop.status if means.stop.signal else status
+            status = max(status, print_result(await session.turn(line), context))
+    return context.signals.exit_status if context.signals.received else status

@@ -12,55 +12,52 @@ from ...orchestrator.engine import ToolOrchestrator
 from ...runtime import LiveRun
 from ...tools.builtin.feedback import feedback_questions
 from ...tools.registry import ToolRegistry
-from ..context import Means
+from ..context import NewRunContext
 from ..render.console import is_terminal, read_line
-from ..render.result import Outcome, Sources, outcome_of
+from ..render.result import CitedSources, ResultDocument, result_document
 from .chat import new_conversation_id
-from .watch import LEASE, hand_out, watch
+from .watch import LEASE, print_result, watch
 
 
-async def research(question: str | None, means: Means) -> int:
-    """Answer *question*, which must be there, and print the report.
-
-    Where a person can answer, the model may ask back, once.
-    """
+async def research(question: str | None, context: NewRunContext) -> int:
+    """Answer *question* and print the report. If a person can answer, the model may ask back once."""
     assert question is not None
     conversation = new_conversation_id()
-    asks_back = not means.is_demo and not means.screen.as_json and is_terminal(sys.stdin) and is_terminal(sys.stderr)
-    outcome = await _run(question, (), conversation, means, asks_back=asks_back)
-    result = outcome.result
+    interactive = not context.console.as_json and is_terminal(sys.stdin) and is_terminal(sys.stderr)
+    asks_back = interactive and not context.is_demo
+    document = await _run(question, (), conversation, context, asks_back=asks_back)
+    result = document.result
     if asks_back and result.status == "completed" and FEEDBACK in result.data:
-        answer = _answer(result.data[FEEDBACK]["questions"], means)
+        answer = _answer(result.data[FEEDBACK]["questions"], context)
         if answer:
-            outcome = await _run(answer, result.messages, conversation, means, asks_back=False)
-    return hand_out(outcome, means)
+            document = await _run(answer, result.messages, conversation, context, asks_back=False)
+    return print_result(document, context)
 
 
 async def _run(
-    message: str, history: tuple[Message, ...], conversation: str, means: Means, *, asks_back: bool
-) -> Outcome:
-    registry = ToolRegistry(wiring.research_team(means.library))
+    message: str, history: tuple[Message, ...], conversation: str, context: NewRunContext, *, asks_back: bool
+) -> ResultDocument:
+    registry = ToolRegistry(wiring.research_team(context.library))
     if asks_back:
         registry.register(feedback_questions())
     chat = Chat(
-        model=means.model,
-        models=means.models.find,
+        model=context.model,
+        models=context.models,
         message=message,
         history=history,
-        store=means.store,
-        session=means.session,
+        store=context.store,
+        session=context.session,
         conversation_id=conversation,
-        counter=means.counter,
-        limits=means.limits,
+        counter=context.counter,
+        limits=context.limits,
     )
     orchestrator = ToolOrchestrator(chat, DeepResearchSupervisor(), registry, lease=LEASE)
-    sources = Sources()
-    view = means.screen.view(frozenset((RESEARCHER,)))
-    result = await watch(LiveRun(orchestrator), means.stop, view, sources)
-    return outcome_of(result, question=message, conversation_id=conversation, sources=sources)
+    sources = CitedSources()
+    result = await watch(LiveRun(orchestrator), context, sources, delegates=(RESEARCHER,))
+    return result_document(result, question=message, conversation_id=conversation, sources=sources)
 
 
-def _answer(questions: list[str], means: Means) -> str:
+def _answer(questions: list[str], context: NewRunContext) -> str:
     for number, question in enumerate(questions, 1):
-        means.screen.notice(f"{number}. {question}")
-    return (read_line("your answer> ", means.screen, means.stop) or "").strip()
+        context.console.notice(f"{number}. {question}")
+    return (read_line("your answer> ", context.console, context.signals) or "").strip()

@@ -1,4 +1,4 @@
-"""How runs stand, as people want to know it: also which of them lie where their process died."""
+"""The state of stored runs, including runs whose process has died."""
 
 from __future__ import annotations
 
@@ -11,85 +11,91 @@ from ...errors import UnknownRunError
 from ...storage.base import Store
 from ...storage.types import RunState, StoredRun
 from ...usage import Totals, UsageRecord, total
-from ..context import Desk
+from ..context import CommandContext
 from ..render.format import exact, iso
 
-State = Literal["interrupted"] | RunState
-"""`interrupted`: it goes on by its record, and nobody who may be alive has it: it can be resumed."""
+ShownState = Literal["interrupted"] | RunState
+"""`interrupted`: running by its journal, but without a process that could be alive. It can be resumed."""
 STATES = ("running", "interrupted", "suspended", "completed", "failed", "cancelled")
 ALL = 1_000_000
-"""More than there are of anything."""
+"""A limit above any number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Which trees wait for somebody to take them up."""
+class ResumableTrees:
+    """The roots of the trees that can be resumed."""
 
     orphaned: frozenset[str]
+    """Running trees without a process."""
     ready: frozenset[str]
-    """Suspended ones that have all their answers."""
+    """Suspended trees that have all their answers."""
 
-    def of(self, run: StoredRun) -> State:
-        """How *run* stands."""
+    def state_of(self, run: StoredRun) -> ShownState:
+        """Return the state to show for *run*."""
         return "interrupted" if run.state == "running" and run.start.root_id in self.orphaned else run.state
 
 
-async def standing(store: Store) -> Standing:
-    """As it is now. What nobody answered in time is expired on the way."""
+async def resumable_trees(store: Store) -> ResumableTrees:
+    """Find the trees that can be resumed now. Overdue waits expire first."""
     due = await store.due(ALL)
-    return Standing(frozenset(due.orphaned), frozenset(due.ready))
+    return ResumableTrees(frozenset(due.orphaned), frozenset(due.ready))
 
 
-async def find(desk: Desk, run_id: str) -> StoredRun:
-    """The run *run_id*. Raises `UnknownRunError`."""
-    run = await desk.store.run(run_id)
+async def find_run(context: CommandContext, run_id: str) -> StoredRun:
+    """Return the run *run_id*. Raises `UnknownRunError`."""
+    run = await context.store.run(run_id)
     if run is None:
-        raise UnknownRunError(f"there is no run {run_id!r} in this database: {desk.given.listing()}")
+        raise UnknownRunError(f"no run {run_id!r} in this database: {context.options.list_command()}")
     return run
 
 
 async def tree_of(store: Store, run: StoredRun) -> list[StoredRun]:
-    """*run* and all below it, parents before their children, in the order of their beginning."""
+    """Return *run* and its sub-agents' runs: parents before their children, in the order of their start."""
     path = run.start.agent_path
     runs = await store.runs(root_id=run.start.root_id, limit=ALL)
-    mine = [one for one in runs if one.start.run_id == run.start.run_id or one.start.agent_path.startswith(path + "/")]
+    below = [one for one in runs if one.start.run_id == run.start.run_id or one.start.agent_path.startswith(path + "/")]
     children: defaultdict[str | None, list[StoredRun]] = defaultdict(list)
-    for one in reversed(mine):
+    for one in reversed(below):
         children[one.start.parent_id].append(one)
     ordered: list[StoredRun] = []
-    todo = [run]
-    while todo:
-        one = todo.pop()
+    stack = [run]
+    while stack:
+        one = stack.pop()
         ordered.append(one)
-        todo += reversed(children[one.start.run_id])
+        stack += reversed(children[one.start.run_id])
     return ordered
 
 
-def own(usage: Sequence[UsageRecord], run: StoredRun) -> list[UsageRecord]:
-    """The records of *run* itself."""
+def own_usage(usage: Sequence[UsageRecord], run: StoredRun) -> list[UsageRecord]:
+    """Return the records of *run* without its sub-agents'."""
     return [record for record in usage if record.run_id == run.start.run_id]
 
 
-def with_all_below(usage: Sequence[UsageRecord], run: StoredRun) -> list[UsageRecord]:
-    """The records of *run* and its sub-agents."""
+def tree_usage(usage: Sequence[UsageRecord], run: StoredRun) -> list[UsageRecord]:
+    """Return the records of *run* and its sub-agents."""
     path = run.start.agent_path
     return [r for r in usage if r.agent_path == path or r.agent_path.startswith(path + "/")]
 
 
+def attempt_of(record: UsageRecord) -> str:
+    """Return the step and attempt that a record belongs to, such as `3:1`; see `ids.usage_id`."""
+    return record.id.removeprefix(record.run_id).lstrip(":")
+
+
 def step_of(record: UsageRecord) -> int:
-    """The step that an attempt belongs to; its id tells."""
-    step = record.id.removeprefix(record.run_id).lstrip(":").partition(":")[0]
+    """Return the step that a record belongs to."""
+    step = attempt_of(record).partition(":")[0]
     return int(step) if step.isdecimal() else 0
 
 
-def steps_of(usage: Sequence[UsageRecord]) -> int:
-    """In how many steps something was booked."""
+def step_count(usage: Sequence[UsageRecord]) -> int:
+    """Return the number of the last step with a record."""
     return max((step_of(record) for record in usage), default=0)
 
 
-def as_object(run: StoredRun, state: State, usage: Sequence[UsageRecord]) -> dict[str, Any]:
-    """A run as JSON; *usage* is what counts as its own."""
-    start, end, sums = run.start, run.end, total(usage)
+def run_object(run: StoredRun, state: str, usage: Sequence[UsageRecord]) -> dict[str, Any]:
+    """Return a run as JSON with the sums over *usage*."""
+    start, end = run.start, run.end
     return {
         "run_id": start.run_id,
         "root_id": start.root_id,
@@ -103,13 +109,13 @@ def as_object(run: StoredRun, state: State, usage: Sequence[UsageRecord]) -> dic
         "conversation_id": start.conversation_id,
         "started": iso(start.started),
         "ended": None if end is None else iso(end.ended),
-        "steps": steps_of(own(usage, run)),
-        **figures(sums),
+        "steps": step_count(own_usage(usage, run)),
+        **sums_object(total(usage)),
         "task": start.task,
         "error": None if end is None else end.error,
     }
 
 
-def figures(sums: Totals) -> dict[str, Any]:
-    """Tokens and money as JSON."""
+def sums_object(sums: Totals) -> dict[str, Any]:
+    """Return tokens and cost as JSON."""
     return {"tokens": sums.tokens.total, "cost": exact(sums.cost)}

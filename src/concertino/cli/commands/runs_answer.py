@@ -1,4 +1,4 @@
-"""`concertino runs approve`, `deny` and `resolve`: the answers that calls wait for."""
+"""`concertino runs approve`, `deny` and `resolve`: answers to waiting calls."""
 
 from __future__ import annotations
 
@@ -8,99 +8,112 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rich.text import Text
+
 from ... import wiring
 from ...errors import ConfigurationError, ErasedError, StorageError, UnknownWaitError
 from ...orchestrator.journal.replay import fold
 from ...runtime import Answered, Runtime
-from ..context import Desk, user_name
-from ..render.console import mended, read_all
+from ...waits import Wait
+from ..context import CommandContext, user_name
+from ..render.console import read_all, replace_invalid
 from ..render.format import counted, moment, one_line
-from .run_state import ALL, find
+from ..render.wait import wait_object
+from .run_state import ALL, find_run
 from .runs_resume import check_agent, resume_run
-from .runs_show import wait_object
 
 _KEY = re.compile(r".+:[1-9]\d*\.\d+", re.DOTALL)
-"""See `ids.call_key`: a result may be given before its call waits, but not under what will never be one's key."""
+"""The form of `ids.call_key`. A result may arrive before its call waits, but not under a key that no call can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What somebody says to a call that waits."""
+class AnswerOptions:
+    """The options of every answer."""
 
     key: str
     by: str | None = None
-    """None: who sits here."""
+    """None: the current user."""
     resume: bool = False
-    """Whether the run is taken up then, if this was the first answer."""
+    """Whether to resume the run if this answer is the first."""
 
     @property
-    def who(self) -> str:
-        """Who says it."""
-        return user_name() if self.by is None else mended(self.by)
+    def person(self) -> str:
+        """The name recorded with the answer."""
+        return user_name() if self.by is None else replace_invalid(self.by)
 
 
-async def approve(answer: Answer, arguments: str | None, desk: Desk) -> int:
-    """Allow it, with other *arguments* if they are given. Raises `RunStateError`, or `ConfigurationError` for those."""
+async def approve(answer: AnswerOptions, arguments: str | None, context: CommandContext) -> int:
+    """Approve the call, with other *arguments* if given. Raises `RunStateError`, and `ConfigurationError` for those."""
     edited = None if arguments is None else _arguments(arguments)
     if edited is not None:
-        await _check_arguments(edited, answer.key, desk)
-    return await _give(answer, desk, lambda runtime: runtime.approve(answer.key, by=answer.who, arguments=edited))
+        await _check_arguments(edited, answer.key, context)
+    return await _give(answer, context, lambda runtime: runtime.approve(answer.key, by=answer.person, arguments=edited))
 
 
-async def deny(answer: Answer, reason: str, desk: Desk) -> int:
-    """Forbid it. Raises `RunStateError`."""
-    return await _give(answer, desk, lambda runtime: runtime.deny(answer.key, mended(reason), by=answer.who))
+async def deny(answer: AnswerOptions, reason: str, context: CommandContext) -> int:
+    """Deny the call. Raises `RunStateError`."""
+    reason = replace_invalid(reason)
+    return await _give(answer, context, lambda runtime: runtime.deny(answer.key, reason, by=answer.person))
 
 
-async def resolve(answer: Answer, result: str, failed: bool, desk: Desk) -> int:
-    """Give its result. Raises `RunStateError`."""
+async def resolve(answer: AnswerOptions, result: str, failed: bool, context: CommandContext) -> int:
+    """Supply the result of the call. Raises `RunStateError`."""
     if not _KEY.fullmatch(answer.key):
-        raise UnknownWaitError(f"no call waits under {answer.key!r}: a call's key is RUN:STEP.PLACE")
-    content = mended(read_all() if result == "-" else result)
-    return await _give(answer, desk, lambda runtime: runtime.resolve(answer.key, content, failed=failed, by=answer.who))
+        raise UnknownWaitError(f"invalid key {answer.key!r}: a call's key is RUN:STEP.INDEX; runs show prints it")
+    content = replace_invalid(read_all() if result == "-" else result)
+    return await _give(
+        answer, context, lambda runtime: runtime.resolve(answer.key, content, failed=failed, by=answer.person)
+    )
 
 
-async def _give(answer: Answer, desk: Desk, give: Callable[[Runtime], Awaitable[Answered]]) -> int:
-    """The status: 0 if it was the first, 1 if somebody else was; of the run, if that is resumed."""
-    await desk.store.due()  # what nobody answered in time has its answer
-    if answer.resume and (wait := await desk.store.wait(answer.key)) is not None:
-        check_agent(await find(desk, wait.root_id), desk)  # before anything is said
-    answered = await give(Runtime(desk.store, models=wiring.open_model))
+async def _give(answer: AnswerOptions, context: CommandContext, give: Callable[[Runtime], Awaitable[Answered]]) -> int:
+    """Return 0 for the first answer, 1 for a later one, or the status of the resumed run."""
+    await context.store.due()  # an overdue wait expires first
+    if answer.resume and (wait := await context.store.wait(answer.key)) is not None:
+        check_agent(await find_run(context, wait.root_id), context)  # before the answer is recorded
+    answered = await give(Runtime(context.store, models=wiring.open_model))
     wait, won = answered.wait, answered.won
     assert wait.resolution is not None
-    if desk.screen.as_json:
-        desk.screen.object({"first": won, **wait_object(wait)})
+    if context.console.as_json:
+        context.console.json({"first": won, **wait_object(wait)})
     by = f" by {wait.resolution.by}" if wait.resolution.by else ""
-    said = f"{wait.resolution.verdict}{by} at {moment(wait.resolution.at)} UTC"
+    recorded = f"{wait.resolution.verdict}{by} at {moment(wait.resolution.at)} UTC"
     if not won:
-        desk.screen.notice(f"concertino: {wait.key} has its answer already: {said}; yours changes nothing")
+        context.console.notice(f"concertino: {wait.key} was already answered: {recorded}; this answer changes nothing")
         return 1
-    if not desk.screen.as_json:
-        what = f"{wait.tool} of {wait.agent_path}" if wait.tool else "no call waits under it yet: kept until one does"
-        desk.screen.lines([(one_line(f"{wait.key}: {said} ({what})"), "")])
+    if not context.console.as_json:
+        call = f"{wait.tool} of {wait.agent_path}" if wait.tool else "no call waits yet: stored until one does"
+        context.console.print(Text(one_line(f"{wait.key}: {recorded} ({call})")))
     if answer.resume:
-        return await resume_run(wait.root_id, desk)
-    left = len(await desk.store.waits(root_id=wait.root_id, limit=ALL))
-    still = f"{counted(left, 'more call')} of the run still waiting; " if left else ""
-    desk.screen.notice(f"{still}to go on: {desk.given.resuming(wait.root_id)}")
+        return await resume_run(wait.root_id, context)
+    await _print_next(wait, context)
     return 0
+
+
+async def _print_next(wait: Wait, context: CommandContext) -> None:
+    open_count = len(await context.store.waits(root_id=wait.root_id, limit=ALL))
+    others = f"{counted(open_count, 'other call')} of the run still waiting; " if open_count else ""
+    context.console.notice(f"{others}to continue: {context.options.resume_command(wait.root_id)}")
 
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        read = json.loads(mended(text))
+        read = json.loads(replace_invalid(text))
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"--arguments is no JSON: {error}") from error
+        raise ConfigurationError(f"--arguments is not JSON: {error}") from error
     if not isinstance(read, dict):
         raise ConfigurationError('--arguments must be a JSON object, such as {"amount": 5}')
     return read
 
 
-async def _check_arguments(arguments: dict[str, Any], key: str, desk: Desk) -> None:
-    """Raise `ConfigurationError` if the tool would refuse *arguments*: the first answer is the only one, and the call
-    would have failed with it. The tool's schema is in the journal, as its model was told of it."""
-    wait = await desk.store.wait(key)
-    journal = None if wait is None or wait.resolution is not None else await desk.store.load(wait.run_id)
+async def _check_arguments(arguments: dict[str, Any], key: str, context: CommandContext) -> None:
+    """Raise `ConfigurationError` if the tool's schema rejects *arguments*.
+
+    Only the first answer counts, and the call would fail with these. The journal contains the schema as the model
+    received it.
+    """
+    wait = await context.store.wait(key)
+    journal = None if wait is None or wait.resolution is not None else await context.store.load(wait.run_id)
     if wait is None or journal is None:
         return
     try:
@@ -113,6 +126,6 @@ async def _check_arguments(arguments: dict[str, Any], key: str, desk: Desk) -> N
         schema = tools[wait.tool].parameters
         error = next(jsonschema.validators.validator_for(schema)(schema).iter_errors(arguments), None)
         if error is not None:
-            place = ".".join(str(step) for step in error.absolute_path)
-            problem = f"{place}: {error.message}" if place else error.message
+            part = ".".join(str(step) for step in error.absolute_path)
+            problem = f"{part}: {error.message}" if part else error.message
             raise ConfigurationError(f"--arguments do not fit {wait.tool}: {problem}")

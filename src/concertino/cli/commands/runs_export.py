@@ -1,4 +1,4 @@
-"""`concertino runs export`: a whole tree as JSON lines, as the data policy leaves it."""
+"""`concertino runs export`: a whole tree of runs as JSON lines, reduced by its data policy."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
 from ...storage.codec import encode_message
 from ...storage.types import StoredEntry, StoredJournal, StoredMessage
 from ...waits import Wait
-from ..context import Desk
+from ..context import CommandContext
 from ..render.format import exact, iso
-from .run_state import ALL, as_object, find, own, standing, tree_of
-from .runs_show import wait_object
+from ..render.wait import wait_object
+from .run_state import ALL, find_run, own_usage, resumable_trees, run_object, tree_of
 
 
-async def export_run(run_id: str, desk: Desk) -> int:
-    """Print the tree that the run belongs to: `kind` in each line says what it is. Raises `UnknownRunError`."""
-    store, screen = desk.store, desk.screen
-    stands = await standing(store)
-    root = await find(desk, (await find(desk, run_id)).start.root_id)
+async def export_run(run_id: str, context: CommandContext) -> int:
+    """Print the tree of the run; `kind` names the type of each line. Raises `UnknownRunError`."""
+    store, console = context.store, context.console
+    trees = await resumable_trees(store)
+    root = await find_run(context, (await find_run(context, run_id)).start.root_id)
     usage = await store.usage(root.start.run_id)
     policies: dict[str, DataPolicy] = {}
     for run in await tree_of(store, root):
@@ -28,16 +28,16 @@ async def export_run(run_id: str, desk: Desk) -> int:
         journal = await store.load(start.run_id)
         assert journal is not None
         policy = policies[start.run_id] = _policy(journal)
-        whole = {"answer": None if end is None else end.answer, "entries": run.entries}
-        screen.object({"kind": "run", **as_object(run, stands.of(run), own(usage, run)), **whole})
+        extra = {"answer": None if end is None else end.answer, "entries": run.entries}
+        console.json({"kind": "run", **run_object(run, trees.state_of(run), own_usage(usage, run)), **extra})
         for entry in journal.entries:
-            screen.object({"kind": "entry", "run_id": start.run_id, **_entry(entry, policy)})
-        for place, stored in enumerate(await store.messages(start.run_id)):
-            screen.object({"kind": "message", "run_id": start.run_id, "position": place, **_message(stored)})
+            console.json({"kind": "entry", "run_id": start.run_id, **_entry(entry, policy)})
+        for index, stored in enumerate(await store.messages(start.run_id)):
+            console.json({"kind": "message", "run_id": start.run_id, "position": index, **_message(stored)})
     for record in usage:
-        screen.object({"kind": "usage", **dataclasses.asdict(record), "cost": exact(record.cost)})
+        console.json({"kind": "usage", **dataclasses.asdict(record), "cost": exact(record.cost)})
     for wait in await store.waits(root_id=root.start.run_id, open=False, limit=ALL):
-        screen.object({"kind": "wait", **wait_object(_kept(wait, policies.get(wait.run_id)))})
+        console.json({"kind": "wait", **wait_object(_reduced(wait, policies.get(wait.run_id)))})
     return 0
 
 
@@ -50,7 +50,7 @@ def _entry(entry: StoredEntry, policy: DataPolicy) -> dict[str, Any]:
         "epoch": entry.epoch,
         "erased": entry.erased,
         "body": entry.body,
-        "held": entry.held if policy.keeps_everything else None,
+        "content": entry.content if policy.keeps_everything else None,
         "usage": [record.id for record in entry.usage],
     }
 
@@ -63,9 +63,10 @@ def _message(stored: StoredMessage) -> dict[str, Any]:
     }
 
 
-def _kept(wait: Wait, policy: DataPolicy | None) -> Wait:
-    how = "drop" if policy is None else policy.tool(wait.tool).arguments
-    if how == "keep" or isinstance(how, KeepFor):
+def _reduced(wait: Wait, policy: DataPolicy | None) -> Wait:
+    """Return *wait* without the arguments and the note that the policy does not keep."""
+    kept = "drop" if policy is None else policy.tool(wait.tool).arguments
+    if kept == "keep" or isinstance(kept, KeepFor):
         return wait
     return dataclasses.replace(wait, arguments="", note="")
 

@@ -1,23 +1,26 @@
-"""`concertino runs list`: runs, newest first."""
+"""`concertino runs list`: stored runs, newest first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rich.text import Text
+
 from ...errors import ConfigurationError
 from ...storage.types import StoredRun
-from ...usage import total
-from ..context import Desk
-from ..render.format import moment, money
+from ...usage import UsageRecord, total
+from ..context import CommandContext
+from ..render.format import moment, money, one_line
 from ..render.table import table
-from .run_state import ALL, STATES, Standing, as_object, own, standing, steps_of, with_all_below
+from .run_state import ALL, STATES, ResumableTrees, own_usage, resumable_trees, run_object, step_count, tree_usage
 
-_HEADS = ("RUN", "STARTED (UTC)", "STATE", "AGENT", "STEPS", "COST", "TASK")
+_WIDE = 110
+"""Columns from which a line has room for the task; a narrower terminal shows it on a line of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which runs."""
+class RunFilter:
+    """The runs to list."""
 
     user: str | None = None
     conversation: str | None = None
@@ -26,39 +29,55 @@ class Wanted:
     limit: int = 20
 
 
-async def list_runs(wanted: Wanted, desk: Desk) -> int:
-    """Print them. Raises `ConfigurationError` for a state that there is not."""
-    if wanted.state is not None and wanted.state not in STATES:
-        raise ConfigurationError(f"--state {wanted.state}: there is no such state; there are {', '.join(STATES)}")
-    stands = await standing(desk.store)
-    runs = await _found(wanted, stands, desk)
-    rows = []
-    for run in runs:
-        usage = with_all_below(await desk.store.usage(run.start.root_id), run)
-        if desk.screen.as_json:
-            desk.screen.object(as_object(run, stands.of(run), usage))
-            continue
-        start = run.start
-        agent = start.agent_path if wanted.sub_agents else start.agent
-        steps = str(steps_of(own(usage, run)))
-        cost = money(total(usage).cost)
-        rows.append((start.run_id, moment(start.started), stands.of(run), agent, steps, cost, start.task))
-    if desk.screen.as_json:
-        return 0
-    if rows:
-        desk.screen.lines(table(_HEADS, rows, right=("STEPS", "COST"), columns=desk.screen.columns))
+async def list_runs(selected: RunFilter, context: CommandContext) -> int:
+    """Print the runs. Raises `ConfigurationError` for an unknown state."""
+    if selected.state is not None and selected.state not in STATES:
+        raise ConfigurationError(f"invalid --state {selected.state!r}: choose from {', '.join(STATES)}")
+    trees = await resumable_trees(context.store)
+    runs = await _select(selected, trees, context)
+    usage = {run.start.run_id: tree_usage(await context.store.usage(run.start.root_id), run) for run in runs}
+    if context.console.as_json:
+        for run in runs:
+            context.console.json(run_object(run, trees.state_of(run), usage[run.start.run_id]))
+    elif runs:
+        _print_table(runs, usage, trees, context)
     else:
-        desk.screen.notice(f"no such runs in {desk.database}")
+        context.console.notice(f"no matching runs in {context.database}")
     return 0
 
 
-async def _found(wanted: Wanted, stands: Standing, desk: Desk) -> list[StoredRun]:
-    by_life = wanted.state in ("running", "interrupted")  # for the store they are the same
-    runs = await desk.store.runs(
-        user_id=wanted.user,
-        conversation_id=wanted.conversation,
-        state="running" if by_life else wanted.state,
-        roots=not wanted.sub_agents,
-        limit=ALL if by_life else wanted.limit,
+def _print_table(
+    runs: list[StoredRun], usage: dict[str, list[UsageRecord]], trees: ResumableTrees, context: CommandContext
+) -> None:
+    wide = context.console.width >= _WIDE
+    rows: list[tuple[str, ...]] = []
+    tasks: list[tuple[str, str]] = []
+    for run in runs:
+        start, used = run.start, usage[run.start.run_id]
+        started = moment(start.started) if wide else moment(start.started)[5:16]
+        figures = (str(step_count(own_usage(used, run))), money(total(used).cost))
+        rows.append((start.run_id, started, trees.state_of(run), *figures))
+        tasks.append((start.agent_path, start.task))
+    heads = ("RUN", "STARTED (UTC)" if wide else "STARTED", "STATE", "STEPS", "COST")
+    if wide:
+        rows = [(*row, *task) for row, task in zip(rows, tasks, strict=True)]
+        context.console.print(table((*heads, "AGENT", "TASK"), rows, right=("STEPS", "COST"), flexible=("TASK",)))
+        return
+    head, *lines = context.console.lines(table(heads, rows, right=("STEPS", "COST")))
+    context.console.print(head)
+    for line, (agent, task) in zip(lines, tasks, strict=True):
+        below = Text(f"  {one_line(agent)}: {one_line(task)}", "dim")
+        below.truncate(context.console.width, overflow="ellipsis")
+        context.console.print(line, below)
+
+
+async def _select(selected: RunFilter, trees: ResumableTrees, context: CommandContext) -> list[StoredRun]:
+    active = selected.state in ("running", "interrupted")  # the store does not tell them apart
+    runs = await context.store.runs(
+        user_id=selected.user,
+        conversation_id=selected.conversation,
+        state="running" if active else selected.state,
+        roots=not selected.sub_agents,
+        limit=ALL if active else selected.limit,
     )
-    return [run for run in runs if not by_life or stands.of(run) == wanted.state][: wanted.limit]
+    return [run for run in runs if not active or trees.state_of(run) == selected.state][: selected.limit]

@@ -1,4 +1,4 @@
-"""`concertino runs resume` and `fork`: a run of before goes on, and is shown like any other."""
+"""`concertino runs resume` and `fork`: a stored run continues in this process."""
 
 from __future__ import annotations
 
@@ -16,94 +16,92 @@ from ...messages import ToolMessage
 from ...orchestrator.journal.replay import fold
 from ...runtime import Runtime
 from ...storage.types import StoredRun
-from ..context import Desk, Models, opened_library
-from ..render.result import Sources, outcome_of
-from .run_state import find, tree_of
-from .watch import LEASE, hand_out, watch
+from ..context import CommandContext, open_library
+from ..render.result import CitedSources, result_document
+from .run_state import find_run, tree_of
+from .watch import LEASE, print_result, watch
 
-OWN_AGENTS = ("supervisor", "researcher", "main_thread")
+BUILT_IN_AGENTS = ("supervisor", "researcher", "main_thread")
 """The agents of `wiring.open_runtime`."""
 
 
-async def resume_run(run_id: str, desk: Desk) -> int:
-    """Take the run up, and show it. Raises `RunStateError`, `StorageError`, `ConfigurationError`."""
-    run = await find(desk, run_id)
-    root = await find(desk, run.start.root_id)
+async def resume_run(run_id: str, context: CommandContext) -> int:
+    """Resume the run and show it. Raises `RunStateError`, `StorageError` and `ConfigurationError`."""
+    run = await find_run(context, run_id)
+    root = await find_run(context, run.start.root_id)
     if root.end is not None:
-        raise RunEndedError(f"run {root.start.run_id} has ended: it is {root.end.status}")
-    async with _runtime(root, desk) as runtime:
-        return await _go_on(root, runtime, desk)
+        raise RunEndedError(f"run {root.start.run_id} has ended: {root.end.status}")
+    async with _open_runtime(root, context) as runtime:
+        return await _continue(root, runtime, context)
 
 
-async def fork_run(run_id: str, step: int, desk: Desk) -> int:
-    """A new run from where *run_id* stood before *step*; it goes on, and is shown. Raises as `resume_run`."""
-    run = await find(desk, run_id)
-    journal = await desk.store.load(run_id)
+async def fork_run(run_id: str, step: int, context: CommandContext) -> int:
+    """Start a copy of *run_id* as it was before *step*, and show it. Raises as `resume_run` does."""
+    run = await find_run(context, run_id)
+    journal = await context.store.load(run_id)
     assert journal is not None
-    fold(journal, before_step=step)  # what cannot be forked is refused before documents are indexed for it
-    async with _runtime(run, desk) as runtime:
+    fold(journal, before_step=step)  # a fork that is impossible is refused before documents are indexed for it
+    async with _open_runtime(run, context) as runtime:
         new_id = await runtime.fork_only(run_id, step)
-        desk.screen.notice(f"forked as {new_id}")
-        return await _go_on(await find(desk, new_id), runtime, desk)
+        context.console.notice(f"forked as {new_id}")
+        return await _continue(await find_run(context, new_id), runtime, context)
 
 
-async def _go_on(root: StoredRun, runtime: Runtime, desk: Desk) -> int:
-    sources = Sources()
-    for one in await tree_of(desk.store, root):
-        for stored in await desk.store.messages(one.start.run_id):
+async def _continue(root: StoredRun, runtime: Runtime, context: CommandContext) -> int:
+    sources = CitedSources()
+    for one in await tree_of(context.store, root):
+        for stored in await context.store.messages(one.start.run_id):
             if isinstance(stored.message, ToolMessage):
-                sources.remember(stored.message)
+                sources.add_result(stored.message)
     live = await runtime.resume(root.start.run_id)
     streams = root.start.agent == "main_thread"
-    view = desk.screen.view(frozenset((RESEARCHER,)), streams_answer=streams)
-    result = await watch(live, desk.stop, view, sources)
+    result = await watch(live, context, sources, delegates=(RESEARCHER,), streams_answer=streams)
     start = root.start
-    outcome = outcome_of(result, question=start.task, conversation_id=start.conversation_id, sources=sources)
-    return hand_out(outcome, desk)
+    document = result_document(result, question=start.task, conversation_id=start.conversation_id, sources=sources)
+    return print_result(document, context)
 
 
-def check_agent(run: StoredRun, desk: Desk) -> None:
-    """Raise `ConfigurationError` if nobody here has the agent of *run*."""
-    if desk.given.app is None and run.start.agent not in OWN_AGENTS:
+def check_agent(run: StoredRun, context: CommandContext) -> None:
+    """Raise `ConfigurationError` if neither this program nor `--app` has the run's agent."""
+    if context.options.app is None and run.start.agent not in BUILT_IN_AGENTS:
         raise ConfigurationError(
-            f"run {run.start.run_id} is one of agent {run.start.agent!r}, which this program does not have: "
-            "give --app MODULE:NAME, a function that makes your Runtime"
+            f"run {run.start.run_id} belongs to agent {run.start.agent!r}, which this program does not have: "
+            "name the function that builds your Runtime with --app MODULE:NAME"
         )
 
 
 @asynccontextmanager
-async def _runtime(run: StoredRun, desk: Desk) -> AsyncIterator[Runtime]:
-    """The runtime that knows the agent of *run*. No watchdog: it takes up nothing else."""
+async def _open_runtime(run: StoredRun, context: CommandContext) -> AsyncIterator[Runtime]:
+    """Open a runtime with the run's agent. It has no watchdog: it resumes no other run."""
     async with AsyncExitStack() as stack:
-        if desk.given.app is not None:
-            runtime = await _of_app(desk.given.app, desk)
+        if context.options.app is not None:
+            runtime = await _call_app(context.options.app, context)
         else:
-            check_agent(run, desk)
-            models = Models(chosen=False)
-            stack.push_async_callback(models.close)
-            library = await opened_library(desk.given.corpus, desk.screen)
+            check_agent(run, context)
+            models = await stack.enter_async_context(wiring.Models())
+            library = await open_library(context.options, context.console)
             stack.push_async_callback(library.close)
-            runtime = wiring.open_runtime(desk.store, library, models=models.find, lease=LEASE)
+            runtime = wiring.open_runtime(context.store, library, models=models, lease=LEASE)
         stack.push_async_callback(runtime.close)
         yield runtime
 
 
-async def _of_app(app: str, desk: Desk) -> Runtime:
-    """What the function named *app* makes of the store. Raises `ConfigurationError`."""
+async def _call_app(app: str, context: CommandContext) -> Runtime:
+    """Return the runtime that the function named *app* builds. Raises `ConfigurationError`."""
     module_name, _, name = app.partition(":")
     if not module_name or not name:
-        raise ConfigurationError(f"--app {app}: give MODULE:NAME, such as shop.agents:make_runtime")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+        raise ConfigurationError(f"invalid --app {app!r}: use MODULE:NAME, such as shop.agents:make_runtime")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
-        made = getattr(importlib.import_module(module_name), name)(desk.store)
+        made = getattr(importlib.import_module(module_name), name)(context.store)
         if inspect.isawaitable(made):
             made = await made
     except ConcertinoError:
         raise
-    except Exception as error:  # whatever a product's code raises is for whoever wrote it
-        raise ConfigurationError(f"--app {app}: {type(error).__name__}: {error}") from error
+    except Exception as error:  # a product's code may raise anything
+        raise ConfigurationError(f"--app {app} failed: {type(error).__name__}: {error}") from error
     if not isinstance(made, Runtime):
-        raise ConfigurationError(f"--app {app}: it returned {made!r:.80}, and must return a concertino.runtime.Runtime")
+        raise ConfigurationError(f"--app {app} returned {made!r:.80}: it must return a concertino.runtime.Runtime")
     return made

@@ -1,43 +1,83 @@
-"""`concertino runs show`: what is known of a run."""
+"""`concertino runs show`: everything that the store knows of a run."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
+from ...events import StopReceipt
+from ...orchestrator.journal.lease import accounts_of
 from ...storage.types import Account
 from ...usage import total
-from ...waits import Wait
-from ..context import Desk
+from ..context import CommandContext
 from ..render.format import exact, iso
-from ..render.run import Picture, lines_of, picture_of
-from ..render.timeline import Attempt, Call, Step
-from .run_state import as_object, figures, own
+from ..render.run_report import AgentSummary, RunReport, report_blocks
+from ..render.timeline import TimelineAttempt, TimelineCall, TimelineStep, timeline
+from ..render.wait import wait_object
+from .run_state import (
+    ALL,
+    find_run,
+    own_usage,
+    resumable_trees,
+    run_object,
+    step_count,
+    sums_object,
+    tree_of,
+    tree_usage,
+)
 
 
-async def show_run(run_id: str, desk: Desk) -> int:
-    """Print it. Raises `UnknownRunError`."""
-    picture = await picture_of(run_id, desk)
-    if desk.screen.as_json:
-        desk.screen.object(_object(picture))
+async def show_run(run_id: str, context: CommandContext) -> int:
+    """Print the report of the run. Raises `UnknownRunError`."""
+    report = await _load(run_id, context)
+    if context.console.as_json:
+        context.console.json(_report_object(report))
     else:
-        desk.screen.lines(lines_of(picture))
+        context.console.print(*report_blocks(report, context.console.width))
     return 0
 
 
-def _object(picture: Picture) -> dict[str, Any]:
-    run, end = picture.run, picture.run.end
+async def _load(run_id: str, context: CommandContext) -> RunReport:
+    store = context.store
+    trees = await resumable_trees(store)
+    run = await find_run(context, run_id)
+    start = run.start
+    runs = await tree_of(store, run)
+    usage = tree_usage(await store.usage(start.root_id), run)
+    ids = {one.start.run_id for one in runs}
+    waits = [w for w in await store.waits(root_id=start.root_id, open=False, limit=ALL) if w.run_id in ids]
+    journal = await store.load(run_id)
+    assert journal is not None
+    agents = []
+    for one in runs:
+        own = own_usage(usage, one)
+        agents.append(AgentSummary(run=one, state=trees.state_of(one), steps=step_count(own), usage=own))
+    steps = timeline(journal, agents[0].usage, waits, interrupted=agents[0].state == "interrupted")
+    names = accounts_of(start.root_id, start.user_id, start.organization_id)
+    return RunReport(
+        agents=agents,
+        timeline=steps,
+        waits=[(wait, context.options.answer_commands(wait)) for wait in waits if wait.resolution is None],
+        accounts=list(await store.accounts(names)),
+        receipt=None if steps.receipt is None else StopReceipt.restored(steps.receipt),
+        ready=start.root_id in trees.ready,
+        resume_command=context.options.resume_command(start.root_id),
+    )
+
+
+def _report_object(report: RunReport) -> dict[str, Any]:
+    run, end = report.run, report.run.end
     return {
-        **as_object(run, picture.stands.of(run), picture.usage),
+        **run_object(run, report.agents[0].state, report.usage),
         "answer": None if end is None else end.answer,
-        "erased": picture.timeline.erased,
-        "stop_asked": run.stop,
-        "ready": run.start.root_id in picture.stands.ready,
-        "accounts": [_account(account) for account in picture.accounts],
-        "agents": [as_object(one, picture.stands.of(one), own(picture.usage, one)) for one in picture.tree],
-        "timeline": [_step(step) for step in picture.timeline.steps],
-        "waits": [wait_object(wait) for wait in picture.waits],
-        "receipt": None if picture.receipt is None else dataclasses.asdict(picture.receipt),
+        "erased": report.timeline.erased,
+        "stop_requested": run.stop,
+        "ready": report.ready,
+        "accounts": [_account(account) for account in report.accounts],
+        "agents": [run_object(agent.run, agent.state, agent.usage) for agent in report.agents],
+        "timeline": [_step(step) for step in report.timeline.steps],
+        "waits": [wait_object(wait) for wait, _ in report.waits],
+        "receipt": None if report.receipt is None else dataclasses.asdict(report.receipt),
     }
 
 
@@ -53,56 +93,40 @@ def _account(account: Account) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: TimelineStep) -> dict[str, Any]:
     return {
         "step": step.number,
         "at": iso(step.at),
         "seconds": round(step.seconds, 3),
         "model_seconds": None if step.model_seconds is None else round(step.model_seconds, 3),
         "model": step.model,
-        **figures(total(step.usage)),
+        **sums_object(total(step.usage)),
         "attempts": [_attempt(attempt) for attempt in step.attempts],
         "calls": [_call(call) for call in step.calls],
-        "notes": [{"at": iso(at), "note": note} for at, note in step.notes],
+        "notes": [{"at": iso(note.at), "event": note.label, "text": note.text} for note in step.notes],
     }
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
-    source = None if attempt.record is None else attempt.record.source
-    return {"id": attempt.usage_id, "model": attempt.model, "lost": attempt.lost, "source": source}
+def _attempt(attempt: TimelineAttempt) -> dict[str, Any]:
+    record = attempt.record
+    return {
+        "id": attempt.usage_id,
+        "at": iso(attempt.at),
+        "model": attempt.model,
+        "side": attempt.side,
+        "lost": attempt.lost,
+        "error": attempt.error or None,
+        "source": None if record is None else record.source,
+        "price": None if record is None else record.price_version or None,
+    }
 
 
-def _call(call: Call) -> dict[str, Any]:
-    resolution = call.wait.resolution if call.wait is not None else None
+def _call(call: TimelineCall) -> dict[str, Any]:
     return {
         "name": call.name or None,
         "call_id": call.call_id or None,
         "arguments": call.arguments,
         "state": call.state,
-        "begun_once": call.begun,
         "error": call.error or None,
-        "key": None if call.wait is None else call.wait.key,
-        "verdict": None if resolution is None else resolution.verdict,
-        "by": None if resolution is None else resolution.by,
-    }
-
-
-def wait_object(wait: Wait) -> dict[str, Any]:
-    """A wait as JSON."""
-    resolution = wait.resolution
-    return {
-        "key": wait.key,
-        "run_id": wait.run_id,
-        "root_id": wait.root_id,
-        "agent_path": wait.agent_path,
-        "tool": wait.tool,
-        "waits_for": wait.kind,
-        "arguments": wait.arguments,
-        "who": list(wait.who),
-        "note": wait.note,
-        "opened": iso(wait.opened),
-        "expires": iso(wait.expires),
-        "verdict": None if resolution is None else resolution.verdict,
-        "by": None if resolution is None else resolution.by,
-        "at": None if resolution is None else iso(resolution.at),
+        "waits": [wait_object(wait) for wait in call.waits],
     }

@@ -3,59 +3,131 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from functools import reduce
 from typing import Any
 
+from rich.table import Table
+from rich.text import Text
+
 from ...errors import ConfigurationError
 from ...storage.types import UsageSum
-from ...usage import Tokens
-from ..context import Desk
+from ...usage import Tokens, UsageRecord
+from ..context import CommandContext
 from ..render.format import exact, money
 from ..render.table import table
+from .run_state import attempt_of, find_run, step_of, tree_usage
 
-BY = ("run", "agent", "model", "user", "organization", "day")
+FIELDS = ("run", "agent", "model", "user", "organization", "day")
+RUN_FIELDS = ("run", "agent", "model", "step", "attempt")
+"""The fields of the records of a single tree."""
 _EXACT = Context(prec=2000)
-_RIGHT = ("ATTEMPTS", "PROMPT", "CACHED", "COMPLETION", "COST")
-_NOTHING = UsageSum(by=(), attempts=0, tokens=Tokens(), cost=Decimal(0), unpriced=0, estimated=0, unknown=0)
+_FIGURES = ("ATTEMPTS", "INPUT", "CACHED", "OUTPUT", "COST")
+_ZERO = UsageSum(by=(), attempts=0, tokens=Tokens(), cost=Decimal(0), unpriced=0, estimated=0, unknown=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Which sums."""
+class UsageQuery:
+    """The sums to print."""
 
     by: tuple[str, ...]
+    run_id: str | None = None
     since: str | None = None
     until: str | None = None
 
 
-async def usage(asked: Asked, desk: Desk) -> int:
-    """Print them, and their total. Raises `ConfigurationError` for a word or a date that is none."""
-    words = tuple(dict.fromkeys(word.strip() for given in asked.by for word in given.split(",")))
-    for word in words:
-        if word not in BY:
-            raise ConfigurationError(f"--by {word}: usage cannot be summed by that; give some of {', '.join(BY)}")
-    since = None if asked.since is None else _moment(asked.since, "--since", end=False)
-    until = None if asked.until is None else _moment(asked.until, "--until", end=True)
-    if since is not None and until is not None and since >= until:
-        raise ConfigurationError(f"--since {asked.since} is not before --until {asked.until}")
-    sums = await desk.store.usage_sums(words, since=since, until=until)
-    total = reduce(_added, sums, _NOTHING)
-    if desk.screen.as_json:
+async def usage(query: UsageQuery, context: CommandContext) -> int:
+    """Print the sums and their total. Raises `ConfigurationError` for an unknown field or an invalid date."""
+    fields = _fields(query)
+    sums, prices = await _sums(query, fields, context)
+    everything = reduce(_add, sums, _ZERO)
+    if context.console.as_json:
         for one in sums:
-            desk.screen.object({"by": dict(zip(words, one.by, strict=True)), **_figures(one)})
-        desk.screen.object({"by": {}, "total": True, **_figures(total)})
+            context.console.json({"by": dict(zip(fields, one.by, strict=True)), **_figures(one)})
+        context.console.json({"by": {}, "total": True, **_figures(everything)})
         return 0
     rows = [[*(str(value) or "(none)" for value in one.by), *_cells(one)] for one in sums]
-    rows.append(["total", *[""] * (len(words) - 1), *_cells(total)])
-    *lines, (last, _) = table([*(word.upper() for word in words), *_RIGHT, "NOTES"], rows, right=_RIGHT)
-    desk.screen.lines([*lines, (last, "bold")])
+    rows.append(["total", *[""] * (len(fields) - 1), *_cells(everything)])
+    context.console.print(_table(fields, rows))
+    if prices:
+        context.console.print(Text(f"prices: {', '.join(prices)}", "dim"))
     return 0
 
 
-def _added(one: UsageSum, other: UsageSum) -> UsageSum:
+def _table(fields: Sequence[str], rows: list[list[str]]) -> Table:
+    heads = [*(field.upper() for field in fields), *_FIGURES]
+    if any(row[-1] for row in rows):
+        heads.append("NOTES")
+    else:
+        rows = [row[:-1] for row in rows]
+    made = table(heads, rows, right=_FIGURES, flexible=("AGENT", "MODEL", "USER", "ORGANIZATION", "NOTES"))
+    made.rows[-1].style = "bold"
+    return made
+
+
+def _fields(query: UsageQuery) -> tuple[str, ...]:
+    known = FIELDS if query.run_id is None else RUN_FIELDS
+    fields = tuple(dict.fromkeys(field.strip() for given in query.by for field in given.split(",")))
+    for field in fields:
+        if field not in known:
+            hint = " (with --run)" if query.run_id is not None else ""
+            raise ConfigurationError(f"invalid --by {field!r}: choose from {', '.join(known)}{hint}")
+    return fields
+
+
+async def _sums(
+    query: UsageQuery, fields: tuple[str, ...], context: CommandContext
+) -> tuple[Sequence[UsageSum], list[str]]:
+    """Return the sums and the names of the price lists, which only a single tree's records contain."""
+    since = None if query.since is None else _moment(query.since, "--since", end=False)
+    until = None if query.until is None else _moment(query.until, "--until", end=True)
+    if since is not None and until is not None and since >= until:
+        raise ConfigurationError(f"--since {query.since} is not before --until {query.until}")
+    if query.run_id is None:
+        return await context.store.usage_sums(fields, since=since, until=until), []
+    if since is not None or until is not None:
+        raise ConfigurationError("--run takes no --since and no --until: a run's usage is one sum")
+    run = await find_run(context, query.run_id)
+    records = tree_usage(await context.store.usage(run.start.root_id), run)
+    return sums_of(records, fields), sorted({record.price_version for record in records if record.price_version})
+
+
+def sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[UsageSum]:
+    """Return the sums of *records* for each combination of `RUN_FIELDS`, in the order of their first record."""
+    sums: dict[tuple[str, ...], UsageSum] = {}
+    for record in records:
+        by = tuple(_value(record, field) for field in fields)
+        one = UsageSum(
+            by=by,
+            attempts=1,
+            tokens=record.tokens,
+            cost=record.cost or Decimal(0),
+            unpriced=int(record.cost is None),
+            estimated=int(record.source == "estimated"),
+            unknown=int(record.source == "unknown"),
+        )
+        sums[by] = dataclasses.replace(_add(sums[by], one), by=by) if by in sums else one
+    return list(sums.values())
+
+
+def _value(record: UsageRecord, field: str) -> str:
+    match field:
+        case "run":
+            return record.run_id
+        case "agent":
+            return record.agent_path
+        case "model":
+            return f"{record.provider}:{record.model}"
+        case "step":
+            return str(step_of(record))
+        case _:
+            return attempt_of(record)
+
+
+def _add(one: UsageSum, other: UsageSum) -> UsageSum:
     return UsageSum(
         by=(),
         attempts=one.attempts + other.attempts,
@@ -70,10 +142,10 @@ def _added(one: UsageSum, other: UsageSum) -> UsageSum:
 def _cells(one: UsageSum) -> list[str]:
     tokens = one.tokens
     cost = None if one.attempts and one.unpriced == one.attempts else one.cost
-    notes = ((one.estimated, "estimated"), (one.unknown, "unknown"), (one.unpriced, "without a price"))
+    counts = ((one.estimated, "estimated"), (one.unknown, "unknown"), (one.unpriced, "without a price"))
     figures = (one.attempts, tokens.prompt, tokens.cached, tokens.completion)
-    told = ", ".join(f"{count:,} {what}" for count, what in notes if count)
-    return [*(f"{figure:,}" for figure in figures), "?" if cost is None else money(cost), told]
+    notes = ", ".join(f"{count:,} {label}" for count, label in counts if count)
+    return [*(f"{figure:,}" for figure in figures), "?" if cost is None else money(cost), notes]
 
 
 def _figures(one: UsageSum) -> dict[str, Any]:
@@ -88,7 +160,7 @@ def _figures(one: UsageSum) -> dict[str, Any]:
 
 
 def _moment(text: str, option: str, *, end: bool) -> float:
-    """A date or a time, in UTC unless it says otherwise. A date alone is its beginning, or with *end* its end."""
+    """Parse a date or a time, in UTC unless it has a time zone. A date is its beginning, or its end with *end*."""
     try:
         if ":" not in text:
             day = datetime.combine(date.fromisoformat(text.strip()), time(), UTC)
@@ -96,4 +168,6 @@ def _moment(text: str, option: str, *, end: bool) -> float:
         at = datetime.fromisoformat(text.strip())
         return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError(f"{option} {text}: give a date, such as 2026-11-30, or 2026-11-30T12:00") from error
+        raise ConfigurationError(
+            f"invalid {option} {text!r}: use a date, such as 2026-11-30, or a time, such as 2026-11-30T12:00"
+        ) from error

@@ -1,48 +1,86 @@
-"""Running: one run, watched to its end, printed, and put into a status."""
+"""One run from its start to its printed result and exit status."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Collection
+from types import TracebackType
+from typing import Protocol
 
 from ...errors import RunStateError
-from ...events import RunEnded, RunResult
+from ...events import RunEnded, RunEvent, RunResult
 from ...orchestrator.journal.lease import STOP_DEADLINE
 from ...runtime import LiveRun
 from ...waits import Wait
-from ..context import Desk
-from ..render.console import View
+from ..context import CommandContext
+from ..render.console import rich_console
 from ..render.format import one_line, readable, waits_for
-from ..render.result import Outcome, Sources
-from ..signals import Stop
+from ..render.log import LogView
+from ..render.result import CitedSources, ResultDocument
 
 LEASE = 9.0
-"""Seconds for which a run of this program is claimed. A third of it is how soon `runs stop` elsewhere is heard."""
+"""Seconds of a lease in this program. `runs stop` in another process takes effect after a third of it."""
 SUSPENDED = 3
-"""The exit status of a run that waits for answers."""
+"""The exit status of a suspended run."""
 
 
-async def watch(run: LiveRun, stop: Stop, view: View, sources: Sources) -> RunResult:
-    """Show the run while it lasts; the first signal stops it, and what there is of it is the result."""
+class RunView(Protocol):
+    """Shows one run while it is active."""
+
+    async def __aenter__(self) -> RunView: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def update(self, event: RunEvent) -> None:
+        """Show *event*."""
+        ...
+
+
+async def watch(
+    run: LiveRun,
+    context: CommandContext,
+    sources: CitedSources,
+    *,
+    delegates: Collection[str] = (),
+    streams_answer: bool = False,
+) -> RunResult:
+    """Show the run until it ends, and return its result. The first signal stops the run.
+
+    *delegates* names the tools that are agents. With *streams_answer*, a terminal shows the answer as it is written.
+    """
+    signals = context.signals
     begun = False
-    async with view:
+    async with _view(context, frozenset(delegates), streams_answer=streams_answer) as view:
         try:
-            with stop.cancels():
+            with signals.cancel_task():
                 await run.begun()
                 begun = True
                 async for _, event in run.events():
-                    sources.see(event)
-                    view.see(event)
+                    sources.update(event)
+                    view.update(event)
         except asyncio.CancelledError:
-            if not stop.taken():
+            if not signals.absorb_cancellation():
                 raise
-            result = await _stopped(run, begun)
-            if result is None:  # before it had begun: there is nothing to show
+            result = await _stop(run, begun)
+            if result is None:
                 raise
-            view.see(RunEnded(result.run_id, result.agent_path, result.content_index, result))
+            view.update(RunEnded(result.run_id, result.agent_path, result.content_index, result))
     return await run.result()
 
 
-async def _stopped(run: LiveRun, begun: bool) -> RunResult | None:
+def _view(context: CommandContext, delegates: frozenset[str], *, streams_answer: bool) -> RunView:
+    if not context.console.interactive:
+        return LogView(context.console.notice, delegates)
+    from ..render.live import LiveView  # noqa: PLC0415 - a pipe does not need rich
+
+    return LiveView(rich_console(sys.stderr), answer=streams_answer)
+
+
+async def _stop(run: LiveRun, begun: bool) -> RunResult | None:
+    """Stop the run and return its result; None if it had not started."""
     try:
         if begun:
             return await run.stop(STOP_DEADLINE)
@@ -52,43 +90,44 @@ async def _stopped(run: LiveRun, begun: bool) -> RunResult | None:
         return None
 
 
-def hand_out(outcome: Outcome, desk: Desk) -> int:
-    """Print the answer, and where the run is kept, also if the answer cannot be printed (`OutputError`).
+def print_result(document: ResultDocument, context: CommandContext) -> int:
+    """Print the answer and the run's location, the latter even if the answer raises `OutputError`.
 
-    The status: 0, 1 for a failed run, 3 for one that waits, 128 + n for a stopped one.
+    Return 0, 1 for a failed run, 3 for a suspended one, or 128 + n for one stopped by signal n.
     """
-    line, status = _ending(outcome.result, desk)
-    screen = desk.screen
+    line, status = _ending(document.result, context)
+    console = context.console
     try:
-        if screen.as_json:
-            screen.object(outcome.as_object())
-        elif outcome.report.strip():
-            screen.answer(outcome.report)
+        if console.as_json:
+            console.json(document.as_object())
+        elif document.report.strip():
+            console.answer(document.report)
     finally:
-        for wait in outcome.result.waiting:
-            say_wait(wait, desk)
-        screen.notice(line)
+        for wait in document.result.waiting:
+            print_wait(wait, context)
+        console.notice(line)
     return status
 
 
-def say_wait(wait: Wait, desk: Desk) -> None:
-    """What a call waits for, and the commands that answer it."""
-    about = f"{wait.tool} {readable(wait.arguments)}" + (f" ({wait.note})" if wait.note else "")
-    desk.screen.notice(f"{wait.agent_path}: {waits_for(wait.kind)}: {one_line(about, 300)}")
-    for command in desk.given.answering(wait):
-        desk.screen.notice(f"  {command}")
+def print_wait(wait: Wait, context: CommandContext) -> None:
+    """Print a waiting call and the commands that answer it."""
+    call = f"{wait.tool} {readable(wait.arguments)}" + (f" ({wait.note})" if wait.note else "")
+    context.console.notice(f"{wait.agent_path}: {waits_for(wait.kind)}: {one_line(call, 300)}")
+    for command in context.options.answer_commands(wait):
+        context.console.notice(f"  {command}")
 
 
-def _ending(result: RunResult, desk: Desk) -> tuple[str, int]:
-    place = f"{desk.database} (run {result.run_id})"
+def _ending(result: RunResult, context: CommandContext) -> tuple[str, int]:
+    stored = f"{context.database} (run {result.run_id})"
     match result.status:
         case "completed":
-            return f"stored in {desk.database} as {result.run_id}", 0
+            return f"stored in {context.database} as {result.run_id}", 0
         case "failed":
-            return f"concertino: the run failed: {result.error}; what was gathered is in {place}", 1
+            return f"concertino: the run failed: {result.error}; its results so far are in {stored}", 1
         case "cancelled":
-            if not desk.stop.signal:
-                return f"stopped by somebody else; what was gathered is in {place}", 1
-            return f"stopped; what was gathered is in {place}", desk.stop.status
+            if not context.signals.received:
+                return f"stopped by another process; its results so far are in {stored}", 1
+            return f"stopped; its results so far are in {stored}", context.signals.exit_status
         case "suspended":
-            return f"suspended in {place}; when it has its answers: {desk.given.resuming(result.run_id)}", SUSPENDED
+            command = context.options.resume_command(result.run_id)
+            return f"suspended in {stored}; after the answers: {command}", SUSPENDED

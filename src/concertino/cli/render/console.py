@@ -1,4 +1,4 @@
-"""The screen: progress, notices and errors go to standard error, answers to standard output."""
+"""The program's output: progress, notices and errors go to standard error, answers to standard output."""
 
 from __future__ import annotations
 
@@ -8,121 +8,130 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
 
-from ...events import RunEvent
-from ..signals import Stop
 from .format import one_line, safe
-from .log import Lines
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console as RichConsole
+    from rich.console import RenderableType
+    from rich.text import Text
 
-_OBEYED = re.compile(r"[\x7f-\x9f]")
-"""What JSON lets stand, and some terminals obey."""
+    from ..signals import Signals
+
+_UNESCAPED = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that JSON leaves unescaped and some terminals obey."""
 _READABLE = 100
-"""Columns of a rendered report, at most: longer lines are hard to read."""
-
-
-Line = tuple[str, str]
-"""A line for people, and its style on a terminal ("": none)."""
+"""Maximum width of a rendered report: longer lines are hard to read."""
+_UNLIMITED = 10_000
+"""Width of a table in a pipe: programs that read it must find every id whole."""
 
 
 class OutputError(Exception):
-    """Standard output takes nothing any more. Without a message nobody reads it, and nobody need be told."""
+    """Standard output cannot be written to. Without a message its reader has gone, which is not an error."""
 
 
-class View(Protocol):
-    """Shows one run while it lasts."""
+class Console:
+    """Standard output and standard error of one command.
 
-    async def __aenter__(self) -> View: ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def see(self, event: RunEvent) -> None:
-        """Take *event* in."""
-        ...
-
-
-class Screen:
-    """Where a run is shown and its answer printed; *as_json*: standard output is for objects alone.
-
-    On a terminal, that is if both outputs are one that can redraw, the run is a live tree and the answer is rendered.
+    With *as_json*, standard output carries JSON objects alone. `interactive` is true if both streams are terminals
+    that can redraw lines.
     """
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+        self.interactive = not as_json and _redraws(sys.stdout) and _redraws(sys.stderr)
         self._answered = False
-        self.on_terminal = not as_json and _redraws(sys.stdout) and _redraws(sys.stderr)
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="backslashreplace")  # a narrow encoding must not cost the answer
+                stream.reconfigure(errors="backslashreplace")  # an answer must survive a narrow encoding
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; unlimited in a pipe."""
+        return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else _UNLIMITED
 
     def notice(self, text: str) -> None:
-        """A line for people. That nobody reads it any more is no reason to stop."""
+        """Print a line for people to standard error. A closed pipe is no reason to stop the run."""
         try:
             _write(sys.stderr, one_line(text) + "\n")
         except OSError:
-            sys.stderr = None  # as Python itself has it where there is none
+            sys.stderr = None  # as Python itself does in a process without one
 
     def answer(self, markdown: str) -> None:
-        """The report or the answer: rendered on a terminal, else as it is, a line apart. Raises `OutputError`."""
-        if not self.on_terminal:
+        """Print an answer: rendered on a terminal, unchanged in a pipe. Raises `OutputError`."""
+        if not self.interactive:
             text = safe(markdown) if is_terminal(sys.stdout) else markdown
-            self._print(("\n" if self._answered else "") + text.rstrip() + "\n")
+            self._write_out(("\n" if self._answered else "") + text.rstrip() + "\n")
             self._answered = True
             return
-        from rich.markdown import Markdown  # noqa: PLC0415 - only a terminal needs it
+        from rich.markdown import Markdown  # noqa: PLC0415 - takes longer to import than all of typer
 
-        console = _console(sys.stdout)
-        console.print("", Markdown(safe(markdown)), "", sep="\n", width=min(console.width, _READABLE))
+        console = self._rich()
+        with console.capture() as capture:
+            console.print(
+                "", Markdown(safe(markdown), hyperlinks=False), "", sep="\n", width=min(console.width, _READABLE)
+            )
+        self._write_out(capture.get())
 
-    def object(self, value: dict[str, Any], *, indent: int | None = None) -> None:
-        """*value* as JSON. Raises `OutputError`."""
+    def json(self, value: dict[str, Any]) -> None:
+        """Print *value* as a line of JSON. Raises `OutputError`."""
         narrow = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
-        text = json.dumps(value, ensure_ascii=narrow, indent=indent)
-        self._print(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+        text = json.dumps(value, ensure_ascii=narrow)
+        self._write_out(_UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
-    def lines(self, lines: Iterable[Line]) -> None:
-        """Lines for people, without what a terminal would obey; on a terminal in their styles. Raises `OutputError`."""
-        if not self.on_terminal:
-            self._print("".join(safe(text).rstrip() + "\n" for text, _ in lines))
-            return
-        from rich.text import Text  # noqa: PLC0415 - only a terminal needs it
+    def print(self, *blocks: RenderableType) -> None:
+        """Print texts and tables, with styles on a terminal. Raises `OutputError`.
 
-        console = _console(sys.stdout)
-        for text, style in lines:
-            console.print(Text(safe(text).rstrip(), style), soft_wrap=True)
+        A text is printed whole, because it may contain a command to copy; one with `overflow` is shortened.
+        """
+        from rich.text import Text  # noqa: PLC0415 - `--help` must not load it
 
-    @property
-    def columns(self) -> int:
-        """How wide a line may be that should not be broken; a pipe takes what most terminals do, twice."""
-        return shutil.get_terminal_size().columns if self.on_terminal else 160
+        console = self._rich()
+        with console.capture() as capture:  # rich itself would end the process when the reader of a pipe has gone
+            for block in blocks:
+                for line in [block] if isinstance(block, Text) else self.lines(block):
+                    if line.overflow is not None:
+                        line.truncate(console.width)
+                    console.print(line, soft_wrap=True)
+        self._write_out(capture.get())
 
-    def view(self, delegates: frozenset[str] = frozenset(), *, streams_answer: bool = False) -> View:
-        """A view for one run; see `Lines` for *delegates*. With *streams_answer* the answer is seen as it comes."""
-        if not self.on_terminal:
-            return Lines(self.notice, delegates)
-        from .live import LiveTree  # noqa: PLC0415 - only a terminal needs it
+    def lines(self, block: RenderableType) -> list[Text]:
+        """Render *block* as lines without the spaces with which rich fills the last cell of a table."""
+        from rich.text import Text  # noqa: PLC0415 - `--help` must not load it
 
-        return LiveTree(_console(sys.stderr), answer=streams_answer)
+        rendered = self._rich().render_lines(block, pad=False)
+        lines = [Text.assemble(*((part.text, part.style or "") for part in line)) for line in rendered]
+        for line in lines:
+            line.rstrip()
+        return lines
 
-    def _print(self, text: str) -> None:
+    def _rich(self) -> RichConsole:
+        return rich_console(sys.stdout) if self.interactive else rich_console(sys.stdout, plain_width=self.width)
+
+    def _write_out(self, text: str) -> None:
         try:
             _write(sys.stdout, text)
         except BrokenPipeError as error:
             raise OutputError from error
         except OSError as error:
-            raise OutputError(f"standard output cannot be written to: {error.strerror}") from error
+            raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 
 
-def log_in_lines(write: Callable[[str], None]) -> None:
-    """Have the library's warnings written as lines, without tracebacks."""
+def rich_console(stream: TextIO, plain_width: int | None = None) -> RichConsole:
+    """Return a rich console on *stream*; with *plain_width*, one that writes no styles."""
+    from rich.console import Console as RichConsole  # noqa: PLC0415 - `--help` must not load it
+
+    if plain_width is not None:
+        return RichConsole(file=stream, width=plain_width, color_system=None, force_terminal=False, highlight=False)
+    return RichConsole(file=stream, highlight=False)
+
+
+@contextmanager
+def warnings_as_lines(write: Callable[[str], None]) -> Iterator[None]:
+    """Write the library's warnings as lines without tracebacks."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -130,74 +139,71 @@ def log_in_lines(write: Callable[[str], None]) -> None:
             write(f"concertino: {record.getMessage()}" + (f" ({type(error).__name__}: {error})" if error else ""))
 
     logger = logging.getLogger("concertino")
-    logger.addHandler(Handler(logging.WARNING))
+    handler, propagated = Handler(logging.WARNING), logger.propagate
+    logger.addHandler(handler)
     logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagated
 
 
-def abandon_output() -> None:
-    """Have what is left in the buffers go nowhere, so that the interpreter does not complain at its end."""
+def discard_output() -> None:
+    """Redirect standard output to nowhere: the interpreter would complain about its unwritten buffer at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person sits at *stream*."""
+    """Return whether *stream* is an open terminal."""
     return stream is not None and not stream.closed and stream.isatty()
+
+
+def read_line(prompt: str, console: Console, signals: Signals) -> str | None:
+    """Return the next line of standard input without its end, or None at the end of input or after a signal.
+
+    The read blocks the event loop. Only a terminal shows the prompt.
+    """
+    if sys.stdin is None:
+        return None
+    try:
+        with signals.interrupt_read():
+            if is_terminal(sys.stdin) and is_terminal(sys.stdout):
+                with suppress(ImportError):
+                    import readline  # noqa: F401, PLC0415 - its import gives input() a history and arrow keys
+                return input(prompt)
+            if is_terminal(sys.stdin):
+                console.notice(prompt)
+            line = sys.stdin.readline()
+            return line.rstrip("\r\n") if line else None
+    except (EOFError, KeyboardInterrupt):
+        console.notice("")
+        return None
+
+
+def read_all() -> str:
+    """Return all of standard input."""
+    return sys.stdin.read() if sys.stdin is not None else ""
+
+
+def replace_invalid_input() -> None:
+    """Read invalid bytes of standard input as replacement characters: they can be neither stored nor sent."""
+    if hasattr(sys.stdin, "reconfigure"):
+        sys.stdin.reconfigure(errors="replace")
+
+
+def replace_invalid(argument: str) -> str:
+    """Return a command-line argument with its invalid bytes replaced, as `replace_invalid_input` does."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _redraws(stream: TextIO | None) -> bool:
     return is_terminal(stream) and os.environ.get("TERM", "").lower() not in ("", "dumb", "unknown")
 
 
-def _console(stream: TextIO) -> Console:
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-
-    return Console(file=stream, highlight=False)
-
-
 def _write(stream: TextIO | None, text: str) -> None:
     if stream is not None:
         stream.write(text)
         stream.flush()
-
-
-def read_line(prompt: str, screen: Screen, stop: Stop) -> str | None:
-    """The next line, without its end; None at the end of input or when a signal came.
-
-    It blocks the loop: nothing else goes on while the user is asked. The prompt is shown to people only.
-    """
-    if sys.stdin is None:
-        return None
-    try:
-        with stop.interrupts():
-            if is_terminal(sys.stdin) and is_terminal(sys.stdout):
-                with suppress(ImportError):
-                    import readline  # noqa: F401, PLC0415 - its import gives input() a history and arrow keys
-                return input(prompt)
-            if is_terminal(sys.stdin):
-                screen.notice(prompt)
-            line = sys.stdin.readline()
-            return line.rstrip("\r\n") if line else None
-    except EOFError:
-        screen.notice("")
-        return None
-    except KeyboardInterrupt:
-        screen.notice("")
-        return None
-
-
-def read_all() -> str:
-    """All of standard input."""
-    return sys.stdin.read() if sys.stdin is not None else ""
-
-
-def mend_input() -> None:
-    """Have bytes that are no text read as question marks: they can be neither stored nor sent."""
-    if hasattr(sys.stdin, "reconfigure"):
-        sys.stdin.reconfigure(errors="replace")
-
-
-def mended(argument: str) -> str:
-    """An argument of the command line, with the same care."""
-    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Wording: figures and texts as people read them."""
+"""Text, figures and times in the form that people read."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from ...events import AttemptFailed, CacheMiss, ContextEdited, Notice, Steered
 from ...waits import WaitKind
 
-# C0 and C1 but tab and line feed: a page that was read must not move the cursor or name the window.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_TELLING = ("query", "location", "title", "text", "message", "prompt")
-"""The arguments that say best what a call is about."""
+# C0 and C1 except tab and line feed: text from a page or a model must not move the cursor or set the window's title.
+# Bidirectional controls as well: they could make the arguments of an approval read differently from what they are.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_SUBJECTS = ("query", "location", "title", "text", "message", "prompt")
+"""Names of the arguments that describe a call best, in order of preference."""
 
 
 def safe(text: str) -> str:
-    """*text* without the characters that a terminal obeys."""
+    """Return *text* without the characters that control a terminal."""
     return _CONTROL.sub("", text.replace("\r\n", "\n"))
 
 
 def one_line(text: str, limit: int = 0) -> str:
-    """*text* in a line, cut at *limit* characters if there is one."""
+    """Return *text* as a single safe line, shortened to *limit* characters unless that is 0."""
     line = safe(" ".join(text.split()))
     return line[: limit - 1].rstrip() + "…" if limit and len(line) > limit else line
 
 
 def money(cost: Decimal | None) -> str:
-    """US dollars; what is not known is not called free."""
+    """Format an amount in US dollars; an unknown cost is never shown as zero."""
     if cost is None:
         return "cost unknown"
     if 0 < cost < Decimal("0.00005"):
@@ -37,17 +39,17 @@ def money(cost: Decimal | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A count of things."""
+    """Format a count with its noun, in the plural unless it is 1."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def tokens(count: int) -> str:
-    """A count of tokens."""
+    """Format a number of tokens."""
     return counted(count, "token")
 
 
 def seconds(elapsed: float) -> str:
-    """A duration."""
+    """Format a duration."""
     if elapsed < 60:
         return f"{elapsed:.1f} s"
     minutes, rest = divmod(int(elapsed), 60)
@@ -55,12 +57,12 @@ def seconds(elapsed: float) -> str:
 
 
 def waits_for(kind: WaitKind) -> str:
-    """What a call waits for."""
-    return "waits for an approval" if kind == "approval" else "waits for its result"
+    """Describe the answer that a call of this *kind* waits for."""
+    return "waits for approval" if kind == "approval" else "waits for its result"
 
 
 def moment(at: float) -> str:
-    """A time, to the second, in UTC: so are the days that usage is summed by."""
+    """Format a time in UTC to the second; usage by day uses the same time zone."""
     try:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
@@ -68,31 +70,57 @@ def moment(at: float) -> str:
 
 
 def iso(at: float | None) -> str | None:
-    """A time as JSON."""
+    """Format a time for JSON."""
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def exact(cost: Decimal | None) -> str | None:
-    """A sum of money as JSON: all its digits."""
+    """Format an amount for JSON, with all its digits."""
     return None if cost is None else format(cost, "f")
 
 
 def readable(arguments: str) -> str:
-    """A call's arguments in a line, with letters instead of escapes where they are JSON."""
+    """Format a call's arguments in one line; JSON escapes of printable characters are decoded."""
     try:
         return one_line(json.dumps(json.loads(arguments), ensure_ascii=False))
     except (ValueError, RecursionError):
         return one_line(arguments)
 
 
-def about(arguments: str) -> str:
-    """What a call is about, from its arguments; "" if they do not tell."""
+def subject(arguments: str) -> str:
+    """Return the argument that describes a call best, or "" if none does."""
     try:
         read: Any = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     if not isinstance(read, dict):
         return ""
     texts = {name: value for name, value in read.items() if isinstance(value, str)}
-    wanted = next((name for name in _TELLING if name in texts), next(iter(texts), ""))
-    return one_line(texts.get(wanted, ""), 200)
+    name = next((name for name in _SUBJECTS if name in texts), next(iter(texts), ""))
+    return one_line(texts.get(name, ""), 200)
+
+
+def event_note(event: AttemptFailed | CacheMiss | ContextEdited | Notice | Steered) -> str:
+    """Describe an event that is not part of a run's ordinary progress."""
+    match event:
+        case AttemptFailed():
+            again = f"{event.next_model} in {seconds(event.seconds)}" if event.seconds else event.next_model
+            return f"retry: {event.model} failed ({one_line(event.error, 160)}); next: {again}"
+        case ContextEdited():
+            return f"compaction: {event.before:,} to {tokens(event.after)}{_edits(event)}"
+        case CacheMiss():
+            return f"cache miss: {tokens(event.expected - event.cached)} not read from the cache ({event.reason})"
+        case Steered():
+            return f"steering message: {one_line(event.text)}"
+        case Notice():
+            return one_line(event.text)
+
+
+def _edits(event: ContextEdited) -> str:
+    made = (
+        (event.reduced, "tool result", "shortened"),
+        (event.summarised, "message", "summarised"),
+        (event.left_out, "message", "omitted"),
+    )
+    parts = [f"{counted(count, noun)} {verb}" for count, noun, verb in made if count]
+    return f" ({', '.join(parts)})" if parts else ""

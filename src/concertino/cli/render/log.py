@@ -1,4 +1,4 @@
-"""Plain lines: a run for pipes, log files and terminals that cannot redraw. Only what matters, nothing per delta."""
+"""A run as plain lines, for pipes, log files and terminals that cannot redraw."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable
 from types import TracebackType
 
 from ...events import (
+    AttemptFailed,
     CallWaiting,
+    ContextEdited,
     Notice,
     RunEnded,
     RunEvent,
@@ -20,15 +22,15 @@ from ...events import (
     ToolStarted,
 )
 from ...usage import total
-from .format import about, counted, money, one_line, seconds, tokens, waits_for
+from .format import counted, event_note, money, one_line, seconds, subject, tokens, waits_for
 
 _WIDTH = 160
 
 
-class Lines:
-    """A view that writes a line per event: the agent's path, and what happened.
+class LogView:
+    """Writes a line per important event: the agent's path and the event.
 
-    *delegates* are the tools that are agents: these tell of themselves.
+    *delegates* names the tools that are agents: their own events report their progress.
     """
 
     def __init__(
@@ -41,18 +43,18 @@ class Lines:
         self._delegates = delegates
         self._clock = clock
         self._started: dict[str, float] = {}
-        self._news: dict[tuple[str, str], str] = {}
+        self._progress: dict[tuple[str, str], str] = {}
 
-    async def __aenter__(self) -> Lines:
+    async def __aenter__(self) -> LogView:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Everything is written already."""
+        """Do nothing: every line has been written."""
 
-    def see(self, event: RunEvent) -> None:
-        """Write the line of *event*, if it has one."""
+    def update(self, event: RunEvent) -> None:
+        """Write the line for *event*, if it has one."""
         line = self._line(event)
         if line:
             self._write(f"{event.agent_path}: {line}")
@@ -61,16 +63,16 @@ class Lines:
         match event:
             case RunStarted():
                 self._started[event.run_id] = self._clock()
-                return ("taken up again: " if event.resumed else "started: ") + one_line(event.task, _WIDTH)
+                return ("resumed: " if event.resumed else "started: ") + one_line(event.task, _WIDTH)
             case ToolStarted() | ToolProgress() | ToolDone() | ToolFailed():
-                told = event.name in self._delegates and not isinstance(event, ToolFailed)
-                return "" if told else self._tool(event)
+                delegated = event.name in self._delegates and not isinstance(event, ToolFailed)
+                return "" if delegated else self._tool(event)
             case CallWaiting():
                 return _joined(f"{event.name} {waits_for(event.kind)}", event.key)
-            case Steered() | Notice():
-                return ("told: " if isinstance(event, Steered) else "") + one_line(event.text)
             case RunEnded():
                 return self._ended(event.result)
+            case AttemptFailed() | ContextEdited() | Steered() | Notice():
+                return event_note(event)
             case _:
                 return ""
 
@@ -78,14 +80,14 @@ class Lines:
         key = (event.run_id, event.call_id)
         match event:
             case ToolStarted():
-                self._news[key] = one_line(about(event.arguments), _WIDTH)
-                return _joined(event.name, self._news[key])
+                self._progress[key] = one_line(subject(event.arguments), _WIDTH)
+                return _joined(event.name, self._progress[key])
             case ToolProgress():
                 parts = event.step.get("parts") or [""]
-                self._news[key] = one_line(str(parts[-1]), _WIDTH)
+                self._progress[key] = one_line(str(parts[-1]), _WIDTH)
                 return ""
             case ToolDone():
-                return _joined(f"{event.name} done", self._news.pop(key, ""))
+                return _joined(f"{event.name} done", self._progress.pop(key, ""))
             case ToolFailed():
                 return _joined(f"{event.name} failed", one_line(event.error, _WIDTH))
 
@@ -98,8 +100,8 @@ class Lines:
             money(used.cost),
             seconds(self._clock() - started),
         )
-        why = f" ({one_line(result.error, _WIDTH)})" if result.error and result.status == "failed" else ""
-        return f"{result.status}{why}: {', '.join(figures)}"
+        reason = f" ({one_line(result.error, _WIDTH)})" if result.error and result.status == "failed" else ""
+        return f"{result.status}{reason}: {', '.join(figures)}"
 
 
 def _joined(what: str, more: str) -> str:

@@ -1,4 +1,4 @@
-"""The outcome of a run as it is handed out: the answer with its sources, and the object that `--json` prints."""
+"""The result of a run as a document: the answer with its sources, and the object that `--json` prints."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ from ...events import RunEvent, RunResult, ToolDone
 from ...messages import AssistantMessage, ToolMessage
 from ...tools.builtin.research import SEARCH_TOOLS
 from ...usage import UsageRecord, total
-from .format import about
+from .format import subject
+
+_CITATION = re.compile(r" ?\[(s[0-9a-f]{10}(?:\s*[,;]\s*s[0-9a-f]{10})*)\]")
+_ID = re.compile(r"s[0-9a-f]{10}")
+_FIELDS = ("id", "title", "location")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a question was answered."""
+class ResultDocument:
+    """The answer to a question with its sources and usage."""
 
     question: str
     conversation_id: str
     result: RunResult
     report: str
-    """Markdown. Each citation in it is the id of one of `sources`."""
+    """Markdown. Every citation is the id of one of `sources`."""
     sources: list[dict[str, str]]
     """`id`, `title` and `location`."""
 
     def as_object(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the object that `--json` prints."""
         result, totals = self.result, total(self.result.usage)
         return {
             "run_id": result.run_id,
@@ -48,28 +52,78 @@ class Outcome:
         }
 
 
-def outcome_of(result: RunResult, *, question: str, conversation_id: str, sources: Sources) -> Outcome:
-    """The report that was handed in; where there is none, what was said, or what the researchers had found."""
+class CitedSources:
+    """Sources collected from a run's events: fetched pages and search results."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, str]] = {}
+
+    def update(self, event: RunEvent) -> None:
+        """Collect the sources in *event*."""
+        if isinstance(event, ToolDone):
+            self._add(event.data)
+            if event.name in SEARCH_TOOLS:
+                self._add_results(event.content)
+
+    def add_result(self, message: ToolMessage) -> None:
+        """Collect the sources in a stored tool result."""
+        if message.name in SEARCH_TOOLS and not message.is_error:
+            self._add_results(message.content if message.whole is None else message.whole)
+
+    def check(self, text: str) -> tuple[str, list[dict[str, str]]]:
+        """Return *text* without citations of unknown sources, and the cited sources in order."""
+        sources: dict[str, dict[str, str]] = {}
+
+        def known_only(match: re.Match[str]) -> str:
+            known = [id for id in _ID.findall(match[1]) if id in self._found]
+            sources.update((id, self._found[id]) for id in known)
+            space = " " if match[0].startswith(" ") else ""
+            return space + "".join(f"[{id}]" for id in known) if known else ""
+
+        return _CITATION.sub(known_only, text), list(sources.values())
+
+    def _add_results(self, content: str) -> None:
+        with suppress(ValueError):  # truncated to fit the model's context window
+            found = json.loads(content)
+            for result in found.get("results", ()) if isinstance(found, dict) else ():
+                self._add(result)
+
+    def _add(self, value: Any) -> None:
+        if isinstance(value, dict) and all(isinstance(value.get(field), str) for field in _FIELDS):
+            self._found[value["id"]] = {field: value[field] for field in _FIELDS}
+
+
+def result_document(result: RunResult, *, question: str, conversation_id: str, sources: CitedSources) -> ResultDocument:
+    """Build the document of *result*: its report, else its text, else the researchers' findings."""
     written = result.data.get(REPORT)
     if isinstance(written, dict):
         report, cited = str(written["report"]), list(written["sources"])
     else:
-        said = result.text.strip() if result.status == "completed" else ""
-        report, cited = sources.cited(said or _findings(result) or result.text)
-        report = listed(report, cited)
-    return Outcome(question=question, conversation_id=conversation_id, result=result, report=report, sources=cited)
+        answer = result.text.strip() if result.status == "completed" else ""
+        report, cited = sources.check(answer or _findings(result) or result.text)
+        report = _with_sources(report, cited)
+    return ResultDocument(
+        question=question, conversation_id=conversation_id, result=result, report=report, sources=cited
+    )
 
 
 def _findings(result: RunResult) -> str:
-    """The answers of the researchers that were done, each below its task."""
+    """Return the answers of the completed researchers, each below its task."""
     tasks: dict[str, str] = {}
     found: list[str] = []
     for message in result.messages:
         if isinstance(message, AssistantMessage):
-            tasks.update((call.id, about(call.arguments)) for call in message.tool_calls)
+            tasks.update((call.id, subject(call.arguments)) for call in message.tool_calls)
         elif isinstance(message, ToolMessage) and message.name == RESEARCHER and not message.is_error:
             found.append(f"## {tasks.get(message.call_id) or RESEARCHER}\n\n{message.whole or message.content}\n")
     return "\n".join(found)
+
+
+def _with_sources(text: str, sources: list[dict[str, str]]) -> str:
+    if not sources:
+        return text
+    lines = "\n".join(f"- [{source['id']}] {source['title']} — {source['location']}" for source in sources)
+    return f"{text.rstrip()}\n\n## Sources\n\n{lines}\n"
 
 
 def _record(record: UsageRecord) -> dict[str, Any]:
@@ -88,57 +142,3 @@ def _record(record: UsageRecord) -> dict[str, Any]:
 
 def _number(cost: Decimal | None) -> float | None:
     return None if cost is None else float(cost)
-
-
-_CITATION = re.compile(r" ?\[(s[0-9a-f]{10}(?:\s*[,;]\s*s[0-9a-f]{10})*)\]")
-_ID = re.compile(r"s[0-9a-f]{10}")
-_FIELDS = ("id", "title", "location")
-
-
-class Sources:
-    """Collects sources from events: the pages that were read, and the results of searches."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, dict[str, str]] = {}
-
-    def see(self, event: RunEvent) -> None:
-        """Take in what *event* tells of sources."""
-        if isinstance(event, ToolDone):
-            self._add(event.data)
-            if event.name in SEARCH_TOOLS:
-                self._add_results(event.content)
-
-    def remember(self, message: ToolMessage) -> None:
-        """Take in a result that an earlier life of the run had."""
-        if message.name in SEARCH_TOOLS and not message.is_error:
-            self._add_results(message.content if message.whole is None else message.whole)
-
-    def cited(self, text: str) -> tuple[str, list[dict[str, str]]]:
-        """*text* without citations of what nobody found, and the sources of those that are left, in their order."""
-        sources: dict[str, dict[str, str]] = {}
-
-        def check(match: re.Match[str]) -> str:
-            known = [id for id in _ID.findall(match[1]) if id in self._found]
-            sources.update((id, self._found[id]) for id in known)
-            space = " " if match[0].startswith(" ") else ""
-            return space + "".join(f"[{id}]" for id in known) if known else ""
-
-        return _CITATION.sub(check, text), list(sources.values())
-
-    def _add_results(self, content: str) -> None:
-        with suppress(ValueError):  # cut to fit the model's window
-            found = json.loads(content)
-            for result in found.get("results", ()) if isinstance(found, dict) else ():
-                self._add(result)
-
-    def _add(self, value: Any) -> None:
-        if isinstance(value, dict) and all(isinstance(value.get(field), str) for field in _FIELDS):
-            self._found[value["id"]] = {field: value[field] for field in _FIELDS}
-
-
-def listed(text: str, sources: list[dict[str, str]]) -> str:
-    """*text* with the list of its sources below."""
-    if not sources:
-        return text
-    lines = "\n".join(f"- [{source['id']}] {source['title']} — {source['location']}" for source in sources)
-    return f"{text.rstrip()}\n\n## Sources\n\n{lines}\n"

@@ -1,4 +1,4 @@
-"""`RunTree`: what a run looks like at this moment, from its events alone. It draws nothing."""
+"""The state of a run and its sub-agents at one moment, built from events alone. `live` draws it."""
 
 from __future__ import annotations
 
@@ -32,52 +32,52 @@ from ...events import (
     UsageRecorded,
 )
 from ...usage import Totals, UsageRecord, total
-from .format import about, one_line, waits_for
+from .format import event_note, one_line, subject, waits_for
 
-State = Literal["running", "waiting"] | RunStatus
+NodeState = Literal["running", "waiting"] | RunStatus
 
 
 @dataclass(slots=True, eq=False)
 class CallNode:
-    """A call of a tool."""
+    """A tool call."""
 
     name: str
-    about: str
-    state: State = "running"
+    subject: str
+    state: NodeState = "running"
     news: str = ""
-    """The newest of its progress; for a failed call the error."""
+    """The latest progress; the error of a failed call."""
 
 
 @dataclass(slots=True, eq=False)
 class AgentNode:
-    """An agent at work."""
+    """The run of one agent."""
 
     run_id: str
     name: str
-    """The last element of its path."""
+    """The last element of the agent's path."""
     task: str
     started: float
-    state: State = "running"
+    state: NodeState = "running"
     ended: float | None = None
     activity: str = "starting"
     model: str = ""
     text: list[str] = field(default_factory=list)
-    """The pieces of what it says in this step."""
+    """The pieces of the current step's answer."""
     usage: list[UsageRecord] = field(default_factory=list)
-    """Its own records, without those of its sub-agents."""
-    parts: list[CallNode | AgentNode] = field(default_factory=list)
-    """Its calls and its sub-agents, in the order of their beginning."""
+    """The run's own records, without its sub-agents'."""
+    children: list[CallNode | AgentNode] = field(default_factory=list)
+    """Tool calls and sub-agents, in the order of their start."""
     notes: list[str] = field(default_factory=list)
     error: str = ""
 
     @property
     def used(self) -> Totals:
-        """Its own tokens and money."""
+        """The run's own tokens and cost."""
         return total(self.usage)
 
 
 class RunTree:
-    """Agents below their parents, each with its calls. A call that a sub-agent works on is shown as that agent."""
+    """Agents below their parents, each with its tool calls. A sub-agent replaces the call that started it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.root: AgentNode | None = None
@@ -89,15 +89,15 @@ class RunTree:
 
     @property
     def totals(self) -> Totals:
-        """Tokens and money of all agents together."""
+        """Tokens and cost of all agents together."""
         return total(self._usage.values())
 
     def elapsed(self, agent: AgentNode) -> float:
-        """Seconds that *agent* has worked, or had worked when it ended."""
+        """Return the seconds from *agent*'s start to its end, or until now."""
         return (self._clock() if agent.ended is None else agent.ended) - agent.started
 
-    def see(self, event: RunEvent) -> None:  # noqa: C901 - a case each
-        """Take *event* in."""
+    def update(self, event: RunEvent) -> None:
+        """Apply *event*."""
         match event:
             case RunStarted():
                 self._start(event)
@@ -106,21 +106,11 @@ class RunTree:
             case UsageRecorded():
                 self._book(event.record)
             case ToolStarted() | ToolProgress() | ToolStreamed() | CallWaiting() | ToolDone() | ToolFailed():
-                self._see_tool(event)
-            case ContextEdited():
-                told = f"older parts made shorter: {event.before:,} to {event.after:,} tokens"
-                self._agents[event.run_id].notes.append(told)
-            case CacheMiss():
-                told = f"{event.expected - event.cached:,} tokens were not found in the cache: {event.reason}"
-                self._agents[event.run_id].notes.append(told)
-            case Notice():
-                self._agents[event.run_id].notes.append(one_line(event.text))
-            case AttemptFailed():
-                self._agents[event.run_id].notes.append(f"asking again: {one_line(event.error)}")
-            case Steered():
-                self._agents[event.run_id].notes.append(f"told: {one_line(event.text)}")
+                self._update_call(event)
+            case AttemptFailed() | CacheMiss() | ContextEdited() | Notice() | Steered():
+                self._agents[event.run_id].notes.append(event_note(event))
             case StepStarted() | TextDelta() | ReasoningDelta() | ToolCallDelta() | TurnCompleted() | ToolsSelected():
-                _think(self._agents[event.run_id], event)
+                _update_activity(self._agents[event.run_id], event)
             case _:
                 assert_never(event)
 
@@ -133,26 +123,26 @@ class RunTree:
             self.root = agent
             return
         call = self._calls.get((parent.run_id, event.parent_call or ""))
-        if call in parent.parts:
-            parent.parts.remove(call)  # its agent stands for it
-        parent.parts.append(agent)
+        if call in parent.children:
+            parent.children.remove(call)
+        parent.children.append(agent)
 
     def _end(self, event: RunEnded) -> None:
         agent = self._agents[event.run_id]
         agent.error = one_line(event.result.error or "")
-        for record in event.result.usage:  # what a cancelled run booked at last has no event any more
+        for record in event.result.usage:  # a cancelled run books its last attempt without an event
             self._book(record)
         self._close(agent, event.result.status)
 
     def _close(self, agent: AgentNode, status: RunStatus) -> None:
-        """*agent* and all that it has left behind: suspended as it is, or cancelled."""
+        """End *agent*; everything open below it is suspended with it, or cancelled."""
         agent.state, agent.ended = status, self._clock()
         left: RunStatus = "suspended" if status == "suspended" else "cancelled"
-        for part in agent.parts:
-            if part.state == "running" and isinstance(part, AgentNode):
-                self._close(part, left)
-            elif part.state == "running" or (part.state == "waiting" and left == "cancelled"):
-                part.state = left
+        for child in agent.children:
+            if child.state == "running" and isinstance(child, AgentNode):
+                self._close(child, left)
+            elif child.state == "running" or (child.state == "waiting" and left == "cancelled"):
+                child.state = left
 
     def _book(self, record: UsageRecord) -> None:
         if record.id not in self._usage:
@@ -160,19 +150,21 @@ class RunTree:
             if record.run_id in self._agents:
                 self._agents[record.run_id].usage.append(record)
 
-    def _see_tool(self, event: ToolStarted | ToolProgress | ToolStreamed | CallWaiting | ToolDone | ToolFailed) -> None:
+    def _update_call(
+        self, event: ToolStarted | ToolProgress | ToolStreamed | CallWaiting | ToolDone | ToolFailed
+    ) -> None:
         key = (event.run_id, event.call_id)
         if isinstance(event, ToolStarted):
-            self._calls[key] = CallNode(event.name, about(event.arguments))
-            self._agents[event.run_id].parts.append(self._calls[key])
+            self._calls[key] = CallNode(event.name, subject(event.arguments))
+            self._agents[event.run_id].children.append(self._calls[key])
             return
         call = self._calls.get(key)
-        if call is None:  # refused before it began
+        if call is None:  # rejected before it started
             call = self._calls[key] = CallNode(event.name, "")
-            self._agents[event.run_id].parts.append(call)
+            self._agents[event.run_id].children.append(call)
         match event:
             case ToolProgress():
-                call.news = _newest(event.step, call.about)
+                call.news = _newest(event.step, call.subject)
             case ToolStreamed():
                 call.news = "streaming"
             case CallWaiting():
@@ -183,7 +175,7 @@ class RunTree:
                 call.state, call.news = "failed", one_line(event.error)
 
 
-def _think(
+def _update_activity(
     agent: AgentNode,
     event: StepStarted | TextDelta | ReasoningDelta | ToolCallDelta | TurnCompleted | ToolsSelected,
 ) -> None:
@@ -204,8 +196,8 @@ def _think(
             pass
 
 
-def _newest(step: dict[str, Any], about: str) -> str:
+def _newest(step: dict[str, Any], subject: str) -> str:
     parts = [one_line(str(part)) for part in step.get("parts", ())]
-    if parts and parts[-1] != about:
+    if parts and parts[-1] != subject:
         return parts[-1]
     return "" if step.get("ended") or parts else one_line(str(step.get("name", "")))

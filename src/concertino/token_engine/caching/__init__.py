@@ -1,1 +1,1 @@
-"""Prompt caches: providers' rules, breakpoints and a monitor of hits."""
+"""Prompt caches: the providers' rules, cache breakpoints and a monitor of cache hits."""

@@ -1,8 +1,9 @@
-"""Where a request's prefix is marked for a cache that only keeps what is marked.
+"""Cache breakpoints: the messages up to which a provider is asked to cache a request.
 
-An entry is written at each mark, and looked for from each mark some blocks back. So: one at the end, which the next
-request will find; one where the next edit will begin, so that what stands before it stays in the cache; and, where so
-much was added at once that the last end is out of reach, one there.
+Some providers cache only prefixes that end at a breakpoint, and look for an entry a limited number of blocks before
+each breakpoint. The engine therefore sets breakpoints at the end, where the next request finds an entry; before the
+first message that the next edit will change, so that this prefix survives the edit; and at the previous end, if a step
+added more blocks than the provider looks back.
 """
 
 from __future__ import annotations
@@ -13,80 +14,78 @@ from ..view import View
 from .rules import CacheRule
 
 _MARGIN = 5
-"""Blocks by which the reach is not used up: what a message becomes on the wire may be more than we count."""
+"""Blocks of the look-back left unused: a message can become more blocks on the wire than counted here."""
 
 
-class Marks:
-    """The marks of one conversation's requests, by place in its record."""
+class Breakpoints:
+    """The cache breakpoints of one conversation, by index in its record."""
 
-    __slots__ = ("_last", "_older", "_stable", "_summarised")
+    __slots__ = ("_before_edit", "_last", "_stable", "_summarized")
 
     def __init__(self) -> None:
         self._last: int | None = None
-        """The last message of the last request that could be marked."""
+        """Last message of the last request that could carry a breakpoint."""
         self._stable: int | None = None
-        """The message before which nothing will be edited soon."""
-        self._older: int | None = None
-        """The message before which the last edit was made: what stands before it is still in the cache."""
-        self._summarised: int | None = None
-        """The last message that a summary stands for: the next one will stand behind it."""
+        """Last message that the next edit leaves unchanged."""
+        self._before_edit: int | None = None
+        """Last message that the previous edit left unchanged: its prefix is still cached."""
+        self._summarized: int | None = None
+        """Last message covered by a summary: the next summary follows it."""
 
-    def edited(self, behind: int, next_behind: int) -> None:
-        """Results were reduced behind place *behind*; the next ones will be behind *next_behind*."""
-        self._older = behind if behind >= 0 else None
-        self._stable = next_behind
+    def edited(self, unchanged: int, next_unchanged: int) -> None:
+        """Record a reduction of results after index *unchanged*; the next one will follow *next_unchanged*."""
+        self._before_edit = unchanged if unchanged >= 0 else None
+        self._stable = next_unchanged
 
-    def expect(self, place: int | None, gone: int) -> None:
-        """The first edit will begin at *place*, if that is known yet: what stands before it is marked while it is near
-        the end, for the provider to remember it. *gone*: up to which place messages were summarised."""
-        if self._stable is None and place is not None:
-            self._stable = place - 1
-        self._summarised = gone - 1 if gone else None
+    def expect(self, first: int | None, summarized: int) -> None:
+        """Record that the next edit will begin at index *first*, and that summaries reach to index *summarized*."""
+        if self._stable is None and first is not None:
+            self._stable = first - 1
+        self._summarized = summarized - 1 if summarized else None
 
-    def place(self, view: View, rule: CacheRule, until: int) -> tuple[int, ...]:
-        """The indices in the view of the messages to be marked, ascending. *until*: the index that must not be cached,
-        nor what follows it."""
-        if not rule.marks:
+    def select(self, view: View, rule: CacheRule, end: int) -> tuple[int, ...]:
+        """Return ascending view positions for breakpoints, all before position *end*."""
+        if not rule.breakpoints:
             return ()
-        end = _markable(view, until - 1)
-        if end is None:
+        newest = _eligible(view, end - 1)
+        if newest is None:
             return ()
-        found = {end}
-        last = self._index(view, self._last)
-        if last is not None and rule.reach and _blocks(view, last, end) > rule.reach - _MARGIN:
+        found = {newest}
+        last = self._position(view, self._last)
+        if last is not None and rule.reach and _blocks(view, last, newest) > rule.reach - _MARGIN:
             found.add(last)
-        most = rule.most_marks - (self._summarised is None)  # or there is one behind system and tools
-        for place in (self._summarised, self._older, self._stable):
-            index = self._index(view, place)
-            if index is not None and index < end and len(found) < most:
-                found.add(index)
-        self._last = view.places[end]
+        most = rule.max_breakpoints - (self._summarized is None)  # without a summary, one marks system and tools
+        for index in (self._summarized, self._before_edit, self._stable):
+            position = self._position(view, index)
+            if position is not None and position < newest and len(found) < most:
+                found.add(position)
+        self._last = view.indexes[newest]
         return tuple(sorted(found))
 
-    def _index(self, view: View, place: int | None) -> int | None:
-        """Where the message at *place* is shown, or the last one before it that can be marked."""
-        if place is None:
+    def _position(self, view: View, index: int | None) -> int | None:
+        """Return the view position of record *index*, or of the last eligible message before it."""
+        if index is None:
             return None
-        index = view.index(place)
-        if index >= len(view.places) or view.places[index] != place:
-            index -= 1
-        return _markable(view, index)
+        position = view.position(index)
+        if position >= len(view.indexes) or view.indexes[position] != index:
+            position -= 1
+        return _eligible(view, position)
 
 
-def _markable(view: View, index: int) -> int | None:
-    while index >= 0:
-        if markable(view.shown[index]):
-            return index
-        index -= 1
+def _eligible(view: View, position: int) -> int | None:
+    while position >= 0:
+        if can_end_prefix(view.shown[position]):
+            return position
+        position -= 1
     return None
 
 
-def markable(message: Message) -> bool:
-    """Whether *message* ends in a block that may be marked: no reasoning, and not empty."""
+def can_end_prefix(message: Message) -> bool:
+    """Return True if *message* ends in a block that may carry a breakpoint: not empty, and not reasoning."""
     if message.role == "assistant":
         return bool(message.parts) and message.parts[-1].kind in ("text", "tool_call")
     return True
 
 
 def _blocks(view: View, first: int, end: int) -> int:
-    return sum(blocks(message) for message in view.shown[first + 1 : end + 1])
+    return sum([blocks(message) for message in view.shown[first + 1 : end + 1]])

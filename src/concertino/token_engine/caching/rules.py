@@ -1,7 +1,7 @@
-"""How providers cache a prompt, what that costs, and how an answer is bound to what stood before it: plain data.
+"""Provider rules as data: how prompts are cached, at what price, and which edits reasoning permits.
 
-Prices are shares of the model's price of uncached input, so that one table serves all sizes of a family. Nothing here
-decides a bill: a wrong figure only makes an edit come too early or too late.
+Prices are shares of the model's price of uncached input, so one table serves all sizes of a family. No bill depends on
+them: a wrong figure only makes an edit too early or too late.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ...families import SINCE_GPT_5_6, is_of
+from ...ids import SINCE_GPT_5_6, in_family
 
 Binding = Literal["free", "turn", "prefix"]
-"""What an edit of earlier messages must leave alone. `free`: nothing. `turn`: the model's messages of the live tool
-loop. `prefix`: all that stands before reasoning that is still sent."""
+"""The messages that an edit must not change. `free`: none. `turn`: the model's messages of the current tool loop.
+`prefix`: every message before reasoning that is still sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,27 +22,28 @@ class CacheRule:
     """A provider's prompt cache."""
 
     read: float
-    """The price of a token that is read from the cache."""
+    """Price of a token read from the cache."""
     write: float
-    """The price of a token that is written to it, or is not cached."""
+    """Price of a token written to the cache, or not cached."""
     output: float = 5.0
-    """The price of a token of output."""
+    """Price of an output token."""
     seconds: float = 300.0
-    """How long an entry lives after it was last used."""
-    marks: bool = False
-    """Whether entries end only where the request has a mark, or at any place."""
-    most_marks: int = 0
-    """Marks that a request may have, that of system and tools included."""
+    """Lifetime of a cache entry after its last use."""
+    breakpoints: bool = False
+    """True if entries end only at a cache breakpoint in the request; False if they end anywhere."""
+    max_breakpoints: int = 0
+    """Cache breakpoints that a request may have, including the one after system prompt and tools."""
     reach: int = 0
-    """How many blocks before a mark an entry is looked for; 0: all."""
+    """Blocks before a breakpoint among which the provider looks for an entry; 0: all."""
     minimum: int = 1_024
-    """The shortest prefix that is cached, in tokens."""
+    """Tokens of the shortest prefix that is cached."""
     step: int = 1
-    """Entries end at a multiple of so many tokens."""
+    """Entries end at a multiple of this number of tokens."""
     source: str = ""
+    """The provider's page with these figures."""
 
-    def held(self, tokens: int) -> int:
-        """How many of the first *tokens* of a prompt an entry holds."""
+    def cacheable(self, tokens: int) -> int:
+        """Return how many of the first *tokens* of a prompt a cache entry covers."""
         tokens -= tokens % self.step
         return tokens if tokens >= self.minimum else 0
 
@@ -55,7 +56,14 @@ _DEEPSEEK = "api-docs.deepseek.com, Context caching and pricing, 2026-11"
 
 def _claude(minimum: int) -> CacheRule:
     return CacheRule(
-        read=0.1, write=1.25, marks=True, most_marks=4, reach=20, minimum=minimum, output=5.0, source=_ANTHROPIC
+        read=0.1,
+        write=1.25,
+        breakpoints=True,
+        max_breakpoints=4,
+        reach=20,
+        minimum=minimum,
+        output=5.0,
+        source=_ANTHROPIC,
     )
 
 
@@ -63,8 +71,8 @@ def _gpt(read: float, output: float) -> CacheRule:
     return CacheRule(read=read, write=1.0, seconds=600.0, step=128, output=output, source=_OPENAI)
 
 
-_FREE = CacheRule(read=0.0, write=0.0, output=0.0, source="asks nobody")
-_UNKNOWN = CacheRule(read=0.25, write=1.0, output=4.0, source="unknown: cautious figures")
+_FREE = CacheRule(read=0.0, write=0.0, output=0.0, source="local: no provider")
+_UNKNOWN = CacheRule(read=0.25, write=1.0, output=4.0, source="unknown provider: cautious figures")
 
 _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ("demo", r"", _FREE),
@@ -76,7 +84,14 @@ _RULES: tuple[tuple[str, str, CacheRule], ...] = (
         "openai",
         SINCE_GPT_5_6,
         CacheRule(
-            read=0.1, write=1.25, seconds=1_800.0, marks=True, most_marks=4, minimum=1_024, output=8.0, source=_OPENAI
+            read=0.1,
+            write=1.25,
+            seconds=1_800.0,
+            breakpoints=True,
+            max_breakpoints=4,
+            minimum=1_024,
+            output=8.0,
+            source=_OPENAI,
         ),
     ),
     ("openai", r"gpt-5", _gpt(0.1, 8.0)),
@@ -96,23 +111,23 @@ _RULES: tuple[tuple[str, str, CacheRule], ...] = (
 _PRESERVED = (
     r"claude-((fable|mythos)-5[-.][1-9]\d?|(opus|sonnet|haiku)-5[-.]([5-9]|[1-9]\d)|[a-z]+-([6-9]|[1-9]\d))(?!\d)"
 )
-"""Claude's preserved thinking: the prefix of a thinking block that is sent must be unchanged ("Extended thinking",
-preserved thinking; enforced since 2026-08-31). It has come with Fable and Mythos 5.1, and with 5.5 of the others; more
-than two digits are a date."""
+"""Claude models with preserved thinking: the prefix of each thinking block that is sent must be unchanged ("Extended
+thinking", preserved thinking; enforced since 2026-08-31). They start at Fable and Mythos 5.1 and at 5.5 of the other
+families. A version number of more than two digits is a date."""
 
 
 @lru_cache(maxsize=256)
 def cache_rule(provider: str, model: str) -> CacheRule:
-    """How *provider* caches prompts of *model*; cautious figures for one that nothing is known of."""
+    """Return the cache rule of *provider* for *model*; cautious figures if both are unknown."""
     for name, pattern, rule in _RULES:
-        if name == provider and is_of(pattern, model):
+        if name == provider and in_family(pattern, model):
             return rule
     return _UNKNOWN
 
 
 @lru_cache(maxsize=256)
 def binding(provider: str, model: str) -> Binding:
-    """What an edit must leave alone while the conversation has reasoning of *model* in it."""
+    """Return the binding of *model*'s reasoning to the messages before it."""
     if provider != "anthropic":
         return "free"
-    return "prefix" if is_of(_PRESERVED, model) else "turn"
+    return "prefix" if in_family(_PRESERVED, model) else "turn"

@@ -1,1 +1,1 @@
-"""Token counters: estimated, exact and calibrated."""
+"""Token counting: counters, message sizes and calibration against the figures that providers bill."""

@@ -1,4 +1,4 @@
-"""The port of all token counters."""
+"""The port of token counters, and the default counter."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ from typing import Protocol
 
 
 class TokenCounter(Protocol):
-    """Counts tokens of a text. Never uses the network."""
+    """Counts the tokens of a text without network access."""
 
     name: str
-    """Goes into usage records as the way in which an estimate was made."""
+    """The counter's name, recorded with each estimated usage record."""
     exact: bool
-    """Whether this is the tokenizer of the model, or an estimate."""
+    """True for the model's own tokenizer, False for an estimate."""
 
     def count(self, text: str) -> int:
-        """The number of tokens of *text*; at most its length in UTF-8 bytes."""
+        """Return the number of tokens in *text*; at most its length in UTF-8 bytes."""
         ...
 
     def cut(self, text: str, limit: int) -> str:
-        """The longest beginning of *text* of at most *limit* tokens by this counter."""
+        """Return the longest prefix of *text* that has at most *limit* tokens by this counter."""
         ...
 
 
-_LETTERS = str.maketrans("", "", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_DIGITS = str.maketrans("", "", "0123456789")
+_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_DIGITS = b"0123456789"
+_BEYOND_ASCII = bytes(range(128, 256))
 
 # Weighted least squares against o200k_base on prose, JSON, source code and random hexadecimal text: 90 % of
 # 2,000-character pieces of prose and code come out within 19 %, of JSON within 20 % (mean 0.9 to 1.02).
 _PER_LETTER, _PER_DIGIT, _PER_SPACE, _PER_LINE, _PER_SIGN = 0.19, 0.95, 0.28, 0.58, 0.33
 _SHORT = 32
-"""Characters of a text that is not worth looking at: three to a token are rather too few."""
+"""Characters of an ASCII text below which a third of its length is close enough."""
 _PER_FOREIGN = 0.75  # letters beyond ASCII: between Cyrillic (0.4) and rarer scripts (1.0)
 
 
 class EstimatingCounter:
-    """Estimates o200k tokens from how many letters, digits, spaces and signs a text has."""
+    """Estimates o200k tokens from the letters, digits, spaces and signs of a text."""
 
     name = "character classes"
     exact = False
@@ -42,15 +43,18 @@ class EstimatingCounter:
     def count(self, text: str) -> int:
         """See `TokenCounter.count`."""
         size = len(text)
-        if size < _SHORT and text.isascii():
-            return (size + 2) // 3
-        plain = text if text.isascii() else text.encode("ascii", "ignore").decode()
+        if text.isascii():
+            if size < _SHORT:
+                return (size + 2) // 3
+            plain = text.encode()
+        else:
+            plain = text.encode("utf-8", "surrogatepass").translate(None, _BEYOND_ASCII)
         foreign = size - len(plain)
-        signs = plain.translate(_LETTERS)
+        signs = plain.translate(None, _LETTERS)
         letters = len(plain) - len(signs)
-        rest = signs.translate(_DIGITS)
+        rest = signs.translate(None, _DIGITS)
         digits = len(signs) - len(rest)
-        spaces, lines = rest.count(" "), rest.count("\n")
+        spaces, lines = rest.count(b" "), rest.count(b"\n")
         estimate = (
             letters * _PER_LETTER
             + digits * _PER_DIGIT

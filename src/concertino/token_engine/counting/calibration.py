@@ -1,4 +1,4 @@
-"""Calibration: how far a counter's tokens are from those that a provider bills, learnt from its own figures."""
+"""Calibration: the ratio of a provider's billed tokens to the counter's tokens, learnt from usage figures."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from .sizes import DATA, FOREIGN, KINDS, PROSE
 
 _RATE = 0.5
-"""How much of an error is corrected at once: normalised least mean squares (Haykin, Adaptive Filter Theory)."""
+"""Share of an error corrected at once: normalised least mean squares (Haykin, Adaptive Filter Theory)."""
 _LEAST, _MOST = 0.4, 2.5
-"""No tokenizer is further from another on ordinary text; beyond that it was something else that changed the figure."""
-_UNSURE, _UNSURE_EXACT = 0.1, 0.02
-"""How much an estimate may be too low, and a count with the model's own tokenizer: of what the provider adds."""
-_LESS = 0.75
-"""How much of a request that was too long is tried next."""
+"""Bounds of a factor. No two tokenizers differ more on ordinary text; a larger difference has another cause."""
+_MARGIN, _MARGIN_EXACT = 0.1, 0.02
+"""Safety margin for an estimate, and for a count with the model's own tokenizer, which omits what the provider adds."""
+_AFTER_REJECTION = 0.75
+"""Share of a rejected request's tokens that the next attempt may have."""
 _ENOUGH = 64
-"""Tokens that must have been added for a figure to teach anything."""
+"""Added tokens below which a usage figure teaches nothing."""
 
 
 class Calibration:
-    """The factors of one model, by kind of text: what its provider counts for a token of ours."""
+    """One model's factors by kind of text: billed tokens per counted token."""
 
     __slots__ = ("factors",)
 
@@ -28,12 +28,12 @@ class Calibration:
         self.factors = [1.0] * KINDS
 
     def estimate(self, by_kind: Sequence[int]) -> float:
-        """The provider's tokens for ours."""
+        """Return the provider's tokens for the counted tokens *by_kind*."""
         prose, data, foreign = self.factors
         return prose * by_kind[PROSE] + data * by_kind[DATA] + foreign * by_kind[FOREIGN]
 
     def learn(self, by_kind: Sequence[int], measured: float) -> None:
-        """*measured* is what the provider counted for text of ours of these sizes."""
+        """Adjust the factors: the provider billed *measured* tokens for the counted tokens *by_kind*."""
         total = sum(by_kind)
         if total < _ENOUGH or measured <= 0 or min(by_kind) < 0:
             return
@@ -45,25 +45,24 @@ class Calibration:
 
 
 class Gauge:
-    """How large a request is: the provider's figure for the last one, and an estimate of what has changed since.
+    """A request's size: the provider's figure for the last request plus an estimate of the change since.
 
-    All sizes are `by_kind` sums of what is shown; what goes along with every request is in the anchor.
+    Sizes are counted tokens by kind. The fixed parts of a request are included in the provider's figure.
     """
 
-    __slots__ = ("_at", "_calibration", "_exact", "_fixed", "_measured", "_taken", "_unsure")
+    __slots__ = ("_at", "_calibration", "_exact", "_fixed", "_margin", "_measured", "_rejected")
 
     def __init__(self, calibration: Calibration, *, exact: bool) -> None:
         self._calibration = calibration
         self._exact = exact
-        self._unsure = _UNSURE_EXACT if exact else _UNSURE
+        self._margin = _MARGIN_EXACT if exact else _MARGIN
         self._measured: float | None = None
-        self._taken = math.inf
+        self._rejected = math.inf
         self._at: list[int] = [0] * KINDS
         self._fixed = 0
 
     def read(self, by_kind: Sequence[int], fixed: int) -> tuple[float, int]:
-        """The tokens of a request, *fixed* of ours for system prompt and tools included; and how many of them are only
-        estimated."""
+        """Return the tokens of a request with *fixed* counted tokens of fixed parts, and how many are estimated."""
         if self._measured is None:
             return self._calibration.estimate(by_kind) + fixed, sum(by_kind)
         then = self._at
@@ -71,44 +70,40 @@ class Gauge:
         tokens = self._measured + self._calibration.estimate(changed) + fixed - self._fixed
         return tokens, abs(changed[PROSE]) + abs(changed[DATA]) + abs(changed[FOREIGN])
 
-    def room(self, by_kind: Sequence[int], fixed: int, most: float) -> int:
-        """How many tokens of ours may be shown in a request of *most* tokens, where *by_kind* are shown now.
+    def budget(self, by_kind: Sequence[int], fixed: int, most: float) -> int:
+        """Return how many counted tokens a view may have in a request of *most* billed tokens.
 
-        What is added is estimated, and so is what is taken from what was measured; what is taken from what was only
-        estimated takes its doubt along.
+        *by_kind* is the current view. Growth is estimated with a safety margin. A reduction removes estimated tokens
+        first, together with their margin, and measured tokens after them.
         """
-        total, unsure = sum(by_kind), self._unsure
-        most = min(most, self._taken)
+        total, margin = sum(by_kind), self._margin
+        most = min(most, self._rejected)
         used, estimated = self.read(by_kind, fixed)
         factor = self._calibration.estimate(by_kind) / total if total else max(self._calibration.factors)
-        left = most - used - unsure * estimated
-        doubtful = max(total - sum(self._at), 0) * (factor + unsure)  # it can go before what was measured has to
+        left = most - used - margin * estimated
+        doubtful = max(total - sum(self._at), 0) * (factor + margin)
         if left >= -doubtful:
-            room = int(total + left / (factor + unsure))
+            budget = int(total + left / (factor + margin))
         else:
-            room = int(total + (left + doubtful) / (factor - unsure) - doubtful / (factor + unsure))
-        return min(room, int(most - fixed)) if self._exact else room
+            budget = int(total + (left + doubtful) / (factor - margin) - doubtful / (factor + margin))
+        return min(budget, int(most - fixed)) if self._exact else budget
 
-    def refused(self, by_kind: Sequence[int], fixed: int) -> None:
-        """The provider has refused a request of these sizes as too long: either the tokens are more than they seem, or
-        its window is smaller."""
-        self._taken = _LESS * self.read(by_kind, fixed)[0]
+    def rejected(self, by_kind: Sequence[int], fixed: int) -> None:
+        """Record that the provider rejected a request of these sizes as too long.
+
+        Either its window is smaller than configured or its tokens are more than estimated; both lower the budget.
+        """
+        self._rejected = _AFTER_REJECTION * self.read(by_kind, fixed)[0]
 
     def observe(self, by_kind: Sequence[int], fixed: int, measured: int, *, grown: bool) -> None:
-        """The provider counted *measured* tokens for a request of these sizes. *grown*: it has only grown since the
-        last one, so that the difference teaches something."""
+        """Record that the provider billed *measured* tokens for a request of these sizes.
+
+        *grown*: the request extends the last one unchanged, so the difference calibrates the factors.
+        """
         ours = self._calibration.estimate(by_kind) + fixed
         if not _LEAST * ours <= measured <= _MOST * ours:
-            return  # it is about something else
+            return  # the figure covers something else
         if grown and self._measured is not None and fixed == self._fixed:
             new = [now - then for now, then in zip(by_kind, self._at, strict=True)]
             self._calibration.learn(new, measured - self._measured)
         self._measured, self._at, self._fixed = measured, list(by_kind), fixed
-
-
-_OF_MODELS: dict[tuple[str, str], Calibration] = {}
-
-
-def calibration_of(model: str, counter: str) -> Calibration:
-    """What this process has learnt of *model*'s tokens as *counter* counts them; runs share it."""
-    return _OF_MODELS.setdefault((model, counter), Calibration())

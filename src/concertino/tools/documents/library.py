@@ -141,7 +141,10 @@ async def open_documents(
 
 
 def _open(
-    paths: Sequence[str | Path] | None, cache_dir: Path | None, report: Callable[[str], object], stopped: Callable[[], bool]
+    paths: Sequence[str | Path] | None,
+    cache_dir: Path | None,
+    report: Callable[[str], object],
+    stopped: Callable[[], bool],
 ) -> DocumentLibrary:
     collection = StandardLibrary() if paths is None else FileCollection(paths)
     if cache_dir is None:
@@ -162,7 +165,10 @@ def _open(
 
 
 def _indexed(
-    file: Path | None, collection: FileCollection | StandardLibrary, report: Callable[[str], object], stopped: Callable[[], bool]
+    file: Path | None,
+    collection: FileCollection | StandardLibrary,
+    report: Callable[[str], object],
+    stopped: Callable[[], bool],
 ) -> sqlite3.Connection:
     """Open an index and bring it up to date in one transaction; an index made by other code is made again."""
     if file:
@@ -180,8 +186,11 @@ def _indexed(
             changed = _update(connection, collection, stopped)
             number = connection.execute("SELECT count(DISTINCT rowid >> ?) FROM chunks", (ROW_BITS,)).fetchone()[0]
             if not number:
-                raise CorpusError("; ".join([f"nothing to read in {collection.name}: name a folder of .md, .rst, .txt or .html files", *collection.remarks()]))
-        report(f"{number:,} documents in {collection.name}: {f'{changed:,} read' if changed else 'the index is current'}")
+                nothing = f"nothing to read in {collection.name}: name a folder of .md, .rst, .txt or .html files"
+                raise CorpusError("; ".join([nothing, *collection.remarks()]))
+        report(
+            f"{number:,} documents in {collection.name}: {f'{changed:,} read' if changed else 'the index is current'}"
+        )
         for remark in collection.remarks():
             report(remark)
     except BaseException:
@@ -197,7 +206,9 @@ def _code_version() -> int:
     return int.from_bytes(blake2b(sqlite3.sqlite_version.encode() + sources, digest_size=3).digest())
 
 
-def _update(connection: sqlite3.Connection, collection: FileCollection | StandardLibrary, stopped: Callable[[], bool]) -> int:
+def _update(
+    connection: sqlite3.Connection, collection: FileCollection | StandardLibrary, stopped: Callable[[], bool]
+) -> int:
     known = dict(connection.execute("SELECT location, stamp FROM documents"))
     stamps = collection.scan(known)
     changed = [location for location, stamp in stamps.items() if known.get(location) != stamp]
@@ -213,7 +224,9 @@ def _update(connection: sqlite3.Connection, collection: FileCollection | Standar
     return len(changed)
 
 
-def _add(connection: sqlite3.Connection, collection: FileCollection | StandardLibrary, location: str, stamp: str) -> None:
+def _add(
+    connection: sqlite3.Connection, collection: FileCollection | StandardLibrary, location: str, stamp: str
+) -> None:
     document = Document(*collection.read(location))
     # A file's name may be chosen so that its id collides with another one's; such a document gets another id.
     ids = (source_id(location + "\0" * salt) for salt in count())
@@ -227,5 +240,6 @@ def _add(connection: sqlite3.Connection, collection: FileCollection | StandardLi
         for index, chunk in enumerate(chunks(document, location))
     )  # fmt: skip
     connection.executemany(
-        "INSERT INTO chunks (rowid, title, headings, body, hidden, version, date, is_change) VALUES (?,?,?,?,?,?,?,?)", rows
+        "INSERT INTO chunks (rowid, title, headings, body, hidden, version, date, is_change) VALUES (?,?,?,?,?,?,?,?)",
+        rows,
     )

@@ -40,7 +40,9 @@ def read_rst(text: str) -> Document:
     Raises what docutils raises for input that it cannot parse, such as `RecursionError` for lists nested too deeply.
     """
     header = _HEADER.match(text)
-    fields = {name.lower(): " ".join(value.split()) for name, value in _FIELD.findall(header[0] if header else text[:2_000])}
+    fields = {
+        name.lower(): " ".join(value.split()) for name, value in _FIELD.findall(header[0] if header else text[:2_000])
+    }
     markdown = "\n\n".join(_blocks(_parsed(text[header.end() :] if header else text), 0))
     title = fields.get("title", "") if header else ""
     name, number = next(iter(fields.items()), ("", ""))
@@ -157,7 +159,10 @@ def _block(node: Any, level: int) -> Iterator[str]:  # noqa: C901 - a case for e
             name = node[0].astext() if isinstance(node[0], nodes.option_group) else _inline(node[0])
             yield _body(node[-1], level, f"- **{name}**: ")
         case nodes.table():
-            rows = [[" ".join(_body(cell, 0).split()).replace("|", "\\|") for cell in row] for row in node.findall(nodes.row)]
+            rows = [
+                [" ".join(_body(cell, 0).split()).replace("|", "\\|") for cell in row]
+                for row in node.findall(nodes.row)
+            ]
             lines = [f"| {' | '.join(row)} |" for row in rows]
             yield "\n".join([*lines[:1], "|" + "---|" * len(rows[0]), *lines[1:]] if rows else [])
         case nodes.container() if "directive" in node:

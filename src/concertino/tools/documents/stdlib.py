@@ -49,7 +49,9 @@ class StandardLibrary:
             indent = len(part) - len(part.lstrip(" "))
             announced = indent and found and found[-1].endswith((":", "\n```"))
             is_code = part.lstrip().startswith(">>>") or announced
-            found.append(f"```\n{inspect.cleandoc(part)}\n```" if is_code else inspect.cleandoc(part) if indent < 8 else part)
+            found.append(
+                f"```\n{inspect.cleandoc(part)}\n```" if is_code else inspect.cleandoc(part) if indent < 8 else part
+            )
         return _ROLE.sub(r"`\2`", "\n\n".join(found)), title
 
     def remarks(self) -> Sequence[str]:
@@ -81,7 +83,9 @@ def _members(name: str, module: Any) -> Iterator[tuple[str, Any]]:
 def _described(value: Any, name: str) -> str:
     """Return signature and docstring; empty without a docstring of its own."""
     text = inspect.getdoc(value) or ""
-    if text in (object.__doc__, object.__init__.__doc__) or (not inspect.isclass(value) and text == type(value).__doc__):
+    if text in (object.__doc__, object.__init__.__doc__) or (
+        not inspect.isclass(value) and text == type(value).__doc__
+    ):
         return ""
     with contextlib.suppress(Exception):  # not every built-in function has a signature
         kind = "class " if inspect.isclass(value) else "async " if inspect.iscoroutinefunction(value) else ""

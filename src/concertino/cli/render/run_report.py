@@ -1,0 +1,253 @@
+"""The report of a run: what `concertino runs show` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ...events import StopReceipt
+from ...storage.types import Account, StoredRun
+from ...usage import UsageRecord, total
+from ...waits import Wait
+from .format import moment, money, one_line, readable, seconds, tokens
+from .table import table
+from .timeline import Timeline, TimelineAttempt, TimelineCall, TimelineStep
+from .wait import wait_lines
+
+_WIDTH = 300
+_WIDE = 100
+"""Columns from which the agents are listed with their run ids."""
+_ERASED = "(erased by the data policy)"
+_STYLES = {
+    "unknown": "yellow",
+    "failed": "red",
+    "waiting": "magenta",
+    "running": "cyan",
+    "suspended": "magenta",
+    "resumed": "magenta",
+    "compaction": "blue",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSummary:
+    """One agent's run in the tree."""
+
+    run: StoredRun
+    state: str
+    steps: int
+    usage: list[UsageRecord]
+    """The run's own records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """Everything that the store knows of a run."""
+
+    agents: list[AgentSummary]
+    """The run itself, then its sub-agents."""
+    timeline: Timeline
+    waits: list[tuple[Wait, tuple[str, ...]]]
+    """The open waits with the commands that answer them."""
+    accounts: list[Account]
+    receipt: StopReceipt | None
+    """The receipt of a stop."""
+    ready: bool
+    """Whether the run is suspended and has all its answers."""
+    resume_command: str
+
+    @property
+    def run(self) -> StoredRun:
+        """The run itself."""
+        return self.agents[0].run
+
+    @property
+    def usage(self) -> list[UsageRecord]:
+        """The records of the run and its sub-agents."""
+        return [record for agent in self.agents for record in agent.usage]
+
+
+def report_blocks(report: RunReport, width: int) -> Iterator[RenderableType]:
+    """Yield the head, the agents, the timeline, the open waits and the receipt for a terminal of *width* columns."""
+    yield from _head(report)
+    yield Text()
+    yield _agents(report, with_ids=width >= _WIDE)
+    prices = sorted({record.price_version for record in report.usage if record.price_version})
+    if prices:
+        yield Text(f"prices: {', '.join(prices)}", "dim")
+    yield Text()
+    yield from _timeline(report)
+    if report.waits:
+        yield Text()
+        yield Text("OPEN WAITS", "bold")
+        for wait, commands in report.waits:
+            yield from (_indented(line) for line in wait_lines(wait, commands))
+    if report.receipt is not None:
+        yield Text()
+        yield Text("STOPPED", "bold")
+        yield from (Text(f"  {line}") for line in receipt_lines(report.receipt))
+
+
+def receipt_lines(receipt: StopReceipt) -> list[str]:
+    """Describe the fate of the operations that a stop found open."""
+    fates = {
+        "stopped": receipt.stopped,
+        "could not be stopped": receipt.not_stopped,
+        "unknown whether it took effect": receipt.unknown,
+    }
+    lines = [
+        one_line(f"{fate}: {one.name} ({one.what} of {one.agent_path}{', ' + one.call_id if one.call_id else ''})")
+        for fate, operations in fates.items()
+        for one in operations
+    ]
+    return lines or ["nothing was running"]
+
+
+def _head(report: RunReport) -> Iterator[RenderableType]:
+    run, start, end = report.run, report.run.start, report.run.end
+    state = report.agents[0].state
+    yield Text(f"{start.run_id}  {state}", "bold")
+    user = start.user_id or "(no user, or erased)"
+    owner = [user, start.organization_id and f"of {start.organization_id}", start.conversation_id]
+    took = "" if end is None else f", took {seconds(max(end.ended - start.started, 0.0))}"
+    fields = [
+        ("agent", start.agent_path),
+        ("task", start.task or _ERASED),
+        ("user", ", ".join(part for part in owner if part)),
+        ("started", f"{moment(start.started)} UTC{took}"),
+    ]
+    if start.root_id != start.run_id:
+        fields.append(("part of", start.root_id))
+    if start.forked_from is not None:
+        fields.append(("fork of", start.forked_from))
+    if end is not None and end.error:
+        fields.append(("error", end.error))
+    if end is not None:
+        fields.append(("answer", end.answer or (_ERASED if report.timeline.erased else "(none)")))
+    fields += [("budget", _account(account)) for account in report.accounts]
+    yield _fields(fields)
+    if state == "interrupted":
+        yield Text(f"  Its process has ended. Resume it: {one_line(report.resume_command)}", "yellow")
+    elif report.ready:
+        yield Text(f"  All answers have arrived. Resume it: {one_line(report.resume_command)}", "yellow")
+    if run.stop and end is None:
+        yield Text("  A stop was requested.", "yellow")
+
+
+def _fields(fields: list[tuple[str, str]]) -> Table:
+    """Return labelled values; a long one continues in its own column."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in fields:
+        grid.add_row(f"  {name:<7}", Text(one_line(value, _WIDTH)))
+    return grid
+
+
+def _indented(line: Text) -> Text:
+    return Text.assemble("  ", line)
+
+
+def _account(account: Account) -> str:
+    parts = []
+    if account.budget.tokens is not None:
+        parts.append(f"{account.spent_tokens:,} of {tokens(account.budget.tokens)}")
+    if account.budget.money is not None:
+        parts.append(f"{money(account.spent_money)} of {money(account.budget.money)}")
+    reserved = f", {tokens(account.reserved_tokens)} reserved" if account.reserved_tokens else ""
+    return f"{account.name}: {' and '.join(parts)} spent{reserved}"
+
+
+def _agents(report: RunReport, *, with_ids: bool) -> Table:
+    top = report.run.start.agent_path.count("/")
+    rows: list[tuple[str, ...]] = []
+    for agent in report.agents:
+        start, sums = agent.run.start, total(agent.usage)
+        name = "  " * (start.agent_path.count("/") - top) + start.agent_path.rpartition("/")[2]
+        figures = (str(agent.steps), f"{sums.tokens.total:,}", money(sums.cost))
+        rows.append((name, agent.state, *figures, *([start.run_id] if with_ids else [])))
+    if len(rows) > 1:
+        sums = total(report.usage)
+        rows.append(("total", "", "", f"{sums.tokens.total:,}", money(sums.cost), *([""] if with_ids else [])))
+    heads = ("AGENT", "STATE", "STEPS", "TOKENS", "COST", *(["RUN"] if with_ids else []))
+    return table(heads, rows, right=("STEPS", "TOKENS", "COST"), flexible=("AGENT",))
+
+
+def _timeline(report: RunReport) -> Iterator[Text]:
+    yield Text("TIMELINE (UTC)", "bold")
+    if not report.run.entries:
+        yield Text("  (not recorded by the version that stored this run)")
+    elif not report.timeline.steps:
+        yield Text("  (no steps yet)")
+    for step in report.timeline.steps:
+        yield from _step(step)
+    if report.timeline.erased:
+        yield Text("  The data policy has erased parts of this run.", "dim")
+
+
+def _step(step: TimelineStep) -> Iterator[Text]:
+    sums = total(step.usage)
+    used = sums.tokens
+    cached = f" ({used.cached:,} cached)" if used.cached else ""
+    took = "no answer" if step.model_seconds is None else seconds(step.model_seconds)
+    figures = (step.model, money(sums.cost), f"{used.prompt:,} in{cached}, {used.completion:,} out", took)
+    line = f"  {step.number:>2}  {_clock(step.at)}  {one_line(' · '.join(filter(None, figures)))}"
+    yield Text(line, overflow="ellipsis")
+    requests = step.requests
+    for number, attempt in enumerate(requests[:-1] if step.answered is not None else requests, 1):
+        yield from _attempt(number, attempt, last=number == len(requests))
+    for attempt in step.attempts:
+        if attempt.side:
+            yield _line("side call", f"{attempt.model}, {_usage(attempt)}", "dim")
+    for call in step.calls:
+        yield from _call(call)
+    for note in step.notes:
+        yield _line(note.label, f"{note.text}, {_clock(note.at)}", _STYLES.get(note.label, ""))
+
+
+def _attempt(number: int, attempt: TimelineAttempt, *, last: bool) -> Iterator[Text]:
+    """Describe an attempt without an answer: a retry follows unless it is the last one."""
+    if attempt.lost:
+        yield _line("lost", f"attempt {number} with its process; its usage is unknown", "yellow")
+    elif not last:
+        reason = f": {attempt.error}" if attempt.error else ""
+        yield _line("retry", f"attempt {number} with {attempt.model} failed{reason}; {_usage(attempt)}", "yellow")
+
+
+def _usage(attempt: TimelineAttempt) -> str:
+    if attempt.record is None:
+        return "no usage"
+    return f"{tokens(attempt.record.tokens.total)}, {money(attempt.record.cost)}"
+
+
+def _call(call: TimelineCall) -> Iterator[Text]:
+    if not call.name:
+        yield _line(call.state, _ERASED, "dim")
+        return
+    arguments = "(arguments erased)" if call.arguments is None else readable(call.arguments)
+    yield _line(call.state, f"{call.name} {arguments}", _STYLES.get(call.state, ""), shorten=True)
+    for wait in call.waits:
+        if wait.resolution is not None:
+            yield _line("approval" if wait.kind == "approval" else "result", _resolution(wait), "magenta")
+    if call.error:
+        yield _line("", call.error, "red", shorten=True)
+
+
+def _resolution(wait: Wait) -> str:
+    assert wait.resolution is not None
+    verdict = "supplied" if wait.resolution.verdict == "result" else wait.resolution.verdict
+    by = f" by {wait.resolution.by}" if wait.resolution.by else ""
+    return f"{verdict}{by} after {seconds(max(wait.resolution.at - wait.opened, 0.0))}"
+
+
+def _line(label: str, text: str, style: str = "", *, shorten: bool = False) -> Text:
+    """Return a line of a step; *shorten* it where it does not fit the terminal."""
+    return Text(f"      {label:<11}{one_line(text, _WIDTH)}", style, overflow="ellipsis" if shorten else None)
+
+
+def _clock(at: float) -> str:
+    return moment(at).partition(" ")[2]

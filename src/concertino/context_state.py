@@ -1,0 +1,55 @@
+"""The context of a conversation as data: the state that its next run needs, and a report of what requests took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+
+@dataclass(slots=True)
+class ContextState:
+    """The state with which the next run of a conversation continues this run's view. All fields are JSON."""
+
+    edits: list[list[Any]] = field(default_factory=list, repr=False)
+    """The edits so far, with indexes counted from the first message of the history."""
+    prepared: list[list[Any]] = field(default_factory=list, repr=False)
+    """Summaries that are made and not applied yet."""
+    sent_at: float | None = None
+    """Time of the last request, in seconds since 1970."""
+    model: str = ""
+    """Model of the last request (`provider:name`)."""
+    carrying_cost: tuple[float, float] = (0.0, 0.0)
+    """Cost so far of carrying what the next edits would remove, in tokens of uncached input."""
+
+
+@dataclass(slots=True)
+class ContextReport:
+    """Tokens and costs of a run's requests, and what they would have been without any edit."""
+
+    requests: int = 0
+    prompt: int = 0
+    """Tokens sent."""
+    cached: int = 0
+    """Part of `prompt` read from the provider's cache."""
+    written: int = 0
+    """Part of `prompt` written to the cache."""
+    untrimmed_prompt: int = 0
+    """Tokens without edits, estimated from the share of the conversation that was not sent."""
+    untrimmed_cached: int = 0
+    """Part of `untrimmed_prompt` that a cache with the provider's documented lifetime would have served."""
+    edits: int = 0
+    summaries: int = 0
+    summary_tokens: int = 0
+    """Input and output of the requests that made the summaries."""
+    misses: int = 0
+    """Requests for which the provider read fewer tokens from its cache than expected."""
+    cost: Decimal | None = None
+    """US dollars for the input; None if a price is unknown or the run used several models."""
+    untrimmed_cost: Decimal | None = None
+    """US dollars for the untrimmed input."""
+
+    @property
+    def hit_rate(self) -> float:
+        """Return the share of all input that was read from the cache; 0.0 without input."""
+        return self.cached / self.prompt if self.prompt else 0.0

@@ -1,0 +1,113 @@
+-- Erasure: rows are blanked in their pages (see schema.sql).
+
+-- name: erase_messages
+UPDATE messages SET
+    body = coalesce(kept, body),
+    kept = CASE WHEN kept = '' THEN '' END,
+    progress = CASE WHEN keep_progress AND coalesce(kept, body) <> '' THEN progress END
+WHERE run = :run AND (kept IS NOT NULL OR (progress IS NOT NULL AND NOT keep_progress));
+
+-- name: erase_content
+UPDATE journal SET content = NULL, erased = 1 WHERE run = :run AND content IS NOT NULL;
+
+-- name: erase_waits
+UPDATE waits SET arguments = '', arguments_hash = '', note = '' WHERE run = :run;
+
+-- name: erase_answers
+UPDATE answers SET content = '', arguments = NULL WHERE run = :run;
+
+-- name: erase_commands
+UPDATE commands SET text = '' WHERE run = :run;
+
+-- name: erase_texts_of_run
+UPDATE texts SET id = NULL, run_id = NULL, user_key = NULL, user_id = '', body = ''
+WHERE run_id = (SELECT run_id FROM runs WHERE number = :run);
+
+-- name: expire_messages
+UPDATE messages SET
+    body = coalesce(later, ''), kept = CASE WHEN later IS NULL THEN '' END, later = NULL, keep_seconds = NULL,
+    progress = NULL
+WHERE run = :run AND keep_seconds <= :now - (SELECT ended FROM heads WHERE run = :run) AND body <> '';
+
+-- name: next_expiry
+SELECT min(keep_seconds) + (SELECT ended FROM heads WHERE run = :run) FROM (
+    SELECT keep_seconds FROM messages WHERE run = :run AND body <> ''
+    UNION ALL SELECT keep_seconds FROM ends WHERE number = (SELECT ending FROM heads WHERE run = :run)
+);
+
+-- name: expire_end
+UPDATE ends SET answer = '', error = NULL, keep_seconds = NULL
+WHERE number = (SELECT ending FROM heads WHERE run = :run)
+    AND keep_seconds <= :now - (SELECT ended FROM heads WHERE run = :run)
+RETURNING number;
+
+-- name: expire_task
+UPDATE runs SET task = '' WHERE number = :run;
+
+-- name: plan_sweep
+UPDATE heads SET erase_at = :erase_at, sweep_at = :sweep_at WHERE run = :run;
+
+-- name: due_to_sweep
+SELECT run, erase_at FROM heads WHERE sweep_at IS NOT NULL AND sweep_at <= :now;
+
+-- name: runs_of_user
+SELECT r.number, r.run_id, r.organization_id, h.ending IS NOT NULL AS ended
+FROM runs AS r JOIN heads AS h ON h.run = r.number
+WHERE r.user_key = :user_key AND r.user_id = :user_id
+    AND (:organization_id IS NULL OR r.organization_id = :organization_id);
+
+-- name: open_roots_of_user
+SELECT DISTINCT r.root, top.erase_after
+FROM runs AS r JOIN heads AS h ON h.run = r.number JOIN heads AS top ON top.run = r.root
+WHERE r.user_key = :user_key AND r.user_id = :user_id AND h.ending IS NULL
+    AND (:organization_id IS NULL OR r.organization_id = :organization_id);
+
+-- name: attempts_of_tree
+SELECT o.*, r.run_id, r.organization_id, r.user_id, r.agent_path, NULL AS content
+FROM operations AS o JOIN runs AS r ON r.number = o.run
+WHERE o.root = :root AND o.kind = 'model_call' AND o.state = 'running';
+
+-- name: revoke
+UPDATE heads SET epoch = epoch + 1, owner = '', process = '', lease = 0 WHERE run = ?;
+
+-- name: forget_messages
+UPDATE messages SET body = '', kept = '', later = NULL, progress = NULL WHERE run = :run;
+
+-- name: forget_run
+UPDATE runs SET
+    conversation_key = NULL, conversation_id = '', user_key = NULL, user_id = '', task = '', scope_key = :scope_key
+WHERE number = :run;
+
+-- name: forget_end
+UPDATE ends SET answer = '', error = NULL WHERE number = (SELECT ending FROM heads WHERE run = :run);
+
+-- name: forget_waits
+UPDATE waits SET key = NULL, arguments = '', note = '', who = '[]', call_id = '', tool = '', arguments_hash = ''
+WHERE run = :run;
+
+-- name: forget_answers
+UPDATE answers SET key = NULL, content = '', arguments = NULL, by = '' WHERE run = :run;
+
+-- name: forget_commands
+UPDATE commands SET text = '', by = '' WHERE run = :run;
+
+-- name: forget_texts
+UPDATE texts SET id = NULL, user_key = NULL, user_id = '', run_id = NULL, body = ''
+WHERE user_key = :user_key AND user_id = :user_id
+    AND (:organization_id IS NULL OR organization_id = :organization_id);
+
+-- name: forget_answerer
+UPDATE answers SET by = '' WHERE by = :user_id;
+
+-- name: forget_sender
+UPDATE commands SET by = '' WHERE by = :user_id;
+
+-- name: forget_memories
+UPDATE memories SET id = NULL, owner_key = NULL, owner = '', text = '', metadata = '{}'
+WHERE owner_key = :user_key AND owner = :user_id;
+
+-- name: forget_account
+DELETE FROM accounts WHERE name_key = ?;
+
+-- name: forget_reservations
+DELETE FROM reservations WHERE account = ?;

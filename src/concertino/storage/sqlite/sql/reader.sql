@@ -1,0 +1,53 @@
+-- Reading runs, their journals and the ledger.
+
+-- name: runs
+SELECT
+    r.*, top.run_id AS root_id, h.state, h.entries, h.erase_at, e.answer, e.error, e.ended, t.epoch, t.owner, t.tries, t.stop,
+    t.reason, t.ready_at
+FROM runs AS r
+JOIN heads AS h ON h.run = r.number
+JOIN heads AS t ON t.run = r.root
+JOIN runs AS top ON top.number = r.root
+LEFT JOIN ends AS e ON e.number = h.ending
+WHERE /*conditions*/
+ORDER BY r.started DESC, r.number DESC
+LIMIT :limit;
+
+-- name: messages
+SELECT coalesce(m.kept, m.body), m.tokens, CASE WHEN m.keep_progress THEN m.progress END
+FROM messages AS m
+WHERE m.run = (SELECT number FROM runs WHERE run_id = ?) AND coalesce(m.kept, m.body) <> ''
+ORDER BY m.number;
+
+-- name: usage
+SELECT u.*, r.run_id FROM runs AS r JOIN usage AS u ON u.run = r.number
+WHERE r.root = (SELECT number FROM runs WHERE run_id = ?)
+ORDER BY u.booking;
+
+-- name: entries
+SELECT seq, epoch, kind, step, at, version, body, erased, content FROM journal WHERE run = ? ORDER BY seq;
+
+-- name: messages_of_entries
+SELECT entry, body, tokens, progress FROM messages WHERE run = ? AND body <> '' ORDER BY number;
+
+-- name: usage_of_entries
+SELECT u.*, r.run_id FROM usage AS u JOIN runs AS r ON r.number = u.run
+WHERE u.run = ? AND u.entry IS NOT NULL ORDER BY u.booking;
+
+-- name: text
+SELECT body FROM texts WHERE id = ?;
+
+-- name: usage_sums
+SELECT /*columns*/
+    count(*), sum(u.prompt), sum(u.completion), sum(u.cached), sum(u.cache_write), sum(u.reasoning),
+    sum(u.cache_write_1h),
+    exact_sum(u.cost), sum(u.cost IS NULL), sum(u.source = 'estimated'), sum(u.source = 'unknown')
+FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
+WHERE u.booked >= coalesce(:since, u.booked) AND (:until IS NULL OR u.booked < :until)
+/*grouping*/;
+
+-- name: identity
+SELECT id FROM identity;
+
+-- name: last_entry
+SELECT coalesce(max(number), 0) FROM journal;
