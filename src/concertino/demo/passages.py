@@ -71,7 +71,7 @@ def _results(step: Step) -> list[Passage]:
     found = []
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, dict) and _SOURCE_ID.fullmatch(str(row.get("id"))):
-            passage = Passage(**{name: str(row.get(name) or "") for name in _TEXTS})
+            passage = Passage(*(str(row.get(name) or "") for name in _TEXTS))
             shared = stems(step.text) & stems(f"{passage.path} {passage.snippet}")
             stated = row.get("coverage")  # only local libraries know how rare a word is
             passage.coverage = stated if isinstance(stated, float) else len(shared) / max(len(stems(step.text)), 1)

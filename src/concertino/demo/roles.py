@@ -121,9 +121,9 @@ def _heading(passage: Passage) -> str:
     names = [name for name in (passage.title, *passage.heading.split(" > ")) if name]
     distinct = list(dict.fromkeys(names))
     stated = ", ".join(filter(None, (passage.version and f"version {passage.version}", passage.date)))
-    return " › ".join(distinct[:1] + distinct[1:][-2:]).replace("[", "(").replace("]", ")") + (
-        f" ({stated})" if stated else ""
-    )
+    return " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ".join(distinct[:1] + distinct[1:][-2:]).replace(
+        "[", "("
+    ).replace("]", ")") + (f" ({stated})" if stated else "")
 
 
 def _report(transcript: Transcript) -> str:

@@ -178,7 +178,9 @@ Released 2023-09-30
 """
 
 
-@pytest.mark.parametrize("location", ["CHANGES.md", "docs/changelog.md", "docs/whatsnew/3.0.md", "docs/release-notes.md"])
+@pytest.mark.parametrize(
+    "location", ["CHANGES.md", "docs/changelog.md", "docs/whatsnew/3.0.md", "docs/release-notes.md"]
+)
 def test_release_notes_have_versions_and_dates(location: str) -> None:
     new, old = found(read_markdown(CHANGES), location)
     assert (new.version, new.date, new.is_change) == ("3.0.0", "2023-09-30", True)

@@ -58,7 +58,7 @@ def read_rst(text: str) -> Document:
 def _parsed(text: str) -> Any:
     document = utils.new_document("document", _settings().copy())
     inliner = states.Inliner()
-    inliner.interpreted = _role
+    inliner.interpreted = _role  # type: ignore[method-assign, assignment] - a hook for roles that docutils lacks
     parser = rst.Parser(inliner=inliner)
     parser.state_classes = _state_classes()
     parser.parse(text, document)
@@ -74,7 +74,7 @@ def _settings() -> Any:
     return settings
 
 
-def _role(rawsource: str, text: str, role: str, lineno: int) -> tuple[list[Any], list[Any]]:
+def _role(_source: str, text: str, role: str, _line: int) -> tuple[list[Any], list[Any]]:
     """Read any role, also one that only an extension of Sphinx knows, as its text."""
     text, name = utils.unescape(text), role.rpartition(":")[2]
     labelled = _LABELLED.match(text)
@@ -168,7 +168,7 @@ def _block(node: Any, level: int) -> Iterator[str]:  # noqa: C901 - a case for e
         case nodes.container() if "directive" in node:
             yield from _directive(node, level)
         case nodes.Admonition() if not isinstance(node, nodes.admonition):
-            yield f"**{node.tagname.capitalize()}:** {_body(node, level)}"
+            yield f"**{type(node).__name__.capitalize()}:** {_body(node, level)}"
         case nodes.system_message() | nodes.Invisible() | nodes.image() | nodes.raw() | nodes.label():
             return
         case nodes.Element():

@@ -1,7 +1,7 @@
 """The docstrings of the running Python's standard library, as a collection of documents.
 
-Run as a program, this file imports every module of the library and prints the docstrings as JSON. `StandardLibrary` runs
-it in another process: a product should not import modules that it does not use.
+Run as a program, this file imports every module of the library and prints the docstrings as JSON.
+`StandardLibrary` runs it in another process, since a product should not import modules that it does not use.
 """
 
 from __future__ import annotations
