@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..tools.documents.markdown import Block, blocks, join
 from .questions import stems
@@ -32,7 +32,7 @@ class Passage:
     snippet: str
     version: str = ""
     date: str = ""
-    coverage: float = 0.0
+    coverage: float = field(default=0.0, kw_only=True)
     """The share of the question that the passage contains."""
 
     @property

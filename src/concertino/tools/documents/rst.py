@@ -58,7 +58,7 @@ def read_rst(text: str) -> Document:
 def _parsed(text: str) -> Any:
     document = utils.new_document("document", _settings().copy())
     inliner = states.Inliner()
-    inliner.interpreted = _role  # type: ignore[method-assign, assignment] - a hook for roles that docutils lacks
+    inliner.interpreted = _role  # type: ignore[method-assign, assignment]
     parser = rst.Parser(inliner=inliner)
     parser.state_classes = _state_classes()
     parser.parse(text, document)
