@@ -120,6 +120,7 @@ async def open_library(
 
     Raises `CorpusError` for a path that is missing or has nothing to read.
     """
+    from .demo.standard_library import StandardLibrary  # noqa: PLC0415 - as below
     from .tools.documents import open_documents  # noqa: PLC0415 - only programs that search need it
 
     if not paths:
@@ -128,7 +129,7 @@ async def open_library(
         web = web_library_from_environment(environ)
         if web is not None:
             return web
-    return await open_documents(list(paths) or None, report=report)
+    return await open_documents(list(paths) or StandardLibrary(), report=report)
 
 
 async def open_store(path: Path) -> SqliteStore:

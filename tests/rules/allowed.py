@@ -21,7 +21,6 @@ LARGE: set[str] = {
 DUPLICATE_MODULES: set[str] = {
     "context",
     "engine",
-    "library",
     "result",
     "timeouts",
 }
@@ -55,7 +54,6 @@ WORDING: set[str] = {
     "_version",
     "agents",
     "cli",
-    "demo",
     "docs/architecture.md",
     "docs/cli.md",
     "docs/context.md",
@@ -65,7 +63,6 @@ WORDING: set[str] = {
     "docs/events.md",
     "docs/hooks.md",
     "docs/providers.md",
-    "docs/research.md",
     "docs/testing.md",
     "families",
     "orchestrator",
@@ -75,7 +72,6 @@ WORDING: set[str] = {
     "storage",
     "testing",
     "token_engine",
-    "tools",
     "wiring",
 }
 """Units of the package and pages that are not rewritten yet."""

@@ -87,8 +87,8 @@ def quoted(question: str, passage: Passage, section: str) -> str:
     parts = [block for block in blocks(passage.snippet) if block.kind != "heading"]
     if parts and parts[-1].text.endswith(":"):
         following = [block for block in blocks(section) if block.kind != "heading"]
-        place = next((place for place, block in enumerate(following) if block.text == parts[-1].text), -1) + 1
-        for block in following[place:] if place else []:
+        start = next((at for at, block in enumerate(following, 1) if block.text == parts[-1].text), len(following))
+        for block in following[start:]:
             if block.kind == "text" or len(join(parts)) > 2 * _LONGEST_QUOTE:
                 break
             parts.append(block)

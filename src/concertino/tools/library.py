@@ -67,7 +67,7 @@ class Library(Protocol):
         ...
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
-        """Return the best matches for *query*, best first; an empty sequence if there are none.
+        """Return the best matches for *query*, best first; an empty sequence without matches.
 
         Raises `LibraryError` if the library itself fails (network, key, damaged index).
         """

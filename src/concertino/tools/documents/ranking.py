@@ -14,6 +14,8 @@ ROW_BITS = 20
 """A chunk's row number is its document's, shifted by this many bits, plus the chunk's index in the document."""
 _WEIGHTS = "4.0, 3.0, 1.0, 0.7"
 """BM25's weights of title, headings, body and hidden words."""
+_HIT = f"""SELECT source, documents.title, location, headings, body, version, date
+    FROM chunks JOIN documents ON documents.id = chunks.rowid >> {ROW_BITS} WHERE chunks.rowid = ?"""  # noqa: S608
 _CANDIDATES, _MOST_TERMS, _SHORT = 200, 32, 300
 _RARE = 0.005
 """Terms in a smaller share of the chunks all weigh the same: the rarest word is seldom the topic."""
@@ -126,8 +128,12 @@ def search(connection: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
     hits: dict[str, Hit] = {}
     for candidate in sorted(found.values(), key=lambda one: (-one.score, one.row)):
         if len(hits) < limit:
-            hit = _hit(connection, candidate)
-            hits.setdefault(hit.snippet, hit)
+            *source, headings, body, version, date = connection.execute(_HIT, (candidate.row,)).fetchone()
+            hits[body] = hits.get(body) or Hit(
+                source=Source(id=source[0], title=source[1], location=source[2]),
+                headings=tuple(filter(None, headings.split("\n"))), snippet=body, version=version, date=date,
+                score=candidate.score, coverage=round(candidate.covered, 2),
+            )  # fmt: skip
     return list(hits.values())
 
 
@@ -166,16 +172,3 @@ def _score(connection: sqlite3.Connection, query: str, one: _Candidate) -> float
         factor *= _CHANGELOG
     factor *= min(1.0, 0.5 + 0.5 * one.length / _SHORT)  # BM25 prefers short chunks, readers do not
     return factor * sqrt(one.bm25 * (0.1 + one.covered) ** 3) * (1 + 0.5 * one.headed) * (1 + topic)
-
-
-def _hit(connection: sqlite3.Connection, candidate: _Candidate) -> Hit:
-    source, title, location, headings, body, version, date = connection.execute(
-        "SELECT source, documents.title, location, headings, body, version, date FROM chunks, documents"
-        " WHERE chunks.rowid = ? AND documents.id = ?",
-        (candidate.row, candidate.row >> ROW_BITS),
-    ).fetchone()
-    path = tuple(headings.split("\n")) if headings else ()
-    return Hit(
-        source=Source(id=source, title=title, location=location), headings=path, snippet=body, version=version, date=date,
-        score=candidate.score, coverage=round(candidate.covered, 2),
-    )  # fmt: skip

@@ -75,7 +75,7 @@ def _settings() -> Any:
 
 
 def _role(_source: str, text: str, role: str, _line: int) -> tuple[list[Any], list[Any]]:
-    """Read any role, also one that only an extension of Sphinx knows, as its text."""
+    """Read any role, also a role of a Sphinx extension, as its text."""
     text, name = utils.unescape(text), role.rpartition(":")[2]
     labelled = _LABELLED.match(text)
     if name in ("pep", "rfc") and not labelled:
@@ -98,14 +98,12 @@ class _Tolerant:
         self.nested_sm_kwargs = self.indent_sm_kwargs = {"state_classes": _state_classes(), "initial_state": "Body"}
 
     def run_directive(self, directive: Any, match: Any, type_name: str, option_presets: Any) -> tuple[list[Any], bool]:
-        """Run a directive of docutils; code blocks may have options that only Sphinx knows."""
-        if _CODE.match(type_name):
+        if _CODE.match(type_name):  # it may have options that only Sphinx knows
             return self.unknown_directive(type_name)
         found: tuple[list[Any], bool] = super().run_directive(directive, match, type_name, option_presets)  # type: ignore[misc]
         return found
 
     def unknown_directive(self, type_name: str) -> tuple[list[Any], bool]:
-        """Return a container that knows the directive's name and argument."""
         machine: Any = self.state_machine  # type: ignore[attr-defined]
         offset = machine.abs_line_offset()
         lines, _, _, blank_finish = machine.get_first_known_indented(0, strip_indent=False)
