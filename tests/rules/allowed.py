@@ -26,7 +26,6 @@ DUPLICATE_MODULES: set[str] = {
     "call",
     "context",
     "engine",
-    "library",
     "result",
 }
 """Names of modules that occur more than once."""
@@ -48,15 +47,12 @@ DEEP_EXAMPLES: set[str] = {
 WORDING: set[str] = {
     "README.md",
     "cli",
-    "demo",
     "docs/architecture.md",
     "docs/cli.md",
     "docs/context.md",
-    "docs/research.md",
     "orchestrator",
     "records",
     "runtime",
     "token_engine",
-    "tools",
 }
 """Units of the package and pages that are not rewritten yet."""

@@ -185,9 +185,7 @@ async def test_a_file_name_cannot_forge_a_line(garden: Garden) -> None:
 
 
 async def test_colliding_ids_are_told_apart(garden: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "concertino.tools.documents.library.source_id", lambda place: "s" + f"{place.count(chr(0)):010x}"
-    )
+    monkeypatch.setattr("concertino.tools.documents.index.source_id", lambda place: "s" + f"{place.count(chr(0)):010x}")
     garden.write("a.md", "Herons.")
     garden.write("b.md", "Sparrows.")
     library = await garden.open()
