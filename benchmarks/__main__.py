@@ -149,7 +149,7 @@ def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> Meas
     """Measure one suite and print its table."""
     load, jobs = os.getloadavg()[0], _jobs(suite, arguments)
     repetitions = arguments.repetitions or (1 if arguments.quick or arguments.self_check else 3)
-    measurement = Measurement(systems, timeout=8 if arguments.quick else 180)
+    measurement = Measurement(systems, timeout=30 if arguments.quick else 180)
     if arguments.self_check:
         measurement.all_at_once(jobs)
     else:

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import context_traces as traces
 from benchmarks.context_cost import Cache, optimum, sliding
 from benchmarks.context_traces import Trace
-from concertino import AgentConfig, Chat, Limits, Run, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, Resources, RunContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import CacheMiss, ContextEdited, RunEnded
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.orchestrator import run as runs
@@ -169,14 +169,14 @@ class Driver(AgentConfig[None]):
         self.provider = provider
         self.verbatim: list[float] = []
 
-    def get_model_id(self, run: Run[None]) -> str:
+    def get_model_id(self, run: RunContext[None]) -> str:
         self.clock.now += self.provider.trace.requests[self.provider.position][1]
         return run.model_id
 
-    def should_continue_loop(self, run: Run[None]) -> bool:
+    def should_continue_loop(self, run: RunContext[None]) -> bool:
         return run.state.has_tool_calls and self.provider.position < len(self.provider.trace.requests)
 
-    def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+    def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
         newest = list(run.messages)[-50:]
         here = {id(message) for message in request.messages}
         sizes = [(MEASURE(message).tokens, id(message) in here) for message in newest]
@@ -197,17 +197,19 @@ async def drive(trace: Trace, spec: str, retention: Retention) -> dict[str, floa
         count, _ = trace.requests[provider.position]
         said = "".join(text(tokens) for who, tokens in trace.messages[place:count] if who == "u") or "w "
         chat = Chat(
-            model=provider,
-            message=said,
-            history=tuple(history),
-            context=context,
-            system_prompt="w " * trace.system,
-            counter=COUNTER,
-            retention=retention,
-            limits=lambda *_: Limits(context=trace.limit + RESERVE, output=RESERVE, tool_calls=10**9),
+            model=provider, message=said, history=tuple(history), context=context, system_prompt="w " * trace.system
         )
         agent.allow_prompt_override = True
-        async for event in ToolOrchestrator(chat, agent, _registry()).stream():
+        async for event in ToolOrchestrator(
+            chat,
+            agent,
+            _registry(),
+            resources=Resources(
+                counter=COUNTER,
+                retention=retention,
+                limits=lambda *_: Limits(context=trace.limit + RESERVE, output=RESERVE, tool_calls=10**9),
+            ),
+        ).stream():
             misses += isinstance(event, CacheMiss)
             edits += isinstance(event, ContextEdited)
             if isinstance(event, RunEnded):

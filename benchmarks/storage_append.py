@@ -19,8 +19,9 @@ from decimal import Decimal
 from pathlib import Path
 
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage
+from concertino.scope import Scope
 from concertino.storage.sqlite import SqliteStore
-from concertino.storage.types import Claim, Entry, EntryKind, HeldMessage, RunStart
+from concertino.storage.types import Claim, Entry, EntryKind, EntryMessage, RunStart
 from concertino.usage import Tokens, UsageRecord
 
 RUN = "run_0193a1b2c3d4e5f60718293a4b5c6d7e8f90"
@@ -40,8 +41,7 @@ def start() -> RunStart:
         agent="agent",
         agent_path="agent",
         conversation_id="conversation",
-        user_id="user",
-        organization_id="organization",
+        scope=Scope("organization", "user"),
         task="",
         started=time.time(),
     )
@@ -49,7 +49,7 @@ def start() -> RunStart:
 
 def entry(kind: EntryKind, seq: int, message: Message, usage: Iterable[UsageRecord] = ()) -> Entry:
     """Return an entry with one message."""
-    held = HeldMessage(message=message, tokens=250, keep=message)
+    held = EntryMessage(message=message, tokens=250, keep=message)
     return Entry(run_id=RUN, seq=seq, claim=CLAIM, kind=kind, step=seq // 2, body=BODY, messages=[held], usage=[*usage])
 
 
@@ -65,9 +65,9 @@ def step(number: int, text: str) -> tuple[Entry, Entry]:
         cost=Decimal("0.00123"),
         price_version="2026-01",
     )
-    asking = entry("asking", 2 * number - 1, ToolMessage(f"call_{number:024d}", "search", text))
+    asking = entry("model_requested", 2 * number - 1, ToolMessage(f"call_{number:024d}", "search", text))
     answer = AssistantMessage((Text("y" * 200),), model="model-2026-01")
-    return asking, entry("answered", 2 * number, answer, [record])
+    return asking, entry("model_answered", 2 * number, answer, [record])
 
 
 def bare(path: Path) -> sqlite3.Connection:
@@ -102,7 +102,7 @@ async def measure(folder: Path, steps: int) -> tuple[list[list[tuple[float, floa
     sizes: dict[int, float] = {}
     with closing(bare(folder / "bare.db")) as connection:
         async with await SqliteStore.open(folder / "store.db") as store:
-            await store.begin(start(), Entry(run_id=RUN, seq=0, claim=CLAIM, kind="begun", body=BODY), CLAIM)
+            await store.begin(start(), Entry(run_id=RUN, seq=0, claim=CLAIM, kind="started", body=BODY), CLAIM)
             empty = await size(store, folder / "store.db")
             for number in range(1, steps + 1):
                 if number % BLOCK == 1:
@@ -124,7 +124,7 @@ async def large(folder: Path) -> float:
     """Return the bytes stored for a result of 10 MB, relative to its own."""
     path = folder / "large.db"
     async with await SqliteStore.open(path) as store:
-        await store.begin(start(), Entry(run_id=RUN, seq=0, claim=CLAIM, kind="begun"), CLAIM)
+        await store.begin(start(), Entry(run_id=RUN, seq=0, claim=CLAIM, kind="started"), CLAIM)
         empty = await size(store, path)
         for what in step(1, "x" * 10_000_000):
             await store.append(what)

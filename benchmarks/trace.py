@@ -19,7 +19,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import concertino
-from concertino import AgentConfig, Chat, ToolOrchestrator, tool
+from concertino import AgentConfig, Chat, Resources, ToolOrchestrator, tool
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 
@@ -101,7 +101,7 @@ class Adder(AgentConfig):
 async def _turn(store: MemoryStore | None) -> None:
     with ScriptedModel(call("add", a=1, b=2), "3") as model:
         events: AsyncIterator[Any] = ToolOrchestrator(
-            Chat(model=model, message="1 + 2?", store=store), Adder()
+            Chat(model=model, message="1 + 2?"), Adder(), resources=Resources(store=store)
         ).stream()
         async for _ in events:
             pass

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.common import QUESTION, Outcome
 from benchmarks.systems.concertino import NO_LIMIT, ScriptedModel, booked
-from concertino import AgentConfig, Chat, ToolOrchestrator, tool
+from concertino import AgentConfig, Chat, Resources, ToolOrchestrator, tool
 from concertino.storage.sqlite import SqliteStore
 
 DISTRIBUTIONS: tuple[str, ...] = ("concertino",)
@@ -19,15 +19,16 @@ class _Durable:
             tools = (tool(effect="read")(function),)
             tool_call_limit = NO_LIMIT
 
-        self._model = ScriptedModel()
         self._agent = Agent()
         self._store: SqliteStore | None = None
+        self._resources = Resources()
 
     async def open(self, path: str) -> None:
         self._store = await SqliteStore.open(path)
+        self._resources = Resources(model=ScriptedModel(), store=self._store)
 
     async def run(self) -> Outcome:
-        result = await ToolOrchestrator(Chat(model=self._model, message=QUESTION, store=self._store), self._agent).run()
+        result = await ToolOrchestrator(Chat(QUESTION), self._agent, resources=self._resources).run()
         return Outcome(result.text, lambda: booked(result))
 
     async def close(self) -> None:

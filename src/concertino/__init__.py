@@ -11,9 +11,9 @@ from .orchestrator.agent import AgentConfig
 from .orchestrator.chat import Attachment, Chat
 from .orchestrator.engine import ToolOrchestrator
 from .orchestrator.journal.data_policy import DataPolicy, KeepFor, ToolData
-from .orchestrator.limits import Limits, limits_within
-from .orchestrator.outcome import Allow, Ask, Deny, Fail, Finish, GoOn, Special, Turn
-from .orchestrator.run import Run
+from .orchestrator.outcome import Allow, Ask, Continue, Deny, Fail, Finish, NextStep, Special, Turn
+from .orchestrator.resources import Limits, Resources, limits_within
+from .orchestrator.run import RunContext
 from .storage.types import Budget
 from .tools.base import Done, NotDone, Pending, Session, Tool, ToolContext, ToolResult
 from .tools.function import tool
@@ -29,19 +29,21 @@ __all__ = [
     "Budget",
     "Chat",
     "ConcertinoError",
+    "Continue",
     "DataPolicy",
     "Deny",
     "Done",
     "Fail",
     "Finish",
-    "GoOn",
     "HookError",
     "KeepFor",
     "Limits",
     "Message",
+    "NextStep",
     "NotDone",
     "Pending",
-    "Run",
+    "Resources",
+    "RunContext",
     "RunError",
     "RunEvent",
     "RunResult",

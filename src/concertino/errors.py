@@ -238,6 +238,10 @@ class BudgetError(ConcertinoError):
         """Remaining US dollars; None: unlimited."""
 
 
+class EngineError(ConcertinoError):
+    """A defect of the engine: a state that it cannot be in. The run fails instead of spinning."""
+
+
 class RunError(ConcertinoError):
     """A run failed. `result` carries the partial result with its usage; the cause is chained."""
 

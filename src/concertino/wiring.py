@@ -13,6 +13,7 @@ from typing import Self
 
 from .errors import ConfigurationError, StorageError, UnknownModelError, UnknownProviderError
 from .orchestrator.journal.lease import LEASE
+from .orchestrator.resources import Resources
 from .providers.base import Model
 from .runtime import Runtime
 from .storage.sqlite import SqliteStore
@@ -164,15 +165,13 @@ def open_runtime(
 
     tools = ResearchTools(library)
     return Runtime(
-        store,
         [
             (DeepResearchSupervisor(), ToolRegistry((*_team(tools), feedback_questions()))),
             (ResearcherAgent(), ToolRegistry((tools.search(), tools.fetch(), tools.history()))),
             (MainThreadAgent(), default_registry(settings=Settings(library=library, memory=store))),
         ],
-        models=models,
+        Resources(store=store, models=models, counter=token_counter()),
         lease=lease,
-        counter=token_counter(),
     )
 
 

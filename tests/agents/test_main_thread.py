@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from concertino import Attachment, Chat, Session, ToolOrchestrator, ToolRegistry
+from concertino import Attachment, Chat, Resources, Session, ToolOrchestrator, ToolRegistry
 from concertino.agents import MainThreadAgent
 from concertino.errors import ConfigurationError
 from concertino.events import Notice
@@ -115,8 +115,10 @@ async def test_a_craft_is_shown_once_and_stored_as_a_snippet() -> None:
     store = MemoryStore()
     text = "word " * 500
     with ScriptedModel(call("craft", title="Poem", content=text), "There it is.") as model:
-        chat = Chat(model=model, message="a poem", store=store)
-        result = await ToolOrchestrator(chat, MainThreadAgent(), default_registry()).run()
+        chat = Chat(model=model, message="a poem")
+        result = await ToolOrchestrator(
+            chat, MainThreadAgent(), default_registry(), resources=Resources(store=store)
+        ).run()
     assert "Do not write it again" in model.requests[1].messages[-1].content
     assert result.data["craft"]["content"] == text
     stored = (await store.messages(result.run_id))[2]

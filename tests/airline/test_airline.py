@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AssistantMessage, Chat, Message, RunResult, ToolMessage, ToolOrchestrator, UserMessage
+from concertino import AssistantMessage, Chat, Message, Resources, RunResult, ToolMessage, ToolOrchestrator, UserMessage
 from concertino.providers.base import ModelRequest
 from concertino.storage.base import Store
 from concertino.storage.sqlite import MemoryStore, SqliteStore
@@ -41,8 +41,12 @@ def gold_model(steps: list[dict[str, Any]]) -> Steady:
     return Steady(*(made(step["name"], step["arguments"]) for step in steps), GOODBYE)
 
 
-def chat_of(published: Published, task: str, model: Steady, desk: Desk, store: Store) -> Chat:
-    return Chat(model=model, message=published.asked(task), deps=desk, store=store)
+def chat_of(published: Published, task: str, model: Steady, desk: Desk, store: Store) -> dict[str, Any]:
+    """Return the chat and the resources of a task, as arguments of an orchestrator."""
+    return {
+        "chat": Chat(published.asked(task), model=model),
+        "resources": Resources(deps=desk, store=store),
+    }
 
 
 def refused(request: ModelRequest) -> dict[str, list[str]]:
@@ -64,7 +68,7 @@ async def test_the_gold_calls_end_as_recorded(published: Published, task: str) -
     steps = published.gold[task]["steps"]
     model, desk, store = gold_model(steps), Desk(Airline(published.database)), MemoryStore()
     config = agent(published.policy, published.tools)
-    result = await ToolOrchestrator(chat_of(published, task, model, desk, store), config).run()
+    result = await ToolOrchestrator(config=config, **chat_of(published, task, model, desk, store)).run()
     assert (result.status, result.text) == ("completed", GOODBYE)
     assert list(results(result)) == [(step["content"], step["error"]) for step in steps]
     assert desk.airline.database == published.expected(task)
@@ -83,7 +87,7 @@ async def test_all_calls_in_one_turn_end_the_same(published: Published, task: st
     model = Steady(*([[made(step["name"], step["arguments"]) for step in steps]] if steps else []), GOODBYE)
     desk, store = Desk(Airline(published.database)), MemoryStore()
     config = agent(published.policy, published.tools, parallel=False)
-    result = await ToolOrchestrator(chat_of(published, task, model, desk, store), config).run()
+    result = await ToolOrchestrator(config=config, **chat_of(published, task, model, desk, store)).run()
     assert list(results(result)) == [(step["content"], step["error"]) for step in steps]
     assert desk.airline.database == published.expected(task)
     assert refused(next_request(model.requests[-1], result.messages)) == {}
@@ -101,7 +105,7 @@ async def test_a_process_that_ends_in_a_call_changes_nothing(
     path = tmp_path / "runs.sqlite"
     config = agent(published.policy, published.tools)
     first_store = await SqliteStore.open(path)
-    first = ToolOrchestrator(chat_of(published, task, gold_model(steps), desk, first_store), config)
+    first = ToolOrchestrator(config=config, **chat_of(published, task, gold_model(steps), desk, first_store))
     running = asyncio.ensure_future(first.run())
     await asyncio.wait([running, asyncio.ensure_future(desk.reached.wait())], return_when=asyncio.FIRST_COMPLETED)
     first.park()
@@ -166,7 +170,7 @@ async def test_what_is_refused_changes_nothing(published: Published) -> None:
     }
     model, desk = Steady(*asked.values(), GOODBYE), Desk(Airline(published.database))
     config = agent(published.policy, published.tools)
-    result = await ToolOrchestrator(Chat(model=model, message="Please.", deps=desk), config).run()
+    result = await ToolOrchestrator(Chat(model=model, message="Please."), config, resources=Resources(deps=desk)).run()
     told = list(results(result))
     assert all(is_error for _, is_error in told)
     assert [words for (content, _), words in zip(told, asked, strict=True) if words not in content] == []
@@ -184,7 +188,7 @@ async def test_the_tools_that_no_task_uses(published: Published) -> None:
     ]
     model, desk = Steady(*asked, GOODBYE), Desk(Airline(published.database))
     config = agent(published.policy, published.tools)
-    result = await ToolOrchestrator(Chat(model=model, message="Please.", deps=desk), config).run()
+    result = await ToolOrchestrator(Chat(model=model, message="Please."), config, resources=Resources(deps=desk)).run()
     airports, status, pairs, sent = (content for content, _ in results(result))
     assert {"JFK", "SEA"} < set(json.loads(airports))
     assert status == "landed"

@@ -23,7 +23,8 @@ from concertino import (
     Chat,
     DataPolicy,
     Pending,
-    Run,
+    Resources,
+    RunContext,
     Session,
     ToolCall,
     ToolData,
@@ -92,7 +93,7 @@ class Clerk(AgentConfig[None]):
     prompt = "You are a clerk."
     tools = (refund, supplier, lookup, broken, send)
 
-    def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
+    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
         if call.name != "refund":
             return Allow()
         return Ask(who=("ann", "Bö"), note="it costs \x1b[31mmoney", seconds=None if "soon" not in run.id else 1)
@@ -150,7 +151,7 @@ def _find(spec: str) -> Model:
 
 def make_runtime(store: SqliteStore) -> Runtime:
     """Build the runtime."""
-    return Runtime(store, [Clerk(), Chief(), Vault()], models=_find, price=_price)
+    return Runtime([Clerk(), Chief(), Vault()], Resources(store=store, models=_find, price=_price))
 
 
 async def make_async(store: SqliteStore) -> Runtime:

@@ -22,7 +22,12 @@ def server() -> Iterator[HTTPServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            common: dict[str, object] = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
+            common: dict[str, object] = {
+                "id": "1",
+                "object": "chat.completion.chunk",
+                "created": 0,
+                "model": body["model"],
+            }
             chunks: list[dict[str, object]] = [
                 {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Red apples."}}]},
                 {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 from hypothesis import strategies as st
 
 from concertino.messages import Message, UserMessage
+from concertino.operations import Operation
+from concertino.scope import Scope
 from concertino.storage.base import Memories, Store
 from concertino.storage.sqlite import MemoryStore, SqliteStore
-from concertino.storage.types import Claim, Entry, EntryKind, Head, HeldMessage, RunEnd, RunStart
+from concertino.storage.types import Claim, Entry, EntryKind, EntryMessage, Head, RunEnd, RunStart
 from concertino.usage import Tokens, UsageRecord
 from concertino.waits import Resolution, Wait
 
@@ -33,6 +35,8 @@ async def sqlite_store(folder: Path) -> FullStore:
     return await SqliteStore.open(folder / "store.db")
 
 
+SCOPE = Scope("o1", "u1")
+"""Of the runs that name no other."""
 ADAPTERS: dict[str, Factory] = {"memory": memory_store, "sqlite": sqlite_store}
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
@@ -48,22 +52,23 @@ def start(run_id: str = "r1", **changes: Any) -> RunStart:
         agent="supervisor",
         agent_path="supervisor",
         conversation_id="c1",
-        user_id="u1",
-        organization_id="o1",
+        scope=Scope("o1", "u1"),
         task="Find it.",
         started=1000.25,
     )
-    return replace(plain, **changes)
+    names = {name: changes.pop(name) for name in ("organization_id", "user_id") if name in changes}
+    scope = Scope(names.get("organization_id", "o1"), names.get("user_id", "u1"))
+    return replace(plain, scope=scope, **changes)
 
 
 def end(**changes: Any) -> RunEnd:
     return replace(RunEnd(status="completed", answer="Found.", error=None, ended=1001.5), **changes)
 
 
-def whole(message: Message | str, **more: Any) -> HeldMessage:
+def whole(message: Message | str, **more: Any) -> EntryMessage:
     """A message all of which remains."""
     said = UserMessage(message) if isinstance(message, str) else message
-    return HeldMessage(**{"message": said, "keep": said, **more})
+    return EntryMessage(**{"message": said, "keep": said, **more})
 
 
 def record(number: int = 1, run_id: str = "r1", **changes: Any) -> UsageRecord:
@@ -100,6 +105,18 @@ def wait(key: str = "w1", run_id: str = "r1", **changes: Any) -> Wait:
     return replace(plain, **changes)
 
 
+def operation(key: str = "w1", run_id: str = "r1", **changes: Any) -> Operation:
+    plain = Operation(
+        key=key, scope=SCOPE, run_id=run_id, kind="tool_call", state="running", step=1, name="pay", call_id="call-1"
+    )
+    return replace(plain, **changes)
+
+
+def operation_of(asked: Wait, scope: Scope) -> Operation:
+    """The operation in state `waiting` that *asked* belongs to."""
+    return operation(asked.key, asked.run_id, scope=scope, name=asked.tool, state="waiting", waits_for=asked.kind)
+
+
 def said(content: str = "", **changes: Any) -> Resolution:
     return replace(Resolution(verdict="result", content=content), **changes)
 
@@ -111,21 +128,25 @@ class Life:
         self.store = store
         self.claim = claim
         self.next: dict[str, int] = {}
+        self.scope = SCOPE
 
     async def begin(self, begun: RunStart, **more: Any) -> Life:
-        entry = Entry(run_id=begun.run_id, seq=0, claim=self.claim, kind="begun", **more)
+        entry = Entry(run_id=begun.run_id, seq=0, claim=self.claim, kind="started", **more)
         await self.store.begin(begun, entry, self.claim)
+        self.scope = begun.scope
         self.next[begun.run_id] = 1
         return self
 
     async def child(self, run_id: str, **changes: Any) -> Life:
         return await self.begin(start(run_id, root_id=self.claim.root_id, parent_id=self.claim.root_id, **changes))
 
-    def entry(self, kind: EntryKind = "asking", run_id: str | None = None, **more: Any) -> Entry:
+    def entry(self, kind: EntryKind = "model_requested", run_id: str | None = None, **more: Any) -> Entry:
         wanted = run_id or self.claim.root_id
+        if "operations" not in more and more.get("waits"):
+            more["operations"] = [operation_of(each, self.scope) for each in more["waits"]]
         return Entry(run_id=wanted, seq=self.next[wanted], claim=self.claim, kind=kind, **more)
 
-    async def append(self, kind: EntryKind = "asking", run_id: str | None = None, **more: Any) -> Head:
+    async def append(self, kind: EntryKind = "model_requested", run_id: str | None = None, **more: Any) -> Head:
         head = await self.store.append(self.entry(kind, run_id, **more))
         self.next[run_id or self.claim.root_id] = head.seq
         return head

@@ -21,7 +21,7 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.storage.types import Claim, Entry, HeldMessage, StoredMessage, StoredText
+from concertino.storage.types import Claim, Entry, EntryMessage, StoredMessage, StoredText
 
 from .kit import ANY_TEXT, Factory, FullStore, Life, begun, end, record, start, wait, whole
 
@@ -66,7 +66,7 @@ STORED = st.builds(
 @given(steps=st.lists(st.lists(STORED, max_size=4), max_size=3))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_messages_come_back_as_they_were(
-    factory: Factory, tmp_path_factory: pytest.TempPathFactory, steps: list[list[HeldMessage]]
+    factory: Factory, tmp_path_factory: pytest.TempPathFactory, steps: list[list[EntryMessage]]
 ) -> None:
     async def scenario() -> None:
         store = await factory(tmp_path_factory.mktemp("round"))
@@ -90,7 +90,7 @@ def test_messages_come_back_as_they_were(
     asyncio.run(scenario())
 
 
-def plain(held: HeldMessage) -> StoredMessage:
+def plain(held: EntryMessage) -> StoredMessage:
     return StoredMessage(message=held.message, tokens=held.tokens, progress=held.progress)
 
 
@@ -134,16 +134,19 @@ async def test_a_journal_comes_back_whole(store: FullStore) -> None:
     life = await begun(store)
     texts = [StoredText(id=f"t{n}", body=f"text {n}\x00é", user_id="u1") for n in range(3)]
     await life.append(body={"texts": {"system": "t0", "other": "t9"}, "n": [1, {"a": None}]}, texts=texts, step=1)
-    await life.append("answered", body={"texts": ["t1"]}, held={"calls": ["x"]}, usage=[record(1)], step=1)
+    await life.append("model_answered", body={"texts": ["t1"]}, content={"calls": ["x"]}, usage=[record(1)], step=1)
     await life.append("suspended")
     journal = await store.load("r1")
     assert journal is not None
     assert [entry.seq for entry in journal.entries] == [0, 1, 2, 3]
-    assert [entry.kind for entry in journal.entries] == ["begun", "asking", "answered", "suspended"]
+    assert [entry.kind for entry in journal.entries] == ["started", "model_requested", "model_answered", "suspended"]
     assert [entry.step for entry in journal.entries] == [0, 1, 1, 0]
     assert [entry.epoch for entry in journal.entries] == [1] * 4
     assert journal.entries[1].body == {"texts": {"system": "t0", "other": "t9"}, "n": [1, {"a": None}]}
-    assert [(entry.held, entry.erased) for entry in journal.entries[1:3]] == [(None, False), ({"calls": ["x"]}, False)]
+    assert [(entry.content, entry.erased) for entry in journal.entries[1:3]] == [
+        (None, False),
+        ({"calls": ["x"]}, False),
+    ]
     assert [list(entry.usage) for entry in journal.entries] == [[], [], [record(1)], []]
     assert journal.texts == {"t0": "text 0\x00é", "t1": "text 1\x00é"}
     assert journal.run == await store.run("r1")
@@ -206,7 +209,7 @@ async def test_runs_newest_first(store: FullStore) -> None:
     assert await ids(state="running", roots=True, user_id="u0") == ["r2", "r0"]
 
 
-SHOWN = HeldMessage(message=UserMessage("b"), keep=None, progress=[{"x": object()}])
+SHOWN = EntryMessage(message=UserMessage("b"), keep=None, progress=[{"x": object()}])
 NO_MESSAGE: Any = object()
 NO_TEXT: Any = b"bytes"
 BAD: dict[str, dict[str, Any]] = {
@@ -215,7 +218,7 @@ BAD: dict[str, dict[str, Any]] = {
     "no part": {"messages": [whole(AssistantMessage((NO_MESSAGE,)))]},
     "no JSON": {"messages": [whole("a"), SHOWN], "usage": [record()]},
     "no JSON in the body": {"messages": [whole("a")], "body": {"x": object()}},
-    "no JSON in what is held": {"messages": [whole("a")], "held": {"x": object()}},
+    "no JSON in what is held": {"messages": [whole("a")], "content": {"x": object()}},
     "usage of no run": {"messages": [whole("a")], "usage": [record(), record(2, "never")]},
     "the wait of another run": {"messages": [whole("a")], "waits": [wait(run_id="r9")]},
     "an end of another kind": {"messages": [whole("a")], "end": end()},
@@ -254,17 +257,17 @@ async def test_after_the_end_only_usage_is_taken(store: FullStore) -> None:
     life = await begun(store)
     await life.end()
     late: list[dict[str, Any]] = [
-        {"kind": "noted", "messages": [whole("a")], "usage": [record(1)]},
-        {"kind": "asking", "usage": [record(1)]},
+        {"kind": "usage_booked", "messages": [whole("a")], "usage": [record(1)]},
+        {"kind": "model_requested", "usage": [record(1)]},
         {"kind": "ended", "end": end(answer="x")},
         {"kind": "resumed"},
     ]
     for more in late:
         with pytest.raises(RunEndedError, match="ended"):
             await life.append(**more)
-    await life.append("noted", usage=[record(2)])
+    await life.append("usage_booked", usage=[record(2)])
     await store.release(life.claim)
-    await life.append("noted", usage=[record(3)])
+    await life.append("usage_booked", usage=[record(3)])
     assert list(await store.messages("r1")) == []
     assert list(await store.usage("r1")) == [record(2), record(3)]
     found = await store.run("r1")
@@ -278,7 +281,7 @@ async def test_after_the_end_only_usage_is_taken(store: FullStore) -> None:
 
 async def test_what_was_handed_over_can_no_longer_change(store: FullStore) -> None:
     step: dict[str, Any] = {"id": 1, "parts": [1]}
-    await (await begun(store)).append(messages=[whole("a", progress=[step])], body=step, held=step)
+    await (await begun(store)).append(messages=[whole("a", progress=[step])], body=step, content=step)
     step["parts"].append(2)
     for _ in range(2):
         (found,) = await store.messages("r1")
@@ -286,7 +289,7 @@ async def test_what_was_handed_over_can_no_longer_change(store: FullStore) -> No
         assert journal is not None
         wanted = {"id": 1, "parts": [1]}
         assert list(found.progress) == [wanted]
-        assert (journal.entries[1].body, journal.entries[1].held) == (wanted, wanted)
+        assert (journal.entries[1].body, journal.entries[1].content) == (wanted, wanted)
         found.progress[0]["parts"].append(3)
         journal.entries[1].body["parts"].append(3)
 
@@ -296,7 +299,7 @@ async def test_appends_at_once_keep_their_order(store: FullStore) -> None:
     entries = []
     for number in range(1, 31):
         messages = [whole(f"{number}a"), whole(f"{number}b")]
-        entries.append(Entry(run_id="r1", seq=number, claim=life.claim, kind="asking", messages=messages))
+        entries.append(Entry(run_id="r1", seq=number, claim=life.claim, kind="model_requested", messages=messages))
     await asyncio.gather(*(store.append(entry) for entry in entries))
     found = [stored.message for stored in await store.messages("r1")]
     assert found == [UserMessage(f"{n}{half}") for n in range(1, 31) for half in "ab"]

@@ -62,7 +62,7 @@ async def test_reserving_and_settling(store: FullStore) -> None:
     assert await state(store) == await state(store, "y") == (0, Decimal(0), 70, Decimal("0.000000001"))
     await life.append(settle=[done("a", 70, "3", ("x", "y"))])  # once
     assert await state(store) == (0, Decimal(0), 70, Decimal("0.000000001"))
-    await life.append("noted", settle=[done("b", 50, None)])  # without a reservation, and over the limit
+    await life.append("usage_booked", settle=[done("b", 50, None)])  # without a reservation, and over the limit
     assert await state(store) == (0, Decimal(0), 120, Decimal("0.000000001"))
 
 
@@ -180,7 +180,9 @@ class Books(RuleBasedStateMachine):
 
     @rule(id=IDS, names=SOME, tokens=st.integers(0, 60), money=MONEY)
     def settle(self, id: str, names: tuple[str, ...], tokens: int, money: Decimal | None) -> None:
-        self.do(self.life.append("noted", settle=[Settlement(id=id, accounts=names, tokens=tokens, money=money)]))
+        self.do(
+            self.life.append("usage_booked", settle=[Settlement(id=id, accounts=names, tokens=tokens, money=money)])
+        )
         for name in NAMES:
             was = self.reserved.pop((id, name), None)
             counts = name in names and self.limits[name] is not None

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from concertino.errors import RunClaimedError, RunEndedError, StaleClaimError, StorageError, UnknownRunError
-from concertino.storage import owners
-from concertino.storage.owners import is_dead, process_owner
+from concertino.storage import process
+from concertino.storage.process import is_dead, process_owner
 from concertino.storage.types import Claim, Entry
 
 from .kit import FullStore, begun, record, start, taken, whole
@@ -23,11 +23,13 @@ async def test_an_entry_must_be_the_next(store: FullStore) -> None:
     life = await begun(store)
     for seq in (0, 2, -1):
         with pytest.raises(StaleClaimError, match="'r1' has 1 entries"):
-            await store.append(Entry(run_id="r1", seq=seq, claim=life.claim, kind="asking", messages=[whole("a")]))
+            await store.append(
+                Entry(run_id="r1", seq=seq, claim=life.claim, kind="model_requested", messages=[whole("a")])
+            )
     head = await life.append(messages=[whole("b")])
     assert (head.seq, head.commands, head.stop) == (2, 0, False)
     with pytest.raises(StaleClaimError):
-        await store.append(Entry(run_id="r1", seq=1, claim=life.claim, kind="asking"))
+        await store.append(Entry(run_id="r1", seq=1, claim=life.claim, kind="model_requested"))
     assert len(await store.messages("r1")) == 1
 
 
@@ -47,11 +49,11 @@ async def test_whoever_lost_the_claim_writes_nothing(store: FullStore) -> None:
         lambda: old.append(messages=[whole("a")]),
         lambda: old.append(run_id="r2", usage=[record(1, "r2")]),
         lambda: old.child("r3"),
-        lambda: old.append("noted", usage=[record(1)]),
+        lambda: old.append("usage_booked", usage=[record(1)]),
         lambda: store.renew(old.claim, 9.0),
     ]
     for ask in asked:
-        with pytest.raises(StaleClaimError, match="held by 'you'"):
+        with pytest.raises(StaleClaimError, match="claimed by 'you'"):
             await ask()
     await store.release(old.claim)
     found = await store.run("r2")
@@ -99,7 +101,7 @@ async def test_an_old_process_may_go_on_until_somebody_takes_the_tree(store: Ful
 async def test_a_claim_is_refused_while_its_owner_may_be_alive(store: FullStore) -> None:
     life = await begun(store, owner="me")
     for owner in ("you", "me"):
-        with pytest.raises(RunClaimedError, match="'r1' is held by 'me'") as caught:
+        with pytest.raises(RunClaimedError, match="'r1' is claimed by 'me'") as caught:
             await store.claim("r1", owner, 9.0)
         assert caught.value.owner == "me"
     await store.release(life.claim)
@@ -117,10 +119,9 @@ async def test_tries_count_claims_that_were_never_given_back(store: FullStore) -
     run = await store.run("r1")
     assert run is not None
     assert (run.tries, run.epoch) == (3, 4)
-    await last.child("r2")
-    await last.append(run_id="r2")  # asking again gets nobody further
+    await last.append()  # a repeated request is no progress
     assert (await store.run("r1")).tries == 3  # type: ignore[union-attr]
-    await last.append("answered", run_id="r2")  # whatever goes on in the tree
+    await last.child("r2")
     run = await store.run("r1")
     assert run is not None
     assert run.tries == 0
@@ -139,9 +140,9 @@ async def test_who_claims_in_a_race_is_one(store: FullStore) -> None:
 async def test_what_cannot_be_claimed(store: FullStore) -> None:
     life = await begun(store, seconds=0.0)
     await life.child("r2")
-    with pytest.raises(UnknownRunError, match="no root"):
+    with pytest.raises(UnknownRunError, match="sub-agent"):
         await store.claim("r2", "you", 9.0)
-    with pytest.raises(StorageError, match="name"):
+    with pytest.raises(StorageError, match="without an owner"):
         await store.claim("r1", "", 9.0)
     await life.end()
     with pytest.raises(RunEndedError):
@@ -170,14 +171,14 @@ async def test_heads_carry_commands_and_the_stop_of_the_root(store: FullStore) -
 
 async def test_states_follow_from_entries(store: FullStore) -> None:
     life = await begun(store)
-    for kind, state in (("asking", "running"), ("suspended", "suspended"), ("resumed", "running")):
+    for kind, state in (("model_requested", "running"), ("suspended", "suspended"), ("resumed", "running")):
         await life.append(kind)  # type: ignore[arg-type]
         run = await store.run("r1")
         assert run is not None
         assert run.state == state
 
 
-CHILD = "import sys; from concertino.storage.owners import process_owner; print(process_owner(), flush=True); input()"
+CHILD = "import sys; from concertino.storage.process import process_owner; print(process_owner(), flush=True); input()"
 
 
 async def test_the_claim_of_a_killed_process_can_be_taken_at_once(store: FullStore) -> None:
@@ -204,14 +205,15 @@ def test_an_owner_is_dead_only_where_that_is_certain() -> None:
     mine = process_owner()
     assert process_owner() != mine
     assert not is_dead(mine)
-    prefix, host, boot, pid, started, nonce = mine.split("/")
+    prefix, host, boot, space, pid, started, nonce = mine.split("/")
     if not started:
         pytest.skip("there is no /proc to tell a process from its successor")
-    assert is_dead("/".join((prefix, host, boot, pid, str(int(started) + 1), nonce)))
-    assert is_dead("/".join((prefix, host, boot, str(2**22 + 7), started, nonce)))
+    assert is_dead("/".join((prefix, host, boot, space, pid, str(int(started) + 1), nonce)))
+    assert is_dead("/".join((prefix, host, boot, space, str(2**22 + 7), started, nonce)))
     for other in (
-        "/".join((prefix, "elsewhere", boot, str(2**22 + 7), started, nonce)),
-        "/".join((prefix, host, "other boot", str(2**22 + 7), started, nonce)),
+        "/".join((prefix, "elsewhere", boot, space, str(2**22 + 7), started, nonce)),
+        "/".join((prefix, host, boot, space + "1", str(2**22 + 7), started, nonce)),
+        "/".join((prefix, host, "other boot", space, str(2**22 + 7), started, nonce)),
         "worker 7",
         "a/b/c/d/e/f",
         "",
@@ -220,17 +222,17 @@ def test_an_owner_is_dead_only_where_that_is_certain() -> None:
 
 
 def test_owners_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(owners, "_PROC", tmp_path)
-    owners._place.cache_clear()
+    monkeypatch.setattr(process, "_PROC", tmp_path)
+    process._machine_of.cache_clear()
     try:
         mine = process_owner()
-        with child() as process:
+        with child() as started:
             other = mine.split("/")
-            other[3] = str(process.pid)
+            other[4] = str(started.pid)
             assert not is_dead("/".join(other))
-            process.kill()
-            process.wait()
+            started.kill()
+            started.wait()
             assert is_dead("/".join(other))
         assert not is_dead(mine)
     finally:
-        owners._place.cache_clear()
+        process._machine_of.cache_clear()

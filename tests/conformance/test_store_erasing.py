@@ -10,7 +10,7 @@ import pytest
 
 from concertino.errors import StorageError
 from concertino.messages import ToolMessage, UserMessage
-from concertino.storage.types import Budget, HeldMessage, StoredText
+from concertino.storage.types import Budget, EntryMessage, StoredText
 
 from .kit import FullStore, Life, begun, record, said, wait, whole
 
@@ -20,8 +20,8 @@ def traces(folder: Path, canary: str) -> list[str]:
     return [path.name for path in folder.iterdir() if canary.encode() in path.read_bytes()]
 
 
-def held(text: str, keep: str | None, **more: Any) -> HeldMessage:
-    return HeldMessage(message=UserMessage(text), keep=None if keep is None else UserMessage(keep), **more)
+def held(text: str, keep: str | None, **more: Any) -> EntryMessage:
+    return EntryMessage(message=UserMessage(text), keep=None if keep is None else UserMessage(keep), **more)
 
 
 async def fill(life: Life, run_id: str, canary: str) -> None:
@@ -31,11 +31,11 @@ async def fill(life: Life, run_id: str, canary: str) -> None:
     messages = [
         held(canary, None, progress=shown),
         held(f"{canary} all", "[reduced]", progress=shown, keep_progress=False),
-        HeldMessage(message=ToolMessage("1", "t", canary * 2000), keep=ToolMessage("1", "t", "[used]")),
+        EntryMessage(message=ToolMessage("1", "t", canary * 2000), keep=ToolMessage("1", "t", "[used]")),
         whole("stays", progress=({"id": 2},)),
     ]
     body = {"texts": [f"{run_id}-t"]}
-    await life.append("asking", run_id, messages=messages, held={"calls": canary}, texts=texts, body=body)
+    await life.append("model_requested", run_id, messages=messages, content={"calls": canary}, texts=texts, body=body)
     waits = [wait(f"{run_id}-{n}", run_id, arguments=canary, note=canary) for n in range(2)]
     await life.append("suspended", run_id, waits=waits)
     resolution = said(canary, arguments=canary)
@@ -46,8 +46,8 @@ async def fill(life: Life, run_id: str, canary: str) -> None:
 async def check_erased(store: FullStore, run_id: str) -> None:
     journal = await store.load(run_id)
     assert journal is not None
-    (entry,) = [entry for entry in journal.entries if entry.kind == "asking"]
-    assert (entry.held, entry.erased) == (None, True)
+    (entry,) = [entry for entry in journal.entries if entry.kind == "model_requested"]
+    assert (entry.content, entry.erased) == (None, True)
     assert not journal.entries[0].erased
     kept: list[Any] = [UserMessage("[reduced]"), ToolMessage("1", "t", "[used]"), UserMessage("stays")]
     assert [each.message for each in entry.messages] == kept
@@ -73,7 +73,7 @@ async def test_history_shows_what_remains_and_resuming_sees_all(store: FullStore
     assert messages[:2] == [UserMessage("canary"), UserMessage("canary all")]
     assert messages[2].content == "canary" * 2000
     assert [list(each.progress) for each in journal.entries[1].messages][:2] == [[{"id": 1, "parts": ["canary"]}]] * 2
-    assert journal.entries[1].held == {"calls": "canary"}
+    assert journal.entries[1].content == {"calls": "canary"}
     assert journal.texts == {"r1-t": "text canary"}
 
 
@@ -87,7 +87,7 @@ async def test_the_end_erases_at_once(store: FullStore, tmp_path: Path) -> None:
     assert traces(tmp_path, "canary-one") == []
     found = await store.load("r2")
     assert found is not None
-    assert found.entries[1].held == {"calls": "canary-two"}
+    assert found.entries[1].content == {"calls": "canary-two"}
 
 
 async def test_without_a_wish_nothing_is_erased(store: FullStore) -> None:
@@ -97,7 +97,7 @@ async def test_without_a_wish_nothing_is_erased(store: FullStore) -> None:
     assert await store.sweep() == 0
     journal = await store.load("r1")
     assert journal is not None
-    assert journal.entries[1].held == {"calls": "canary"}
+    assert journal.entries[1].content == {"calls": "canary"}
 
 
 async def test_a_sweep_erases_what_is_due(store: FullStore, tmp_path: Path) -> None:
@@ -113,16 +113,16 @@ async def test_a_sweep_erases_what_is_due(store: FullStore, tmp_path: Path) -> N
     for run_id in ("late", "never"):
         journal = await store.load(run_id)
         assert journal is not None
-        assert journal.entries[1].held == {"calls": f"canary-{run_id}"}
+        assert journal.entries[1].content == {"calls": f"canary-{run_id}"}
 
 
 @pytest.mark.parametrize("erase_after", [0, 1e-6, 3600.0, None])
 async def test_what_remains_may_remain_for_a_time(store: FullStore, tmp_path: Path, erase_after: float | None) -> None:
     life = await begun(store)
     messages = [
-        held("first", "canary-kept", seconds=0.0),
-        held("second", "second", seconds=3600.0),
-        whole("canary-whole", seconds=0.0),
+        held("first", "canary-kept", keep_seconds=0.0),
+        held("second", "second", keep_seconds=3600.0),
+        whole("canary-whole", keep_seconds=0.0),
         whole("fourth"),
     ]
     await life.append(messages=messages)
@@ -209,7 +209,7 @@ async def test_no_copies_are_left_when_many_runs_grow_side_by_side(store: FullSt
         wants = [wait(f"{number}/{place}", f"r{number}", arguments=canary * 9, note=text)] if place % 5 == 0 else []
         keep = rng.choice([None, "kept", canary, text])
         texts = [StoredText(id=f"t{place}", body=text, user_id=life_user(number), run_id=f"r{number}")]
-        await life.append(messages=[held(text, keep)], held={"x": text}, waits=wants, texts=texts)
+        await life.append(messages=[held(text, keep)], content={"x": text}, waits=wants, texts=texts)
         if wants and rng.random() < 0.7:
             await store.resolve(wants[0].key, said(text))
         if place % 7 == 0:

@@ -16,12 +16,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from concertino.errors import UnknownWaitError
 from concertino.waits import Resolution, Wait
 
-from .kit import ADAPTERS, FullStore, Life, begun, end, said, taken, wait
+from .kit import ADAPTERS, FullStore, Life, begun, end, operation, said, taken, wait
 
 
 async def test_a_wait_comes_back_as_it_was(store: FullStore) -> None:
     life = await begun(store)
-    await life.append("waiting", waits=[wait(expires=100.0), wait("w2", note="a\ud800", who=())])
+    await life.append("calls_changed", waits=[wait(expires=100.0), wait("w2", note="a\ud800", who=())])
     found = await store.wait("w1")
     assert found is not None
     assert found.expires == pytest.approx(found.opened + 100.0)
@@ -76,6 +76,7 @@ async def test_waits_of_a_tree_of_a_run_the_oldest_first(store: FullStore) -> No
 
 async def test_an_answer_may_come_before_the_wait(store: FullStore) -> None:
     life = await begun(store)
+    await life.append("model_answered", operations=[operation(remote=True)])
     early = await store.resolve("w1", said("42"), run_id="r1")
     assert early.resolution is not None
     assert (early.key, early.run_id, early.kind, early.resolution.content) == ("w1", "r1", "result", "42")
@@ -129,7 +130,7 @@ async def test_the_end_of_a_run_cancels_its_waits(store: FullStore) -> None:
 async def test_a_tree_is_ready_when_one_of_its_runs_has_all_it_waits_for(store: FullStore) -> None:
     life = await begun(store)
     await life.child("r2")
-    await life.append("waiting", "r2", waits=[wait("w1", "r2"), wait("w2", "r2")])
+    await life.append("calls_changed", "r2", waits=[wait("w1", "r2"), wait("w2", "r2")])
     await life.append("suspended", "r2")
 
     async def ready() -> list[str]:
@@ -144,7 +145,7 @@ async def test_a_tree_is_ready_when_one_of_its_runs_has_all_it_waits_for(store: 
     assert await ready() == ["r1"]  # its child has all, though the root itself waits
     life = await taken(store)
     assert await ready() == []
-    await life.append("resumed", "r2", taken=["w1", "w2"])
+    await life.append("resumed", "r2", closed=["w1", "w2"])
     await life.append("ended", "r2", end=end())
     await store.release(life.claim)
     assert await ready() == []
@@ -184,7 +185,7 @@ async def test_orphans_are_trees_that_nobody_holds(store: FullStore) -> None:
     await store.release(parked.claim)
     ended = await begun(store, "ended", seconds=0.0)
     await ended.end()
-    waiting = await begun(store, "waiting", seconds=0.0)
+    waiting = await begun(store, "calls_changed", seconds=0.0)
     await waiting.append("suspended")
     due = await store.due()
     assert list(due.orphaned) == ["over", "parked"]
@@ -221,12 +222,12 @@ class OneOutcome(RuleBasedStateMachine):
     @rule(key=keys, expires=st.sampled_from([None, 0.0, 3600.0]))
     def open(self, key: str, expires: float | None) -> None:
         if not self.ended:
-            self.do(self.life.append("waiting", waits=[wait(key, expires=expires)]))
+            self.do(self.life.append("calls_changed", waits=[wait(key, expires=expires)]))
             self.known.setdefault(key, self.do(self.store.wait(key)))
 
     @rule(key=keys, content=st.text(max_size=3), early=st.booleans())
     def answer(self, key: str, content: str, early: bool) -> None:
-        may = key in self.known or key in self.outcomes or (early and not self.ended)
+        may = key in self.known or key in self.outcomes
         try:
             found = self.do(self.store.resolve(key, said(content), run_id="r1" if early else None))
         except UnknownWaitError:
@@ -242,7 +243,7 @@ class OneOutcome(RuleBasedStateMachine):
     @rule(key=keys)
     def take(self, key: str) -> None:
         if not self.ended:
-            self.do(self.life.append("outcome", taken=[key]))
+            self.do(self.life.append("calls_changed", closed=[key]))
 
     @rule()
     def finish(self) -> None:

@@ -196,7 +196,7 @@ def _epochs(found: Evidence) -> Iterator[str]:
         path = found.runs[run_id].start.agent_path
         if [entry.seq for entry in journal.entries] != list(range(len(journal.entries))):
             yield f"I7: the entries of {path} are not numbered one by one"
-        steps = [entry.step for entry in journal.entries if entry.kind in ("asking", "answered")]
+        steps = [entry.step for entry in journal.entries if entry.kind in ("model_requested", "model_answered")]
         if steps != sorted(steps):
             yield f"I7: the steps of {path} go back: {steps}"
         for entry in journal.entries:
@@ -218,12 +218,12 @@ def ledger(found: Evidence) -> Iterator[str]:
         for record in found.usage:
             if record.run_id == run_id:
                 rows[int(record.id.split(":")[1]), record.source] += 1
-        for step in {step for kind, step in kinds if kind == "asking"}:
+        for step in {step for kind, step in kinds if kind == "model_requested"}:
             booked = sum(count for (at, _), count in rows.items() if at == step)
             asked[run_id, step] = booked
-            if booked != kinds["asking", step]:
+            if booked != kinds["model_requested", step]:
                 yield f"I8: {run.start.agent_path}, step {step}: {kinds['asking', step]} attempts, {booked} rows"
-            if run.end.status == "completed" and rows[step, "measured"] != kinds["answered", step] == 1:
+            if run.end.status == "completed" and rows[step, "measured"] != kinds["model_answered", step] == 1:
                 yield f"I8: {run.start.agent_path}, step {step}: {rows[step, 'measured']} measured rows"
         if len({r.id for r in found.usage}) != len(found.usage):
             yield "I8: a record was booked twice"

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from concertino import RunContext
 from concertino.agents.delegate import delegate
 from concertino.messages import AssistantMessage, Part, Text, ToolCall
 from concertino.orchestrator.agent import AgentConfig
 from concertino.orchestrator.outcome import Allow, Ask
-from concertino.orchestrator.run import Run
 from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk
 from concertino.storage.codec import encode_message
 from concertino.testing.faults import FaultyTool, Points
@@ -163,7 +163,7 @@ class Agent(AgentConfig[None]):
 class Grandchild(Agent):
     """Asks before it signs."""
 
-    def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
+    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
         """Ann must allow it."""
         return Ask(who=("ann",), note="a signature") if call.name == "sign" else Allow()
 

@@ -42,7 +42,7 @@ async def two(
         made = []
         for _ in range(2):
             store = await stack.enter_async_context(await SqliteStore.open(path / "runs.db"))
-            made.append(Runtime(store, agents, models=lambda _: model, **settings))
+            made.append(Runtime(agents, Resources(store=store, models=lambda _: model), **settings))
         yield made[0], made[1]
         for runtime in made:
             await runtime.close()

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from concertino import Resources
 from concertino.errors import ConcertinoError, RunExistsError
 from concertino.orchestrator.chat import Chat
 from concertino.runtime import Runtime
@@ -102,7 +103,7 @@ async def live(orders: Orders, talk: socket.socket) -> dict[str, Any]:
     model = FaultyModel(RemoteModel(outside), points)
     opened = await SqliteStore.open(Path(orders.folder) / "runs.db", busy_timeout=orders.busy_timeout)
     store = FaultyStore(opened, points)
-    runtime = Runtime(store, agents(points), models=lambda _: model, lease=orders.lease, deps=outside)
+    runtime = Runtime(agents(points), Resources(store=store, models=lambda _: model, deps=outside), lease=orders.lease)
     if orders.do in ERRANDS:
         return await ERRANDS[orders.do](runtime, orders.runs[0][0])
     for run_id, agent in orders.runs:

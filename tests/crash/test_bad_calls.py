@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from concertino import Resources
 from concertino.messages import AssistantMessage, ToolCall
 from concertino.orchestrator.journal.replay import fold, requests
 from concertino.providers.base import ModelEvent, ModelRequest, Reply
@@ -55,16 +56,16 @@ BAD: dict[str, tuple[list[Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-@pytest.mark.parametrize("at", ["", "append:answered:after", "append:asking:before"])
+@pytest.mark.parametrize("at", ["", "append:model_answered:after", "append:model_requested:before"])
 async def test_a_bad_call_gets_a_result_that_says_so(kind: str, at: str) -> None:
     """Also where the process dies behind the answer, or before the next question; but that a `once` call was on record
     as begun counts for more than that it could not have run."""
     turn, told = BAD[kind]
-    dies_at = 2 if at == "append:asking:before" else 1
+    dies_at = 2 if at == "append:model_requested:before" else 1
     async with MemoryStore() as store:
         paid: list[str] = []
         model = ScriptedModel(turn, "done")
-        runtime = Runtime(store, [Desk(pay)], models=lambda _: model, deps=paid)
+        runtime = Runtime([Desk(pay)], Resources(store=store, models=lambda _: model, deps=paid))
         passed, crashed = 0, asyncio.Event()
 
         async def crash(name: str, number: int) -> None:
@@ -74,7 +75,9 @@ async def test_a_bad_call_gets_a_result_that_says_so(kind: str, at: str) -> None
                 crashed.set()
                 await asyncio.Event().wait()
 
-        first = Runtime(FaultyStore(store, Points(crash)), [Desk(pay)], models=lambda _: model, deps=paid)
+        first = Runtime(
+            [Desk(pay)], Resources(store=FaultyStore(store, Points(crash)), models=lambda _: model, deps=paid)
+        )
         run = await first.start(chat(model), "desk", run_id="run_1")
         if at:
             await crashed.wait()
@@ -105,7 +108,7 @@ async def test_two_calls_with_one_id() -> None:
     async with MemoryStore() as store:
         paid: list[str] = []
         model = SameIds([call("pay", amount=1), call("pay", amount=2)], "done")
-        runtime = Runtime(store, [Desk(pay)], models=lambda _: model, deps=paid)
+        runtime = Runtime([Desk(pay)], Resources(store=store, models=lambda _: model, deps=paid))
         run = await runtime.start(chat(model), "desk", run_id="run_1")
         assert (await run.result()).text == "done"
         assert sorted(paid) == ["run_1:1.0", "run_1:1.1"]
@@ -116,7 +119,7 @@ async def test_two_calls_with_one_id() -> None:
 async def test_an_empty_answer() -> None:
     async with MemoryStore() as store:
         model = ScriptedModel(Answer())
-        runtime = Runtime(store, [Desk(pay)], models=lambda _: model)
+        runtime = Runtime([Desk(pay)], Resources(store=store, models=lambda _: model))
         run = await runtime.start(chat(model), "desk", run_id="run_1")
         result = await run.result()
         assert (result.status, result.text) == ("completed", "")
@@ -190,7 +193,7 @@ async def test_a_tool_that_misbehaves_fails_alone(function: Any) -> None:
         slow = 10.0 if function is kills_below else 0.1
         bad, paid = tool(effect="read", timeout=slow)(function), list[str]()
         model = ScriptedModel([call(function.__name__), call("pay", amount=1)], "done")
-        runtime = Runtime(store, [Desk(bad, pay)], models=lambda _: model, deps=paid)
+        runtime = Runtime([Desk(bad, pay)], Resources(store=store, models=lambda _: model, deps=paid))
         await runtime.start(chat(model), "desk", run_id="run_1")
         assert (await ended(store, "run_1")).answer == "done"
         assert await results(store, "run_1") == [TOLD[function], "paid 1"]

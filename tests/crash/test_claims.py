@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from concertino import Resources
 from concertino.errors import RunClaimedError, RunError, StaleClaimError
 from concertino.orchestrator.engine import ToolOrchestrator
 from concertino.runtime import Runtime
@@ -27,7 +28,7 @@ async def look(place: int) -> str:
     return f"seen {place}"
 
 
-@pytest.mark.parametrize("at", ["append:begun:after", "append:asking:after", "append:answered:after"])
+@pytest.mark.parametrize("at", ["append:started:after", "append:model_requested:after", "append:model_answered:after"])
 def test_of_two_that_resume_a_run_one_wins(world: World, reference: Evidence, at: str) -> None:
     case = world.case("raced")
     assert case.life(**kill_self(at)).end() is None
@@ -152,7 +153,7 @@ async def test_a_direct_caller_whose_run_is_lost_is_told_so(tmp_path: Path) -> N
 async def test_a_start_that_is_tried_again_begins_no_second_run() -> None:
     async with MemoryStore() as store:
         model = ScriptedModel("done")
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         starts = [runtime.start(chat(model), Desk(), run_id="run_1") for _ in range(5)]
         made = await asyncio.gather(*starts, return_exceptions=True)
         assert [type(each).__name__ for each in made].count("LiveRun") == 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from concertino import Resources
 from concertino.events import RunEnded, TextDelta, ToolDone, TurnCompleted
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import MemoryStore
@@ -49,7 +50,7 @@ async def test_a_reader_that_comes_back_misses_nothing(pauses: int) -> None:
         if pauses > 20:
             gate.set()
         model = ScriptedModel(call("look", place=1), Answer(text=TEXT, midway=gate.wait))
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         run = await runtime.start(chat(model), Desk(look))
         one, other = await asyncio.gather(followed(run, pauses, gate), followed(run, 1000))
         result = await run.result()
@@ -69,7 +70,7 @@ async def test_a_reader_that_goes_for_good_stops_nothing() -> None:
     async with MemoryStore() as store:
         gate = asyncio.Event()
         model = ScriptedModel(Answer(text=TEXT, before=gate.wait))
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         run = await runtime.start(chat(model), Desk())
         reader = asyncio.create_task(followed(run, 1000))
         await asyncio.sleep(0)
@@ -82,7 +83,7 @@ async def test_a_reader_that_goes_for_good_stops_nothing() -> None:
 async def test_who_comes_late_reads_turns_instead_of_pieces() -> None:
     async with MemoryStore() as store:
         model = ScriptedModel(Answer(text=TEXT))
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         run = await runtime.start(chat(model), Desk())
         await run.result()
         seen = await followed(run, 2)

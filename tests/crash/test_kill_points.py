@@ -11,7 +11,7 @@ from .conftest import shards, side_by_side
 from .world import Case, World, kill_self
 
 SHARDS = 8
-BY_TIMING = {f"{point}:{side}" for point in ("append:outcome", "due") for side in ("before", "after")}
+BY_TIMING = {f"{point}:{side}" for point in ("append:calls_changed", "due") for side in ("before", "after")}
 """How often these are passed depends on which of several calls ends last, and on who looks when."""
 
 

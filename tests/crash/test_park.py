@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from concertino import Resources, RunContext
 from concertino.messages import Message, SystemMessage
 from concertino.orchestrator.journal.replay import fold
 from concertino.orchestrator.outcome import StepEnd
-from concertino.orchestrator.run import Run
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
@@ -101,23 +101,23 @@ class Slow(Desk):
             self.reached.set()
             await asyncio.Event().wait()
 
-    async def prepare(self, run: Run[None]) -> list[Message]:
+    async def prepare(self, run: RunContext[None]) -> list[Message]:
         """Look something up in advance."""
         await self._hang("prepare")
         return [SystemMessage("known in advance")]
 
-    async def should_continue_loop(self, run: Run[None]) -> bool:
+    async def should_continue_loop(self, run: RunContext[None]) -> bool:
         """As ever."""
         if run.state.step == 1:
             await self._hang("should_continue_loop")
         return run.state.has_tool_calls
 
-    async def after_step(self, run: Run[None], outcome: StepEnd) -> StepEnd:
+    async def after_step(self, run: RunContext[None], outcome: StepEnd) -> StepEnd:
         """As ever."""
         await self._hang("after_step")
         return outcome
 
-    async def conclude(self, run: Run[None], text: str) -> str:
+    async def conclude(self, run: RunContext[None], text: str) -> str:
         """As ever."""
         await self._hang("conclude")
         return text
@@ -129,11 +129,11 @@ async def test_parked_between_two_entries(hook: str) -> None:
     async with MemoryStore() as store:
         agent = Slow(hook)
         model = ScriptedModel(call("look", place=1), "done")
-        runtime = Runtime(store, [agent], models=lambda _: model)
+        runtime = Runtime([agent], Resources(store=store, models=lambda _: model))
         await runtime.start(chat(model), agent, run_id="run_1")
         await agent.reached.wait()
         await runtime.close()
-        again = Runtime(store, [agent], models=lambda _: model)
+        again = Runtime([agent], Resources(store=store, models=lambda _: model))
         await again.look()
         live = again.live("run_1")
         assert live is not None

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from concertino import Resources
 from concertino.orchestrator.chat import Chat
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import MemoryStore, SqliteStore
@@ -58,14 +59,14 @@ def test_another_run_goes_on_beside_it(world: World, reference: Evidence, agent:
 async def test_who_is_on_the_last_try_has_no_other_such_run_beside_it(world: World) -> None:
     """Each life ended before either got further, and nobody knows whose fault it was: one by one they show."""
     case, runs = world.case("suspects"), [("run_a", "waiter"), ("run_b", "waiter")]
-    for at in ("append:begun:after", "claim:after", "claim:after"):
+    for at in ("append:started:after", "claim:after", "claim:after"):
         assert await asyncio.to_thread(case.life(runs=runs, **kill_self(at, 2)).end) is None
     answer_now = asyncio.Event()
     model = ScriptedModel(*[Answer(text="done", before=answer_now.wait)] * 2, name="model")
     model.provider = "remote"
     async with await SqliteStore.open(case.database) as store:
         assert [run.tries for run in await store.runs()] == [2, 2]
-        runtime = Runtime(store, agents(Points(lambda name, number: None)), models=lambda _: model)
+        runtime = Runtime(agents(Points(lambda name, number: None)), Resources(store=store, models=lambda _: model))
         for _ in range(2):
             await runtime.look()
             assert (runtime.live("run_a") is None) != (runtime.live("run_b") is None)
@@ -82,7 +83,7 @@ async def test_what_is_damaged_keeps_nobody_else(world: World, reference: Eviden
     case = world.case("damaged")
     for run_id in ("run_a", "run_b"):
         runs = [(run_id, "waiter")]
-        assert await asyncio.to_thread(case.life(runs=runs, **kill_self("append:answered:before")).end) is None
+        assert await asyncio.to_thread(case.life(runs=runs, **kill_self("append:model_answered:before")).end) is None
     import sqlite3
 
     with sqlite3.connect(case.database) as connection:
@@ -91,7 +92,7 @@ async def test_what_is_damaged_keeps_nobody_else(world: World, reference: Eviden
     async with await SqliteStore.open(case.database) as store:
         known = agents(Points(lambda name, number: None))
         model = remote("done")
-        runtime = Runtime(store, known, models=lambda _: model)
+        runtime = Runtime(known, Resources(store=store, models=lambda _: model))
         try:
             await runtime.look()
         finally:
@@ -104,7 +105,7 @@ async def test_runs_of_unknown_agents_keep_nobody_else() -> None:
     """More runs than a look takes up belong to agents of another program; those behind them are taken up."""
     async with MemoryStore() as store:
         await left_behind(store, [*[Agent("elsewhere", ())] * 60, Agent("here", ())])
-        runtime = Runtime(store, [Agent("here", ())], models=lambda _: ScriptedModel("done"))
+        runtime = Runtime([Agent("here", ())], Resources(store=store, models=lambda _: ScriptedModel("done")))
         await runtime.look()
         live = runtime.live("run_60")
         assert live is not None, "those in front of it are not this program's, and kept it from being taken up"
@@ -115,7 +116,9 @@ async def test_whoever_starts_finds_all_that_was_left(world: World) -> None:
     """The bell of a process dies with it: the first looks of the next one find every open row."""
     async with MemoryStore() as store:
         await left_behind(store, [Agent("here", ())] * 120)
-        runtime = Runtime(store, [Agent("here", ())], models=lambda _: ScriptedModel(*["done"]), sweep=0.01)
+        runtime = Runtime(
+            [Agent("here", ())], Resources(store=store, models=lambda _: ScriptedModel(*["done"])), sweep=0.01
+        )
         async with runtime:
             while left := await store.runs(state="running", limit=200):
                 live = runtime.live(left[-1].start.run_id)
@@ -133,7 +136,7 @@ def remote(*steps: str) -> ScriptedModel:
 async def left_behind(store: MemoryStore, kinds: list[Agent]) -> None:
     """A run of each of *kinds* was going on when its process ended."""
     never = asyncio.Event()
-    runtime = Runtime(store, models=lambda _: ScriptedModel())
+    runtime = Runtime((), Resources(store=store, models=lambda _: ScriptedModel()))
     for number, kind in enumerate(kinds):
         model = ScriptedModel(Answer(before=never.wait))
         await runtime.start(Chat(model=model, message="go"), kind, run_id=f"run_{number}")
@@ -145,7 +148,7 @@ async def test_a_program_that_cannot_open_a_model_still_watches(world: World) ->
     """A function of the product fails for one run: the watchdog lives, and takes up the others."""
     case = world.case("models")
     for run_id in ("run_a", "run_b"):
-        orders = {"runs": [(run_id, "waiter")], **kill_self("append:answered:before")}
+        orders = {"runs": [(run_id, "waiter")], **kill_self("append:model_answered:before")}
         assert await asyncio.to_thread(case.life(**orders).end) is None
     asked: list[str] = []
     model = remote("done", "done")
@@ -157,7 +160,7 @@ async def test_a_program_that_cannot_open_a_model_still_watches(world: World) ->
         return model
 
     async with await SqliteStore.open(case.database) as store:
-        runtime = Runtime(store, agents(Points(lambda name, number: None)), models=models, sweep=0.01)
+        runtime = Runtime(agents(Points(lambda name, number: None)), Resources(store=store, models=models), sweep=0.01)
         async with runtime:
             for run_id in ("run_a", "run_b"):
                 assert (await ended(store, run_id)).answer == "done"
@@ -170,7 +173,7 @@ def test_a_sub_agent_below_a_tool_of_unknown_effect_is_not_left_running(world: W
     """The call is not run again, for nobody knows its effect: the run that it had started must end all the same."""
     case = world.case("careless")
     runs = [("run_careless", "careless")]
-    assert case.life(runs=runs, **kill_self("append:asking:after", 2)).end() is None
+    assert case.life(runs=runs, **kill_self("append:model_requested:after", 2)).end() is None
     case.finish(runs=runs)
     evidence = gather(case, "run_careless")
     assert {run.start.agent: run.state for run in evidence.runs.values() if run.end is None} == {}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from concertino import Resources
 from concertino.agents.delegate import delegate
 from concertino.errors import RunEndedError
 from concertino.events import StopReceipt
@@ -60,7 +61,7 @@ async def test_before_it_starts() -> None:
     """The client cancels its start: either there is no run, or one that can be stopped."""
     async with MemoryStore() as store:
         model = ScriptedModel("done")
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         for turns in range(8):
             start = asyncio.create_task(runtime.start(chat(model), Desk(), run_id=f"run_{turns}"))
             for _ in range(turns):
@@ -90,7 +91,7 @@ async def test_in_the_model_call() -> None:
             await never.wait()
 
         model = ScriptedModel(Answer(text="half an answer", midway=midway))
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         run = await runtime.start(chat(model), Desk(), run_id="run_1")
         await begun.wait()
         receipt = await runtime.stop("run_1")
@@ -124,7 +125,7 @@ async def test_in_a_tool_of_each_effect() -> None:
 
         tools = [tool(effect="read")(look), tool(effect="idempotent")(note), tool(effect="once")(pay)]
         model = ScriptedModel([call("look"), call("note"), call("pay")])
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         await runtime.start(chat(model), Desk(*tools), run_id="run_1")
         for _ in tools:
             await begun.acquire()
@@ -147,7 +148,7 @@ async def test_a_blocking_tool_in_a_thread_is_named() -> None:
             return ""
 
         model = ScriptedModel(call("block"))
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         await runtime.start(chat(model), Desk(block), run_id="run_1")
         await asyncio.to_thread(begun.wait)
         receipt = await runtime.stop("run_1", deadline=0.2)
@@ -172,7 +173,7 @@ async def test_a_tool_that_takes_no_notice_is_named() -> None:
             return ""
 
         model = ScriptedModel(call("deaf"))
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         await runtime.start(chat(model), Desk(deaf), run_id="run_1")
         await begun.wait()
         receipt = await runtime.stop("run_1", deadline=0.1)
@@ -234,7 +235,7 @@ async def test_a_tree_is_stopped_to_its_leaves() -> None:
             "the top": [call("middle", query="a")],
         }
         model = ScriptedModel(scripts=scripts)
-        runtime = Runtime(store, models=lambda _: model)
+        runtime = Runtime((), Resources(store=store, models=lambda _: model))
         await runtime.start(chat(model), top, run_id="run_1")
         await begun.wait()
         receipt = await runtime.stop("run_1")
@@ -248,7 +249,8 @@ async def test_a_tree_is_stopped_to_its_leaves() -> None:
 
 
 @pytest.mark.parametrize(
-    "at", ["append:begun:after", "model:first", "append:answered:after", "tool:pay:after", "append:suspended:after"]
+    "at",
+    ["append:started:after", "model:first", "append:model_answered:after", "tool:pay:after", "append:suspended:after"],
 )
 def test_what_a_dead_process_has_left_can_be_stopped(world: World, reference: Evidence, at: str) -> None:
     case = world.case("stopped")
@@ -259,5 +261,5 @@ def test_what_a_dead_process_has_left_can_be_stopped(world: World, reference: Ev
     holds = ("I2", "I6", "I7", "I8", "I9")  # the others compare with what would have come
     assert [each for each in problems if each.startswith(holds) or " times" in each] == []
     assert gather(case).runs[ROOT].end.status == "cancelled"
-    if at in ("append:answered:after", "tool:pay:after"):
+    if at in ("append:model_answered:after", "tool:pay:after"):
         assert {work["name"] for work in stopped["unknown"]} >= {"pay", "mail"}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from concertino import Resources
 from concertino.errors import StorageError
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import SqliteStore
@@ -78,7 +79,7 @@ async def test_stopped_with_the_write_lock(world: World) -> None:
         holder = await asyncio.to_thread(case.life, "lock")
         assert await asyncio.to_thread(holder.until_stopped) == "locked"
         agent, model = Agent("boss", ()), ScriptedModel("done")
-        runtime = Runtime(store, [agent], models=lambda _: model)
+        runtime = Runtime([agent], Resources(store=store, models=lambda _: model))
         with pytest.raises(StorageError, match="lock"):
             await runtime.start(chat(model), agent, run_id="run_locked")
         holder.send(signal.SIGCONT)
@@ -102,7 +103,7 @@ async def test_the_lock_is_taken_in_the_middle_of_a_run(world: World) -> None:
             assert await asyncio.to_thread(holders[0].until_stopped) == "locked"
 
         model = ScriptedModel(Answer(text="lost", midway=lock), "done")
-        runtime = Runtime(store, [agent], models=lambda _: model, lease=0.5)
+        runtime = Runtime([agent], Resources(store=store, models=lambda _: model), lease=0.5)
         run = await runtime.start(chat(model), agent, run_id="run_locked")
         result = await run.result()
         assert result.status == "failed"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from concertino import Resources
 from concertino.errors import RunEndedError, UnknownWaitError
 from concertino.orchestrator.outcome import Ask
 from concertino.runtime import Runtime
@@ -94,7 +95,7 @@ def test_one_result_delivered_ten_times_by_each_of_two_processes(world: World) -
     assert len(evidence.calls) == 2
 
 
-@pytest.mark.parametrize("at", ["append:waiting:before", "append:waiting:after", "append:suspended:after"])
+@pytest.mark.parametrize("at", ["append:calls_changed:before", "append:calls_changed:after", "append:suspended:after"])
 def test_a_result_between_the_wait_and_the_suspension(world: World, at: str) -> None:
     """The process dies around the row of the wait, and the result comes while nobody is there."""
     case = world.case("between")
@@ -123,7 +124,7 @@ async def test_a_result_that_is_there_before_its_wait() -> None:
             return Pending()
 
         model = ScriptedModel(call("at_once"), "done")
-        runtimes.append(Runtime(store, [Desk(at_once)], models=lambda _: model))
+        runtimes.append(Runtime([Desk(at_once)], Resources(store=store, models=lambda _: model)))
         run = await runtimes[0].start(chat(model), "desk")
         assert (await run.result()).status == "completed"
         assert await results(store, run.id) == ["early"]
@@ -131,7 +132,7 @@ async def test_a_result_that_is_there_before_its_wait() -> None:
 
 async def test_a_result_for_a_call_that_nobody_knows() -> None:
     async with MemoryStore() as store:
-        runtime = Runtime(store, models=lambda _: ScriptedModel())
+        runtime = Runtime((), Resources(store=store, models=lambda _: ScriptedModel()))
         with pytest.raises(UnknownWaitError):
             await runtime.resolve("run_nobody:1.0", "for whom?")
         model = ScriptedModel("done")
@@ -166,7 +167,7 @@ async def test_results_out_of_order_and_one_missing(tmp_path: Path) -> None:
 async def test_an_approval_that_nobody_answers() -> None:
     async with MemoryStore() as store:
         model = ScriptedModel(call("pay", amount=5), "done")
-        async with Runtime(store, [Careful(pay)], models=lambda _: model, sweep=0.02) as runtime:
+        async with Runtime([Careful(pay)], Resources(store=store, models=lambda _: model), sweep=0.02) as runtime:
             run = await runtime.start(chat(model), "desk", run_id="run_1")
             assert (await run.result()).status == "suspended"
             await ended(store, "run_1")
@@ -193,7 +194,7 @@ async def test_an_approver_who_answers_twice_and_two_at_once(tmp_path: Path) -> 
 async def test_an_approval_after_the_run_was_stopped() -> None:
     async with MemoryStore() as store:
         model = ScriptedModel(call("pay", amount=5))
-        runtime = Runtime(store, [Careful(pay)], models=lambda _: model)
+        runtime = Runtime([Careful(pay)], Resources(store=store, models=lambda _: model))
         run = await runtime.start(chat(model), "desk", run_id="run_1")
         await run.result()
         await runtime.stop("run_1")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunEvent, RunResult, Tool, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, RunEvent, RunResult, Tool, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import RunEnded
 from concertino.orchestrator.model_call.retry import Retry
 from concertino.testing import ScriptedModel
@@ -42,9 +43,18 @@ async def play(
     limit = settings.pop("tool_call_limit", None)
     observers = settings.pop("observers", ())
     settings.setdefault("retry", Retry(attempts=1))
+    shared = {field.name for field in dataclasses.fields(Resources)} & settings.keys()
+    resources = Resources(**{name: settings.pop(name) for name in shared})
     chat = Chat(model=model, message=message, **settings)
     registry = None if tools is None else ToolRegistry(tools)
-    orchestrator = ToolOrchestrator(chat, agent or AgentConfig(), registry, tool_call_limit=limit, observers=observers)
+    orchestrator = ToolOrchestrator(
+        chat,
+        agent or AgentConfig(),
+        registry,
+        resources=resources,
+        tool_call_limit=limit,
+        observers=observers,
+    )
     return Seen([event async for event in orchestrator.stream()])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunError, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, RunError, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import RunEnded, RunStarted, TextDelta, ToolDone, ToolFailed
@@ -117,7 +117,9 @@ async def test_a_cancelled_tree_keeps_its_usage_and_its_conversation() -> None:
     scripts = {"the child": [Answer(text="half of a", midway=stall)]}
     model = ScriptedModel(call("child", query="go"), scripts=scripts)
     registry = ToolRegistry([delegate(Child(), description="Answers.")])
-    orchestrator = ToolOrchestrator(Chat(model=model, message="go", store=store), AgentConfig(), registry)
+    orchestrator = ToolOrchestrator(
+        Chat(model=model, message="go"), AgentConfig(), registry, resources=Resources(store=store)
+    )
     task = asyncio.create_task(orchestrator.run())
     await reached.wait()
     task.cancel()

@@ -18,7 +18,8 @@ from concertino import (
     Chat,
     Finish,
     Limits,
-    Run,
+    Resources,
+    RunContext,
     RunResult,
     Session,
     Tokens,
@@ -30,7 +31,6 @@ from concertino.agents import delegate
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import Notice, RunEvent
 from concertino.orchestrator.journal.lease import organization_account, user_account
-from concertino.orchestrator.model_call.retry import Retry
 from concertino.providers.base import ModelRequest
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import MemoryStore
@@ -88,8 +88,8 @@ def works(request: ModelRequest) -> Any:
 async def run(
     model: ScriptedModel, store: MemoryStore, agent: AgentConfig[Any] | None = None, **given: Any
 ) -> tuple[RunResult, list[RunEvent]]:
-    chat = Chat(model=model, message="go", store=store, **{"limits": few, **given})
-    orchestrator = ToolOrchestrator(chat, agent or Desk())
+    chat = Chat(model=model, message="go", **{"limits": few, **given})
+    orchestrator = ToolOrchestrator(chat, agent or Desk(), resources=Resources(store=store))
     events = [event async for event in orchestrator.stream()]
     assert orchestrator.result is not None
     await settled(store, orchestrator.result, given.get("budget"))
@@ -226,12 +226,12 @@ async def test_money_where_no_price_is_known() -> None:
 
 
 class Concludes(Desk):
-    def conclude(self, run: Run[None], text: str) -> str:
+    def conclude(self, run: RunContext[None], text: str) -> str:
         return text or "I could not even begin."
 
 
 class Refuses(Desk):
-    def on_no_tool_calls(self, run: Run[None], reason: str, calls: Sequence[Any]) -> Finish:
+    def on_no_tool_calls(self, run: RunContext[None], reason: str, calls: Sequence[Any]) -> Finish:
         return Finish(f"ended: {reason}")
 
 
@@ -261,10 +261,8 @@ async def test_what_was_reserved_is_given_back(how: str) -> None:
         "stopped": Answer(text="half of it", midway=never.wait),
     }
     model = ScriptedModel(endings[how])
-    async with Runtime(store, [Desk()], models=lambda name: model, limits=few) as process:
-        live = await process.start(
-            Chat(model=model, message="go", budget=Budget(tokens=9_000), retry=Retry(attempts=1)), "desk"
-        )
+    async with Runtime([Desk()], Resources(store=store, models=lambda name: model, limits=few)) as process:
+        live = await process.start(Chat(model=model, message="go", budget=Budget(tokens=9_000)), "desk")
         await state(lambda: bool(model.requests))
         if how == "stopped":
             (account,) = await store.accounts([f"run:{live.id}"])
@@ -278,7 +276,7 @@ async def test_what_was_reserved_is_given_back(how: str) -> None:
 class Enlarges(Desk):
     """Puts as many messages of its own into the second request as the conversation has."""
 
-    def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+    def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
         if run.state.step == 1:
             return request
         return dataclasses.replace(request, messages=(UserMessage("word and more " * 3_000), *request.messages[1:]))
@@ -296,14 +294,16 @@ async def test_a_lost_attempt_costs_what_was_reserved_for_it() -> None:
     store, never = MemoryStore(), asyncio.Event()
     model, second = ScriptedModel(Answer(text="x", before=never.wait)), ScriptedModel("end")
     first = ToolOrchestrator(
-        Chat(model=model, message="go", store=store, budget=Budget(tokens=9_000), limits=few), Desk()
+        Chat(model=model, message="go", budget=Budget(tokens=9_000)),
+        Desk(),
+        resources=Resources(store=store, limits=few),
     )
     task = asyncio.create_task(first.run())
     await state(lambda: bool(model.requests))
     (before,) = await store.accounts([f"run:{first.run_id}"])
     await store.release(_claim(first))
     result = await ToolOrchestrator(
-        Chat(model=second, store=store, limits=few), Desk(), run_id=first.run_id, resume=True
+        Chat(model=second), Desk(), run_id=first.run_id, resume=True, resources=Resources(store=store, limits=few)
     ).run()
     (after,) = await store.accounts([f"run:{first.run_id}"])
     assert [record.source for record in result.usage] == ["unknown", "measured"]

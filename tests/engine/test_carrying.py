@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Run, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, Resources, RunContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import Notice, RunResult
 from concertino.ids import new_run_id
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
@@ -40,9 +40,11 @@ async def converse(
 ) -> tuple[RunResult, list[str]]:
     """A run; its result, and the codes of its notices."""
     notices: list[str] = []
-    chat = Chat(model=model, message=message, limits=within, **settings)
+    chat = Chat(model=model, message=message, **settings)
     observers = [lambda event: notices.append(event.code) if isinstance(event, Notice) else None]
-    orchestrator = ToolOrchestrator(chat, agent or AgentConfig(), ToolRegistry([look]), observers=observers)
+    orchestrator = ToolOrchestrator(
+        chat, agent or AgentConfig(), ToolRegistry([look]), observers=observers, resources=Resources(limits=within)
+    )
     return await orchestrator.run(), notices
 
 
@@ -94,7 +96,7 @@ class Waits(AgentConfig[None]):
         self.begun = asyncio.Event()
         self.waits = True
 
-    async def prepare(self, run: Run[None]) -> Sequence[Message]:
+    async def prepare(self, run: RunContext[None]) -> Sequence[Message]:
         if self.waits:
             self.begun.set()
             await asyncio.Event().wait()
@@ -110,8 +112,10 @@ async def test_a_run_that_was_killed_before_its_first_request_sees_the_same(exam
     await converse(model, "and?", **settings)
 
     agent, store, run_id, after = Waits(), MemoryStore(), new_run_id(), ScriptedModel("ok")
-    chat = Chat(model=after, message="and?", limits=within, store=store, **settings)
-    parked = ToolOrchestrator(chat, agent, ToolRegistry([look]), run_id=run_id)
+    chat = Chat(model=after, message="and?", **settings)
+    parked = ToolOrchestrator(
+        chat, agent, ToolRegistry([look]), run_id=run_id, resources=Resources(limits=within, store=store)
+    )
     task = asyncio.create_task(parked.run())
     await agent.begun.wait()
     parked.park()
@@ -119,7 +123,9 @@ async def test_a_run_that_was_killed_before_its_first_request_sees_the_same(exam
         await task
     agent.waits = False
     chat = replace(chat, history=(), context=None, few_shot={})  # all of it is on record
-    result = await ToolOrchestrator(chat, agent, ToolRegistry([look]), run_id=run_id, resume=True).run()
+    result = await ToolOrchestrator(
+        chat, agent, ToolRegistry([look]), run_id=run_id, resume=True, resources=Resources(limits=within, store=store)
+    ).run()
     assert list(after.requests[0].messages) == list(model.requests[0].messages)
     assert result.messages == (UserMessage("and?"), AssistantMessage((Text("ok"),), "end", "script"))
     assert result.context is not None
@@ -129,7 +135,7 @@ async def test_a_run_that_was_killed_before_its_first_request_sees_the_same(exam
 
 async def test_a_conversation_that_a_hook_has_replaced_is_not_carried_through_a_restart() -> None:
     class Anew(AgentConfig[None]):
-        def handle_special_tools(self, run: Run[None], call: ToolCall, outcome: Outcome) -> Special:
+        def handle_special_tools(self, run: RunContext[None], call: ToolCall, outcome: Outcome) -> Special:
             return Special(messages=(UserMessage("begin anew"),))
 
     asked, store, run_id = asyncio.Event(), MemoryStore(), new_run_id()
@@ -139,13 +145,26 @@ async def test_a_conversation_that_a_hook_has_replaced_is_not_carried_through_a_
         await asyncio.Event().wait()
 
     model = ScriptedModel(call("look", n=1), Answer(text="never", before=waits))
-    chat = Chat(model=model, message="go", limits=within, store=store, retention=REDUCES)
-    parked = ToolOrchestrator(chat, Anew(), ToolRegistry([look]), run_id=run_id)
+    chat = Chat(model=model, message="go")
+    parked = ToolOrchestrator(
+        chat,
+        Anew(),
+        ToolRegistry([look]),
+        run_id=run_id,
+        resources=Resources(limits=within, store=store, retention=REDUCES),
+    )
     task = asyncio.create_task(parked.run())
     await asked.wait()
     parked.park()
     with suppress(asyncio.CancelledError):
         await task
     chat = replace(chat, model=ScriptedModel("done"))
-    result = await ToolOrchestrator(chat, Anew(), ToolRegistry([look]), run_id=run_id, resume=True).run()
+    result = await ToolOrchestrator(
+        chat,
+        Anew(),
+        ToolRegistry([look]),
+        run_id=run_id,
+        resume=True,
+        resources=Resources(limits=within, store=store, retention=REDUCES),
+    ).run()
     assert (result.text, result.context) == ("done", None)

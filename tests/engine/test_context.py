@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Run, Tool, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, Resources, RunContext, Tool, ToolOrchestrator, ToolRegistry, tool
 from concertino.context_state import ContextState
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import CacheMiss, ContextEdited, Notice
@@ -192,8 +192,10 @@ async def test_stopped_while_a_summary_is_made() -> None:
         return "?"
 
     model = ScriptedModel(*looks(8), call("wait"), summaries=[Answer(text="x", before=hang)] * 9)
-    chat = Chat(model=model, message="go", retention=SHORT)
-    orchestrator = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look, wait]))
+    chat = Chat(model=model, message="go")
+    orchestrator = ToolOrchestrator(
+        chat, AgentConfig(), ToolRegistry([look, wait]), resources=Resources(retention=SHORT)
+    )
     run = asyncio.create_task(orchestrator.run())
     await begun.wait()
     run.cancel()
@@ -218,14 +220,28 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
         return LARGE.format(n) * 40
 
     model = ScriptedModel(*looks(30), summaries=["Only once."] * 30)
-    chat = Chat(model=model, message="go", store=store, retention=SHORT)
-    first = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look_and_park]), run_id=run_id)
+    chat = Chat(model=model, message="go")
+    first = ToolOrchestrator(
+        chat,
+        AgentConfig(),
+        ToolRegistry([look_and_park]),
+        run_id=run_id,
+        resources=Resources(store=store, retention=SHORT),
+    )
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(first.run())
     assert len(summarised(model.requests)) == 1
     again = ScriptedModel("done", summaries=[])
-    chat = Chat(model=again, store=store, retention=SHORT)
-    second = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look]), run_id=run_id, resume=True)
+    chat = Chat(model=again)
+    resources = Resources(store=store, retention=SHORT)
+    second = ToolOrchestrator(
+        chat,
+        AgentConfig(),
+        ToolRegistry([look]),
+        run_id=run_id,
+        resume=True,
+        resources=Resources(store=store, retention=SHORT),
+    )
     result = await second.run()
     assert result.status == "completed"
     assert not summarised(again.requests)
@@ -238,12 +254,14 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
 async def test_the_next_run_of_a_conversation_sees_it_as_this_one_did() -> None:
     model = ScriptedModel(*looks(16), "first", "second", summaries=["What came before."] * 30)
     registry = ToolRegistry([look, Recall()])
-    first = await ToolOrchestrator(Chat(model=model, message="go", retention=SHORT), AgentConfig(), registry).run()
+    first = await ToolOrchestrator(
+        Chat(model=model, message="go"), AgentConfig(), registry, resources=Resources(retention=SHORT)
+    ).run()
     before = list(model.requests[-1].messages)
     assert first.context is not None
     made = len(summarised(model.requests))
-    chat = Chat(model=model, message="and?", history=first.messages, context=first.context, retention=SHORT)
-    second = await ToolOrchestrator(chat, AgentConfig(), registry).run()
+    chat = Chat(model=model, message="and?", history=first.messages, context=first.context)
+    second = await ToolOrchestrator(chat, AgentConfig(), registry, resources=Resources(retention=SHORT)).run()
     assert second.text == "second"
     assert len(summarised(model.requests)) == made, "nothing is summarised twice"
     sent = list(model.requests[-1].messages)
@@ -254,7 +272,7 @@ async def test_the_next_run_of_a_conversation_sees_it_as_this_one_did() -> None:
 async def test_the_context_of_another_conversation_is_not_taken() -> None:
     model = ScriptedModel(*looks(16), "first", "second", summaries=["What came before."] * 30)
     first = await ToolOrchestrator(
-        Chat(model=model, message="go", retention=SHORT), AgentConfig(), ToolRegistry([look])
+        Chat(model=model, message="go"), AgentConfig(), ToolRegistry([look]), resources=Resources(retention=SHORT)
     ).run()
     other: list[Message] = [UserMessage("quite"), AssistantMessage((Text("another"),))]
     orchestrator = ToolOrchestrator(
@@ -268,8 +286,10 @@ async def test_the_context_of_another_conversation_is_not_taken() -> None:
 async def test_replay_gives_what_was_sent_with_all_edits() -> None:
     store: Store = MemoryStore()
     model = ScriptedModel(*looks(20), "done", summaries=["What came before."] * 30)
-    chat = Chat(model=model, message="go", store=store, retention=SHORT)
-    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look])).run()
+    chat = Chat(model=model, message="go")
+    result = await ToolOrchestrator(
+        chat, AgentConfig(), ToolRegistry([look]), resources=Resources(store=store, retention=SHORT)
+    ).run()
     journal = await store.load(result.run_id)
     assert journal is not None
     again = [request for _, _, request in requests(journal)]
@@ -308,7 +328,7 @@ class Caching(ScriptedModel):
 
 async def test_a_cache_that_forgets_is_noticed(play: Play) -> None:
     class Forgets(AgentConfig[None]):
-        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
             model.holds = run.state.step != 5
             return request
 
@@ -321,7 +341,7 @@ async def test_a_cache_that_forgets_is_noticed(play: Play) -> None:
 
 async def test_the_content_index_never_goes_back(play: Play) -> None:
     class Forgets(AgentConfig[None]):
-        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
             model.holds = run.state.step % 3 != 0
             return request
 
@@ -344,7 +364,7 @@ async def test_the_content_index_never_goes_back(play: Play) -> None:
 )
 async def test_what_changes_the_prefix_is_named(play: Play, change: dict[str, Any]) -> None:
     class Changes(AgentConfig[None]):
-        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
             model.holds = run.state.step != 5
             return replace(request, **change) if run.state.step >= 5 else request
 
@@ -355,7 +375,7 @@ async def test_what_changes_the_prefix_is_named(play: Play, change: dict[str, An
 
 async def test_another_model_begins_with_an_empty_cache(play: Play) -> None:
     class Changes(AgentConfig[None]):
-        def get_model_id(self, run: Run[None]) -> str:
+        def get_model_id(self, run: RunContext[None]) -> str:
             return "scripted:b" if run.state.step > 5 else run.model_id
 
     first, other = Caching(*looks(5)), Caching(*looks(2), "done", name="b")

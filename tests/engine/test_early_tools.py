@@ -13,7 +13,8 @@ from concertino import (
     AssistantMessage,
     Chat,
     Limits,
-    Run,
+    Resources,
+    RunContext,
     Tokens,
     Tool,
     ToolCall,
@@ -58,12 +59,12 @@ class Early(AgentConfig[None]):
 
 
 class Interprets(Early):
-    def interpret_response(self, run: Run[None], message: AssistantMessage) -> Turn:
+    def interpret_response(self, run: RunContext[None], message: AssistantMessage) -> Turn:
         return Turn(message, message.tool_calls)
 
 
 class Processes(Early):
-    def process_tool_calls(self, run: Run[None], calls: Any) -> Any:
+    def process_tool_calls(self, run: RunContext[None], calls: Any) -> Any:
         return calls
 
 
@@ -208,7 +209,7 @@ async def test_cancelled_while_an_early_tool_works() -> None:
     agent.tools = (hangs,)
     store = MemoryStore()
     model = ScriptedModel(Answer(calls=(call("hangs"),), midway=asyncio.Event().wait))
-    run = ToolOrchestrator(Chat(model=model, message="go", store=store), agent)
+    run = ToolOrchestrator(Chat(model=model, message="go"), agent, resources=Resources(store=store))
     task = asyncio.create_task(run.run())
     await opened.wait()
     run.stop()
@@ -222,7 +223,7 @@ async def test_cancelled_while_an_early_tool_works() -> None:
 
 async def test_a_failing_hook_beside_an_early_tool(play: Play) -> None:
     class Fails(Early):
-        def preprocess_tool_arguments(self, run: Run[None], call: ToolCall) -> dict[str, Any]:
+        def preprocess_tool_arguments(self, run: RunContext[None], call: ToolCall) -> dict[str, Any]:
             raise ZeroDivisionError
 
     with ScriptedModel(answer(call("look", n=1))) as model:

@@ -9,7 +9,20 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Chat, Done, NotDone, Run, Tool, ToolCall, ToolContext, ToolMessage, tool
+from concertino import (
+    AgentConfig,
+    Allow,
+    Chat,
+    Done,
+    NotDone,
+    Resources,
+    RunContext,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolMessage,
+    tool,
+)
 from concertino.errors import ConfigurationError
 from concertino.events import Notice, RunEvent, ToolFailed
 from concertino.providers.base import ModelEvent, ModelRequest, Reply
@@ -64,12 +77,12 @@ async def two_lives(config: AgentConfig[None], *script: Any, park_at: int = 1) -
     """A run that is parked when *park_at* bodies have begun, and taken up: its events, its results, its id."""
     store = MemoryStore()
     first, second = ScriptedModel(*script), ScriptedModel(*script[1:])
-    process = Runtime(store, [config], models=lambda name: first)
+    process = Runtime([config], Resources(store=store, models=lambda name: first))
     live = await process.start(Chat(model=first, message="go"), config)
     await state(lambda: len(keys) >= park_at)
     await process.close()
     hangs.clear()
-    taken = await Runtime(store, [config], models=lambda name: second).resume(live.id)
+    taken = await Runtime([config], Resources(store=store, models=lambda name: second)).resume(live.id)
     events = [event async for _, event in taken.events()]
     result = await taken.result()
     assert result.status == "completed", result.error
@@ -126,7 +139,7 @@ async def test_a_once_call_that_was_interrupted(
         return await answer()
 
     class Authorizes(AgentConfig[None]):
-        def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow:
+        def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow:
             return Allow()
 
     hangs.add("work")
@@ -189,7 +202,7 @@ class Repeats(ScriptedModel):
 async def test_keys_are_unique_where_ids_of_calls_are_not() -> None:
     model = Repeats([call("work", n=1), call("work", n=2)], [call("work", n=3), call("work", n=4)], "end")
     config = agent(tool(name="work")(body))
-    process = Runtime(MemoryStore(), [config], models=lambda name: model)
+    process = Runtime([config], Resources(store=MemoryStore(), models=lambda name: model))
     results = []
     for _ in range(2):
         model._scripts[""] = [[call("work", n=1), call("work", n=2)]] * 2 + ["end"]

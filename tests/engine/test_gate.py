@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunError, RunResult, Session, ToolOrchestrator, ToolRegistry
+from concertino import AgentConfig, Chat, Resources, RunError, RunResult, Session, ToolOrchestrator, ToolRegistry
 from concertino.agents import delegate
 from concertino.errors import RateLimitError
 from concertino.events import AttemptFailed
@@ -27,9 +27,11 @@ class Child(AgentConfig[None]):
 
 async def run(model: Any, gate: Gate, user: str = "u", tools: Any = None) -> RunResult:
     session = Session(user_id=user)
-    chat = Chat(model=model, message="go", session=session, gates={"scripted": gate}, retry=ONCE)
+    chat = Chat(model=model, message="go", session=session)
     registry = None if tools is None else ToolRegistry(tools)
-    return await ToolOrchestrator(chat, AgentConfig(), registry).run()
+    return await ToolOrchestrator(
+        chat, AgentConfig(), registry, resources=Resources(rate_limits={"scripted": gate}, retry=ONCE)
+    ).run()
 
 
 async def when(state: Callable[[], bool]) -> None:
@@ -86,8 +88,10 @@ TOO_LONG = RateLimitError("no more of this one today", retry_after=3600.0)
 async def asked(model: Any, gate: Gate, other: Any) -> tuple[RunResult | None, list[AttemptFailed]]:
     """What becomes of a run behind *gate*, with *other* as fallback; and what failed in it."""
     gates, fallback = {"scripted": gate}, [f"scripted:{other.name}"]
-    chat = Chat(model=model, message="go", gates=gates, fallback=fallback, models=lambda name: other)
-    orchestrator = ToolOrchestrator(chat, AgentConfig())
+    chat = Chat(model=model, message="go")
+    orchestrator = ToolOrchestrator(
+        chat, AgentConfig(), resources=Resources(rate_limits=gates, fallback=fallback, models=lambda name: other)
+    )
     failed = [event async for event in orchestrator.stream() if isinstance(event, AttemptFailed)]
     return orchestrator.result, failed
 
@@ -124,7 +128,9 @@ async def test_who_waits_is_told_as_soon_as_a_model_is_closed() -> None:
 async def test_a_run_that_is_cancelled_while_it_waits_leaves_its_place() -> None:
     gate = Gate(at_once=1)
     with ScriptedModel() as model:
-        orchestrator = ToolOrchestrator(Chat(model=model, message="go", gates={"scripted": gate}), AgentConfig())
+        orchestrator = ToolOrchestrator(
+            Chat(model=model, message="go"), AgentConfig(), resources=Resources(rate_limits={"scripted": gate})
+        )
         async with gate.admit("someone", 1):
             waiting = asyncio.create_task(orchestrator.run())
             await when(lambda: gate.waiting == 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import ConfigurationError
 from concertino.events import Notice, RunEvent, ToolCallDelta, ToolDone, ToolStarted
 from concertino.messages import (
@@ -178,8 +178,13 @@ class Eager(AgentConfig[None]):
 async def test_ids_that_a_server_uses_again(agent: type[AgentConfig[None]], kept: bool) -> None:
     model = Careless(("call_0", "call_1"), ("call_0",), ("", "x"), ("y", "y"))
     history = (Q, calls("call_0"), result("call_0"), A)
-    chat = Chat(model=model, message="Look", history=history, store=MemoryStore() if kept else None)
-    events: list[RunEvent] = [e async for e in ToolOrchestrator(chat, agent(), ToolRegistry([look])).stream()]
+    chat = Chat(model=model, message="Look", history=history)
+    events: list[RunEvent] = [
+        e
+        async for e in ToolOrchestrator(
+            chat, agent(), ToolRegistry([look]), resources=Resources(store=MemoryStore() if kept else None)
+        ).stream()
+    ]
     last = model.requests[-1]
     ids = [call.id for m in last.messages if isinstance(m, AssistantMessage) for call in m.tool_calls]
     assert len(ids) == len(set(ids)) == 8

@@ -14,14 +14,14 @@ from concertino import (
     Allow,
     AssistantMessage,
     Chat,
+    Continue,
     DataPolicy,
     Deny,
     Fail,
     Finish,
-    GoOn,
     HookError,
     Message,
-    Run,
+    RunContext,
     RunError,
     Special,
     SystemMessage,
@@ -103,16 +103,16 @@ async def test_every_hook_may_be_async(hook: str, add: Tool) -> None:
 
 async def test_a_forgotten_return_is_named(play: Play) -> None:
     class Forgetful(AgentConfig[None]):
-        def should_continue_loop(self, run: Run[None]) -> bool:  # type: ignore[return]
+        def should_continue_loop(self, run: RunContext[None]) -> bool:  # type: ignore[return]
             run.state.step += 0
 
     seen = await play(ScriptedModel(), Forgetful())
-    assert "should_continue_loop of agent 'agent' returned None; it must return bool or GoOn" in seen.result.error
+    assert "should_continue_loop of agent 'agent' returned None; it must return bool or Continue" in seen.result.error
 
 
 async def test_run_raises_the_hook_error_as_the_cause() -> None:
     class Broken(AgentConfig[None]):
-        def get_model_id(self, run: Run[None]) -> str:
+        def get_model_id(self, run: RunContext[None]) -> str:
             raise KeyError("model")
 
     with pytest.raises(RunError) as caught:
@@ -124,7 +124,7 @@ async def test_run_raises_the_hook_error_as_the_cause() -> None:
 
 async def test_hooks_can_be_shared_by_assignment(play: Play, add: Tool) -> None:
     class Stubborn(AgentConfig[None]):
-        def should_send_tools(self, run: Run[None]) -> bool:
+        def should_send_tools(self, run: RunContext[None]) -> bool:
             return True
 
     class Other(AgentConfig[None]):
@@ -143,14 +143,14 @@ async def test_state_is_made_for_each_run(play: Play, add: Tool) -> None:
     ended: list[int] = []
 
     class Counting(AgentConfig[Count]):
-        def initialize_agent_state(self, run: Run[Count]) -> Count:
+        def initialize_agent_state(self, run: RunContext[Count]) -> Count:
             return Count()
 
-        def after_step(self, run: Run[Count], outcome: Any) -> Any:
+        def after_step(self, run: RunContext[Count], outcome: Any) -> Any:
             run.agent_state.steps += 1
             return outcome
 
-        def conclude(self, run: Run[Count], text: str) -> str:
+        def conclude(self, run: RunContext[Count], text: str) -> str:
             ended.append(run.agent_state.steps)
             return text
 
@@ -162,7 +162,7 @@ async def test_state_is_made_for_each_run(play: Play, add: Tool) -> None:
 
 async def test_prepare_puts_in_what_was_looked_up(play: Play) -> None:
     class Prepared(AgentConfig[None]):
-        async def prepare(self, run: Run[None]) -> Sequence[Message]:
+        async def prepare(self, run: RunContext[None]) -> Sequence[Message]:
             topic = await run.ask("What is this about?")
             return (SystemMessage(f"Topic: {topic}"),)
 
@@ -175,7 +175,7 @@ async def test_prepare_puts_in_what_was_looked_up(play: Play) -> None:
 
 async def test_conclude_makes_the_answer(play: Play) -> None:
     class Shouting(AgentConfig[None]):
-        async def conclude(self, run: Run[None], text: str) -> str:
+        async def conclude(self, run: RunContext[None], text: str) -> str:
             return text.upper()
 
     with ScriptedModel("quiet") as model:
@@ -186,7 +186,7 @@ async def test_conclude_makes_the_answer(play: Play) -> None:
 
 async def test_build_request_has_the_last_word_on_what_is_sent(play: Play) -> None:
     class Brief(AgentConfig[None]):
-        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
             return dataclasses.replace(request, max_output_tokens=7)
 
     with ScriptedModel("hi") as model:
@@ -196,7 +196,7 @@ async def test_build_request_has_the_last_word_on_what_is_sent(play: Play) -> No
 
 async def test_interpret_response_lets_json_drive_the_same_loop(play: Play, add: Tool) -> None:
     class Json(AgentConfig[None]):
-        def interpret_response(self, run: Run[None], message: AssistantMessage) -> Turn:
+        def interpret_response(self, run: RunContext[None], message: AssistantMessage) -> Turn:
             if not message.text.startswith("{"):
                 return Turn(message, ())
             return Turn(message, (ToolCall("json-1", "add", message.text),))
@@ -209,9 +209,9 @@ async def test_interpret_response_lets_json_drive_the_same_loop(play: Play, add:
 
 async def test_no_calls_can_be_asked_again(play: Play, add: Tool) -> None:
     class Insisting(AgentConfig[None]):
-        def on_no_tool_calls(self, run: Run[None], reason: str, calls: Sequence[ToolCall]) -> GoOn | Finish:
+        def on_no_tool_calls(self, run: RunContext[None], reason: str, calls: Sequence[ToolCall]) -> Continue | Finish:
             if run.state.step < 3:
-                return GoOn(messages=(SystemMessage("use a tool"),), tool_choice="required")
+                return Continue(messages=(SystemMessage("use a tool"),), tool_choice="required")
             return Finish("gave up")
 
     with ScriptedModel("no", "no", "no") as model:
@@ -222,7 +222,7 @@ async def test_no_calls_can_be_asked_again(play: Play, add: Tool) -> None:
 
 async def test_calls_left_out_are_answered_all_the_same(play: Play, add: Tool) -> None:
     class Picky(AgentConfig[None]):
-        def process_tool_calls(self, run: Run[None], calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
+        def process_tool_calls(self, run: RunContext[None], calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
             return calls[:1]
 
     with ScriptedModel([call("add", a=1, b=1), call("add", a=9, b=9)], "two") as model:
@@ -234,7 +234,7 @@ async def test_calls_left_out_are_answered_all_the_same(play: Play, add: Tool) -
 
 async def test_process_tool_calls_can_end_the_run(play: Play, add: Tool) -> None:
     class Done(AgentConfig[None]):
-        def process_tool_calls(self, run: Run[None], calls: Sequence[ToolCall]) -> Finish:
+        def process_tool_calls(self, run: RunContext[None], calls: Sequence[ToolCall]) -> Finish:
             return Finish("that is enough")
 
     with ScriptedModel(call("add", a=1, b=1)) as model:
@@ -246,7 +246,7 @@ async def test_process_tool_calls_can_end_the_run(play: Play, add: Tool) -> None
 
 async def test_arguments_can_be_mended_before_they_are_checked(play: Play, add: Tool) -> None:
     class Mending(AgentConfig[None]):
-        def preprocess_tool_arguments(self, run: Run[None], tool_call: ToolCall) -> dict[str, Any]:
+        def preprocess_tool_arguments(self, run: RunContext[None], tool_call: ToolCall) -> dict[str, Any]:
             if tool_call.arguments == "?":
                 raise ToolArgumentsError("that is not even close")
             return {"a": 40, "b": 2}
@@ -260,7 +260,7 @@ async def test_arguments_can_be_mended_before_they_are_checked(play: Play, add: 
 async def test_a_call_can_be_denied(play: Play, add: Tool) -> None:
     class Strict(AgentConfig[None]):
         async def authorize_tool_call(
-            self, run: Run[None], tool_call: ToolCall, arguments: dict[str, Any]
+            self, run: RunContext[None], tool_call: ToolCall, arguments: dict[str, Any]
         ) -> Allow | Deny:
             return Allow() if arguments["a"] < 10 else Deny("too much")
 
@@ -272,7 +272,7 @@ async def test_a_call_can_be_denied(play: Play, add: Tool) -> None:
 
 async def test_special_tools_change_result_choice_and_conversation(play: Play, add: Tool) -> None:
     class Rewriting(AgentConfig[None]):
-        def handle_special_tools(self, run: Run[None], tool_call: ToolCall, outcome: Any) -> Special:
+        def handle_special_tools(self, run: RunContext[None], tool_call: ToolCall, outcome: Any) -> Special:
             return Special(
                 result="see above",
                 tool_choice=ForcedTool("add"),
@@ -290,7 +290,7 @@ async def test_special_tools_change_result_choice_and_conversation(play: Play, a
 
 async def test_usage_can_be_changed_but_not_its_identity(play: Play) -> None:
     class Dear(AgentConfig[None]):
-        def calculate_usage(self, run: Run[None], record: UsageRecord) -> UsageRecord:
+        def calculate_usage(self, run: RunContext[None], record: UsageRecord) -> UsageRecord:
             return dataclasses.replace(record, id="forged", cost=Decimal("1.50"))
 
     with ScriptedModel("hi") as model:
@@ -305,7 +305,7 @@ async def test_usage_can_be_changed_but_not_its_identity(play: Play) -> None:
 )
 async def test_after_step_ends_the_run(play: Play, add: Tool, outcome: Finish | Fail, status: str, text: str) -> None:
     class Ending(AgentConfig[None]):
-        def after_step(self, run: Run[None], ended: GoOn | Finish | Fail) -> GoOn | Finish | Fail:
+        def after_step(self, run: RunContext[None], ended: Continue | Finish | Fail) -> Continue | Finish | Fail:
             return outcome
 
     with ScriptedModel(call("add", a=1, b=1)) as model:
@@ -317,10 +317,10 @@ async def test_progress_and_selection_are_told(play: Play, add: Tool) -> None:
     told: list[str] = []
 
     class Watching(AgentConfig[None]):
-        def on_tools_selected(self, run: Run[None], calls: Sequence[ToolCall]) -> None:
+        def on_tools_selected(self, run: RunContext[None], calls: Sequence[ToolCall]) -> None:
             told.append("selected " + ",".join(c.name for c in calls))
 
-        def on_tool_progress(self, run: Run[None], event: Any) -> None:
+        def on_tool_progress(self, run: RunContext[None], event: Any) -> None:
             told.append(type(event).__name__)
 
     with ScriptedModel(call("add", a=1, b=1), "two") as model:
@@ -349,7 +349,7 @@ async def test_the_policy_filters_what_is_stored(play: Play, add: Tool) -> None:
 
 async def test_a_model_that_the_agent_wants_and_the_chat_cannot_find(play: Play) -> None:
     class Other(AgentConfig[None]):
-        def get_model_id(self, run: Run[None]) -> str:
+        def get_model_id(self, run: RunContext[None]) -> str:
             return "openai:gpt-9"
 
     seen = await play(ScriptedModel(), Other())
@@ -359,7 +359,7 @@ async def test_a_model_that_the_agent_wants_and_the_chat_cannot_find(play: Play)
 
 async def test_a_hook_chooses_among_models(play: Play) -> None:
     class Other(AgentConfig[None]):
-        def get_model_id(self, run: Run[None]) -> str:
+        def get_model_id(self, run: RunContext[None]) -> str:
             return "scripted:cheap"
 
     cheap = ScriptedModel("from the cheap one", name="cheap")
@@ -370,7 +370,7 @@ async def test_a_hook_chooses_among_models(play: Play) -> None:
 
 async def test_a_hook_can_tell_the_user_something(play: Play) -> None:
     class Telling(AgentConfig[None]):
-        def should_send_tools(self, run: Run[None]) -> bool:
+        def should_send_tools(self, run: RunContext[None]) -> bool:
             run.notify("tool_not_enabled", "no tools today")
             return False
 

@@ -9,7 +9,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concertino import AgentConfig, Chat, RunResult, Tool, ToolContext, ToolError, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    Resources,
+    RunResult,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.agents import delegate
 from concertino.errors import OverloadedError
 from concertino.events import RunEnded, RunEvent, RunStarted, ToolDone, ToolFailed, ToolStarted, UsageRecorded
@@ -70,7 +81,11 @@ async def _run(script: list[Any], store: MemoryStore) -> tuple[list[RunEvent], R
     model = ScriptedModel(*script, scripts={"You are the child": [lambda request: "child says so"] * 100})
     tools: list[Tool] = [echo, block, fail, stream, delegate(Child(), description="A child.")]
     orchestrator = ToolOrchestrator(
-        Chat(model=model, message="go", store=store), AgentConfig(), ToolRegistry(tools), tool_call_limit=100
+        Chat(model=model, message="go"),
+        AgentConfig(),
+        ToolRegistry(tools),
+        tool_call_limit=100,
+        resources=Resources(store=store),
     )
     events = [event async for event in orchestrator.stream()]
     assert orchestrator.result is not None

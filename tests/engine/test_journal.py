@@ -14,11 +14,12 @@ from concertino import (
     Allow,
     Ask,
     Chat,
+    Continue,
     Finish,
-    GoOn,
     Message,
     Pending,
-    Run,
+    Resources,
+    RunContext,
     Session,
     SystemMessage,
     Tool,
@@ -91,7 +92,7 @@ class Desk(AgentConfig[None]):
 
 
 class Authorizes(Desk):
-    def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow:
+    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow:
         return Allow()
 
 
@@ -105,23 +106,30 @@ async def loaded(store: Store, run_id: str) -> StoredJournal:
 async def logged(agent: AgentConfig[Any], *script: Any) -> list[str]:
     store, model = Watched(), Loud(*script)
     model.log = store.log
-    await ToolOrchestrator(Chat(model=model, message="go", store=store, deps=store.log), agent).run()
+    await ToolOrchestrator(
+        Chat(model=model, message="go"), agent, resources=Resources(store=store, deps=store.log)
+    ).run()
     return store.log
 
 
 async def test_each_entry_comes_before_what_follows_from_it() -> None:
     log = await logged(Desk(), call("look"), call("pay"), "end")
     assert log == [
-        *("asking", "model", "answered", "look"),
-        *("asking", "model", "answered", "pay"),  # the outcome of the last call of a turn goes with what follows
-        *("asking", "model", "answered", "ended"),
+        *("model_requested", "model", "model_answered", "look"),
+        *(
+            "model_requested",
+            "model",
+            "model_answered",
+            "pay",
+        ),  # the outcome of the last call of a turn goes with what follows
+        *("model_requested", "model", "model_answered", "ended"),
     ]
 
 
 async def test_a_once_call_that_is_authorized_says_when_it_begins() -> None:
     log = await logged(Authorizes(), [call("look"), call("pay")], "end")
-    assert log[:3] == ["asking", "model", "answered"]
-    assert log.index("outcome") < log.index("pay") < log.index("asking", 1)
+    assert log[:3] == ["model_requested", "model", "model_answered"]
+    assert log.index("calls_changed") < log.index("pay") < log.index("model_requested", 1)
 
 
 async def test_a_once_call_has_its_outcome_on_record_before_its_siblings_end() -> None:
@@ -136,9 +144,9 @@ async def test_a_once_call_has_its_outcome_on_record_before_its_siblings_end() -
     agent = Desk()
     agent.tools = (pay, slow)
     model = ScriptedModel([call("pay"), call("slow")], "end")
-    run = ToolOrchestrator(Chat(model=model, message="go", store=store, deps=[]), agent)
+    run = ToolOrchestrator(Chat(model=model, message="go"), agent, resources=Resources(store=store, deps=[]))
     task = asyncio.create_task(run.run())
-    await state(lambda: "outcome" in store.log)
+    await state(lambda: "calls_changed" in store.log)
     record = fold(await loaded(store, run.run_id))
     assert record.turn.outcomes[0].content == "paid"
     assert 1 not in record.turn.outcomes
@@ -148,12 +156,12 @@ async def test_a_once_call_has_its_outcome_on_record_before_its_siblings_end() -
 
 async def test_what_stays_the_same_is_said_once() -> None:
     store, model = MemoryStore(), ScriptedModel(*[call("look")] * 6, "end")
-    run = ToolOrchestrator(Chat(model=model, message="go", store=store, deps=[]), Desk())
+    run = ToolOrchestrator(Chat(model=model, message="go"), Desk(), resources=Resources(store=store, deps=[]))
     await run.run()
     journal = await loaded(store, run.run_id)
-    asking = [entry for entry in journal.entries if entry.kind == "asking"]
+    asking = [entry for entry in journal.entries if entry.kind == "model_requested"]
     assert [("system" in e.body, "tools" in e.body) for e in asking] == [(True, True)] + [(False, False)] * 6
-    sizes = [len(json.dumps([entry.body, entry.held])) for entry in asking]
+    sizes = [len(json.dumps([entry.body, entry.content])) for entry in asking]
     assert max(sizes[1:]) - min(sizes[1:]) < 20, "an entry is as large at the end as at the beginning"
     assert [len(entry.messages) for entry in asking] == [1] + [1] * 6
 
@@ -164,8 +172,8 @@ async def test_a_history_is_shared_by_runs_of_one_user() -> None:
     journals = []
     for _ in range(2):
         model = ScriptedModel("end")
-        chat = Chat(model=model, message="go", store=store, history=history, session=Session(user_id="u"))
-        run = ToolOrchestrator(chat, Desk())
+        chat = Chat(model=model, message="go", history=history, session=Session(user_id="u"))
+        run = ToolOrchestrator(chat, Desk(), resources=Resources(store=store))
         await run.run()
         journals.append(await loaded(store, run.run_id))
     assert journals[0].texts == journals[1].texts
@@ -175,13 +183,13 @@ async def test_a_history_is_shared_by_runs_of_one_user() -> None:
 class Aside(Desk):
     """Asks beside the conversation, first and last."""
 
-    async def prepare(self, run: Run[None]) -> list[Message]:
+    async def prepare(self, run: RunContext[None]) -> list[Message]:
         return [SystemMessage(await run.ask("first?")), SystemMessage(await run.ask("and?"))]
 
-    async def conclude(self, run: Run[None], text: str) -> str:
+    async def conclude(self, run: RunContext[None], text: str) -> str:
         return text + await run.ask("last?")
 
-    def after_step(self, run: Run[None], outcome: Any) -> Any:
+    def after_step(self, run: RunContext[None], outcome: Any) -> Any:
         return Finish("enough ") if run.state.tool_calls else outcome
 
 
@@ -191,7 +199,9 @@ async def test_what_is_asked_aside_leaves_the_run_at_its_last_boundary(asks: int
     store, never = MemoryStore(), asyncio.Event()
     script: list[Any] = ["a", "b", call("look"), "c"]
     model = ScriptedModel(*script[: asks - 1], Answer(text="x", before=never.wait))
-    run = ToolOrchestrator(Chat(model=model, message="go", store=store, deps=[]), Aside(), run_id="r")
+    run = ToolOrchestrator(
+        Chat(model=model, message="go"), Aside(), run_id="r", resources=Resources(store=store, deps=[])
+    )
     task = asyncio.create_task(run.run())
     await state(lambda: len(model.requests) >= asks or task.done())
     run.park()
@@ -201,7 +211,9 @@ async def test_what_is_asked_aside_leaves_the_run_at_its_last_boundary(asks: int
     if left.end is None:
         again = ScriptedModel(*(script if asks < 3 else script[asks - 1 :]))
         again._calls = 0 if asks < 4 else 1
-        result = await ToolOrchestrator(Chat(model=again, store=store, deps=[]), Aside(), run_id="r", resume=True).run()
+        result = await ToolOrchestrator(
+            Chat(model=again), Aside(), run_id="r", resume=True, resources=Resources(store=store, deps=[])
+        ).run()
         assert len({record.id for record in result.usage}) == len(result.usage) == asks + len(again.requests)
     kept = [stored.message for stored in await store.messages("r")]
     assert [m.role for m in kept] == ["user", "system", "system", "assistant", "tool", "assistant", "assistant"]
@@ -211,13 +223,15 @@ async def test_what_is_asked_aside_leaves_the_run_at_its_last_boundary(asks: int
     assert record.state.iteration == 1
 
 
-@pytest.mark.parametrize("kind", ["asking", "answered", "outcome"])
+@pytest.mark.parametrize("kind", ["model_requested", "model_answered", "calls_changed"])
 async def test_a_store_that_fails_once_leaves_a_run_that_can_be_taken_up(kind: str) -> None:
     store = Watched()
     store.fails[kind] = 1
     turn = [call("pay"), call("look")]
     model = ScriptedModel(turn, "end")
-    run = ToolOrchestrator(Chat(model=model, message="go", store=store, deps=store.log), Desk(), run_id="r")
+    run = ToolOrchestrator(
+        Chat(model=model, message="go"), Desk(), run_id="r", resources=Resources(store=store, deps=store.log)
+    )
     events = [event async for event in run.stream()]
     assert run.result is not None
     assert run.result.status == "failed"
@@ -225,27 +239,29 @@ async def test_a_store_that_fails_once_leaves_a_run_that_can_be_taken_up(kind: s
     assert events
     left = await store.run("r")
     assert left.end is None, "it can be taken up when the store is well again"
-    again = ScriptedModel(*([] if kind == "outcome" else [turn]), "end")
+    again = ScriptedModel(*([] if kind == "calls_changed" else [turn]), "end")
     result = await ToolOrchestrator(
-        Chat(model=again, store=store, deps=store.log), Desk(), run_id="r", resume=True
+        Chat(model=again), Desk(), run_id="r", resume=True, resources=Resources(store=store, deps=store.log)
     ).run()
     assert result.status == "completed"
     assert store.log.count("pay") == 1
     kept = [stored.message for stored in await store.messages("r")]
     assert kept == list(result.messages)
     assert [m.role for m in kept] == ["user", "assistant", "tool", "tool", "assistant"]
-    unknown = kind == "outcome"
+    unknown = kind == "calls_changed"
     assert kept[2].content.startswith("OUTCOME_UNKNOWN" if unknown else "paid")
     assert list(result.usage) == list(await store.usage("r"))
 
 
-@pytest.mark.parametrize("kind", ["asking", "answered", "ended"])
+@pytest.mark.parametrize("kind", ["model_requested", "model_answered", "ended"])
 async def test_cancelled_while_an_entry_is_being_written(kind: str) -> None:
     """The store had it already: it is not written twice."""
     store = Watched()
     store.hangs[kind] = asyncio.Event()
     model = ScriptedModel(call("look"), "end")
-    run = ToolOrchestrator(Chat(model=model, message="go", store=store, deps=store.log), Desk(), run_id="r")
+    run = ToolOrchestrator(
+        Chat(model=model, message="go"), Desk(), run_id="r", resources=Resources(store=store, deps=store.log)
+    )
     task = asyncio.create_task(run.run())
     await state(lambda: kind in store.log)
     store.hangs.pop(kind)
@@ -267,7 +283,7 @@ async def test_cancelled_while_an_entry_is_being_written(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["result", "approval"])
 async def test_a_wait_is_on_record_before_the_run_is_suspended(kind: str) -> None:
     class Asks(Desk):
-        def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
+        def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
             return Ask() if kind == "approval" else Allow()
 
     @tool(effect="idempotent", remote=True)
@@ -278,8 +294,10 @@ async def test_a_wait_is_on_record_before_the_run_is_suspended(kind: str) -> Non
     agent = Asks()
     agent.tools = (order,)
     store = Watched()
-    result = await ToolOrchestrator(Chat(model=ScriptedModel(call("order")), message="go", store=store), agent).run()
-    assert store.log == ["asking", "answered", "waiting", "suspended"]
+    result = await ToolOrchestrator(
+        Chat(model=ScriptedModel(call("order")), message="go"), agent, resources=Resources(store=store)
+    ).run()
+    assert store.log == ["model_requested", "model_answered", "calls_changed", "suspended"]
     assert (result.status, len(result.waiting)) == ("suspended", 1)
     record = fold(await loaded(store, result.run_id))
     assert (record.turn.waiting, record.turn.outcomes) == ({0}, {})
@@ -287,11 +305,11 @@ async def test_a_wait_is_on_record_before_the_run_is_suspended(kind: str) -> Non
 
 async def test_a_record_at_any_length_is_a_prefix_of_the_next() -> None:
     class Goes(Desk):
-        def on_no_tool_calls(self, run: Run[None], reason: str, calls: Sequence[Any]) -> bool | GoOn:
-            return GoOn(messages=(SystemMessage("more"),)) if run.state.step < 3 else False
+        def on_no_tool_calls(self, run: RunContext[None], reason: str, calls: Sequence[Any]) -> bool | Continue:
+            return Continue(messages=(SystemMessage("more"),)) if run.state.step < 3 else False
 
     store, model = MemoryStore(), ScriptedModel(call("look"), "one", "two")
-    run = ToolOrchestrator(Chat(model=model, message="go", store=store, deps=[]), Goes())
+    run = ToolOrchestrator(Chat(model=model, message="go"), Goes(), resources=Resources(store=store, deps=[]))
     result = await run.run()
     journal = await loaded(store, run.run_id)
     sent = [list(request.messages) for _, _, request in requests(journal)]

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Run, RunError, Tool, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    Limits,
+    Resources,
+    RunContext,
+    RunError,
+    Tool,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.errors import ConfigurationError, ContextFloorError, OverloadedError
 from concertino.events import Notice, StepStarted, TextDelta, ToolDone, ToolFailed, UsageRecorded
 from concertino.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
@@ -140,8 +151,10 @@ async def test_a_provider_that_fails_in_mid_stream(play: Play) -> None:
 
 async def test_run_raises_and_carries_what_there_was(add: Tool) -> None:
     model = ScriptedModel(call("add", a=1, b=1), OverloadedError("too busy"))
-    chat = Chat(model=model, message="go", retry=Retry(attempts=1))
-    orchestrator = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([add]))
+    chat = Chat(model=model, message="go")
+    orchestrator = ToolOrchestrator(
+        chat, AgentConfig(), ToolRegistry([add]), resources=Resources(retry=Retry(attempts=1))
+    )
     with pytest.raises(RunError, match="too busy") as caught:
         await orchestrator.run()
     assert isinstance(caught.value.__cause__, OverloadedError)
@@ -170,9 +183,9 @@ def test_what_is_no_chat_and_no_model_is_refused() -> None:
 
 
 async def test_a_limits_function_that_returns_none_is_named() -> None:
-    chat = Chat(model=ScriptedModel(), message="go", limits=lambda *_: None)  # type: ignore[arg-type, return-value]
+    chat = Chat(model=ScriptedModel(), message="go")  # type: ignore[arg-type, return-value]
     with pytest.raises(ConfigurationError, match="must return Limits"):
-        await ToolOrchestrator(chat, AgentConfig()).run()
+        await ToolOrchestrator(chat, AgentConfig(), resources=Resources(limits=lambda *_: None)).run()
 
 
 def test_a_class_instead_of_an_agent_is_refused() -> None:
@@ -281,15 +294,17 @@ async def test_the_report_is_priced_with_the_provider_that_has_answered() -> Non
         provider = "otherco"
 
     class Chooses(AgentConfig[None]):
-        def get_model_id(self, run: Run[None]) -> str:
+        def get_model_id(self, run: RunContext[None]) -> str:
             return "otherco:small"
 
     def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
         return (Decimal(tokens.prompt), "test") if (provider, model) == ("otherco", "small") else (None, "")
 
     small = Elsewhere("said", name="small")
-    chat = Chat(model=ScriptedModel(), message="go", models=lambda name: small, price=price)
-    report = (await ToolOrchestrator(chat, Chooses()).run()).report
+    chat = Chat(model=ScriptedModel(), message="go")
+    report = (
+        await ToolOrchestrator(chat, Chooses(), resources=Resources(models=lambda name: small, price=price)).run()
+    ).report
     assert report.cost == report.prompt > 0
     assert report.untrimmed_cost == report.untrimmed_prompt
 
@@ -300,7 +315,7 @@ async def test_each_request_is_priced_by_its_own_size(add: Tool) -> None:
 
     small = Answer(calls=(call("add", a=1, b=2),), tokens=Tokens(prompt=150, completion=5))
     model = ScriptedModel(small, small, Answer(text="done", tokens=Tokens(prompt=300, completion=5)))
-    chat = Chat(model=model, message="go", price=steps)
-    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([add])).run()
+    chat = Chat(model=model, message="go")
+    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([add]), resources=Resources(price=steps)).run()
     assert result.report is not None
     assert result.report.cost == result.report.untrimmed_cost == 150 + 150 + 600

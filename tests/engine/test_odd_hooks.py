@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Fail, Finish, GoOn, Run, Special, Tool, Turn
+from concertino import AgentConfig, Continue, Fail, Finish, RunContext, Special, Tool, Turn
 from concertino.messages import AssistantMessage, SystemMessage
 from concertino.testing import ScriptedModel, call
 
@@ -16,9 +16,9 @@ from .conftest import Play
 CASES: list[tuple[str, Any, str]] = [
     ("on_no_tool_calls", lambda: Finish({"a": 1}), r"Finish(text={'a': 1}): use text"),  # type: ignore[arg-type]
     ("after_step", lambda: Fail(None), "Fail(error=None): use text"),  # type: ignore[arg-type]
-    ("should_continue_loop", lambda: GoOn("go on"), "tuple of messages"),  # type: ignore[arg-type]
-    ("should_continue_loop", lambda: GoOn((SystemMessage("x"), "y")), "tuple of messages"),  # type: ignore[arg-type]
-    ("on_no_tool_calls", lambda: GoOn(messages=SystemMessage("x")), "tuple of messages"),  # type: ignore[arg-type]
+    ("should_continue_loop", lambda: Continue("go on"), "tuple of messages"),  # type: ignore[arg-type]
+    ("should_continue_loop", lambda: Continue((SystemMessage("x"), "y")), "tuple of messages"),  # type: ignore[arg-type]
+    ("on_no_tool_calls", lambda: Continue(messages=SystemMessage("x")), "tuple of messages"),  # type: ignore[arg-type]
     ("handle_special_tools", lambda: Special(result=5), "Special(result=5): use text"),  # type: ignore[arg-type]
     ("handle_special_tools", lambda: Special(messages=("x",)), "tuple of messages"),  # type: ignore[arg-type]
     ("interpret_response", lambda: Turn("x", ()), "AssistantMessage"),  # type: ignore[arg-type]
@@ -38,7 +38,7 @@ async def test_the_right_type_with_the_wrong_things(hook: str, make: Any, proble
 
 @pytest.mark.parametrize("hook", ["prepare", "should_continue_loop", "authorize_tool_call", "conclude"])
 async def test_a_hook_that_is_cancelled_from_within_fails_the_run(hook: str, play: Play, add: Tool) -> None:
-    async def cancelled(self: Any, run: Run[Any], *_: Any) -> None:
+    async def cancelled(self: Any, run: RunContext[Any], *_: Any) -> None:
         raise asyncio.CancelledError
 
     agent = type("Agent", (AgentConfig,), {hook: cancelled})()

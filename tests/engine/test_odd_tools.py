@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, ToolContext, ToolError, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, ToolContext, ToolError, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import delegate
 from concertino.events import ToolFailed
 from concertino.messages import AssistantMessage, Text, ToolCall, ToolMessage
@@ -146,9 +146,11 @@ class Child(AgentConfig[None]):
 async def test_sub_agents_are_told_apart_where_ids_of_calls_come_again(turns: Any) -> None:
     store = MemoryStore()
     model = ScriptedModel("one", "two")
-    chat = Chat(model=Repeating(*turns), message="go", store=store, models=lambda _: model)
+    chat = Chat(model=Repeating(*turns), message="go")
     registry = ToolRegistry([delegate(Child(), description="A child.")])
-    result = await ToolOrchestrator(chat, AgentConfig(), registry).run()
+    result = await ToolOrchestrator(
+        chat, AgentConfig(), registry, resources=Resources(store=store, models=lambda _: model)
+    ).run()
     assert [m.content for m in result.messages if isinstance(m, ToolMessage)] == ["one", "two"]
     runs = await store.runs(root_id=result.run_id)
     assert {run.start.agent_path: run.end and run.end.answer for run in runs} == {

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Run, RunError, ToolOrchestrator, ToolRegistry
+from concertino import AgentConfig, Chat, Resources, RunContext, RunError, ToolOrchestrator, ToolRegistry
 from concertino.agents import delegate
 from concertino.errors import MissingKeyError, OverloadedError, UnknownModelError
 from concertino.events import AttemptFailed, Notice
@@ -19,7 +18,7 @@ class Cheap(AgentConfig[None]):
     name = "cheap"
     prompt = "You are cheap."
 
-    def get_model_id(self, run: Run[None]) -> str:
+    def get_model_id(self, run: RunContext[None]) -> str:
         return "scripted:cheap"
 
 
@@ -33,30 +32,30 @@ async def test_a_model_is_asked_for_once_in_a_run_and_in_all_below_it() -> None:
         return cheap
 
     with ScriptedModel(turn, turn, "Both answered.") as model, ScriptedModel("one", "two", name="cheap") as cheap:
-        chat = Chat(model=model, message="go", models=models)
-        await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([child])).run()
+        chat = Chat(model=model, message="go")
+        await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([child]), resources=Resources(models=models)).run()
     assert asked == ["scripted:cheap"]
 
 
 async def test_another_function_is_asked_anew() -> None:
     first, second = ScriptedModel(name="cheap"), ScriptedModel(name="cheap")
-    chat = Chat(model=ScriptedModel(), message="go", models=lambda _: first)
-    assert chat.find_model("scripted:cheap") is first
-    assert dataclasses.replace(chat, models=lambda _: second).find_model("scripted:cheap") is second
-    assert chat.find_model("scripted:cheap") is first
+    assert Resources(models=lambda _: first).find_model("scripted:cheap") is first
+    assert Resources(models=lambda _: second).find_model("scripted:cheap") is second
 
 
 @pytest.mark.parametrize("found", [None, "scripted:cheap"])
 async def test_what_is_found_must_be_a_model(found: Any) -> None:
-    chat = Chat(model=ScriptedModel(), message="go", models=lambda _: found)
-    with pytest.raises(RunError, match=r"Chat\(models=\.\.\.\) returned .* for 'scripted:cheap'"):
-        await ToolOrchestrator(chat, Cheap()).run()
+    chat = Chat(model=ScriptedModel(), message="go")
+    with pytest.raises(RunError, match=r"Resources\(models=\.\.\.\) returned .* for 'scripted:cheap'"):
+        await ToolOrchestrator(chat, Cheap(), resources=Resources(models=lambda _: found)).run()
 
 
 async def fallen_back(model: Any, fallback: list[str], models: Any) -> tuple[ToolOrchestrator, list[str], list[str]]:
     """A run that needs its fallback: the run, what it was told of models that cannot be opened, and what came next."""
-    chat = Chat(model=model, message="go", retry=Retry(attempts=2, first=0.0), fallback=fallback, models=models)
-    orchestrator = ToolOrchestrator(chat, AgentConfig())
+    chat = Chat(model=model, message="go")
+    orchestrator = ToolOrchestrator(
+        chat, AgentConfig(), resources=Resources(retry=Retry(attempts=2, first=0.0), fallback=fallback, models=models)
+    )
     events = [event async for event in orchestrator.stream()]
     told = [event.text for event in events if isinstance(event, Notice)]
     return orchestrator, told, [event.next_model for event in events if isinstance(event, AttemptFailed)]
@@ -89,5 +88,7 @@ async def test_where_no_fallback_can_be_opened_the_first_failure_stands() -> Non
 
 
 async def test_a_chat_may_fall_back_on_its_own_model_without_others() -> None:
-    chat = Chat(model=ScriptedModel("hello"), message="go", fallback=["scripted:script"])
-    assert (await ToolOrchestrator(chat, AgentConfig()).run()).text == "hello"
+    chat = Chat(model=ScriptedModel("hello"), message="go")
+    assert (
+        await ToolOrchestrator(chat, AgentConfig(), resources=Resources(fallback=["scripted:script"])).run()
+    ).text == "hello"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Run, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, RunContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import ContextEdited, Notice, RunEvent
 from concertino.messages import AssistantMessage, SystemMessage, Text, UserMessage
 from concertino.testing import ScriptedModel, call
@@ -27,8 +27,11 @@ def within(session: object, model: object, agent: object) -> Limits:
     return Limits(context=16_000, output=1_000, tool_calls=100)
 
 
-def chat(model: ScriptedModel, message: str, **settings: Any) -> Chat:
-    return Chat(model=model, message=message, limits=within, **settings)
+def run(model: ScriptedModel, message: str, *, observers: Any = (), **settings: Any) -> ToolOrchestrator:
+    """Return a run of *message* within the limits of this file."""
+    resources = Resources(limits=within, **settings)
+    chat = Chat(message, model=model)
+    return ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look]), resources=resources, observers=observers)
 
 
 @pytest.mark.parametrize("counter", COUNTERS)
@@ -65,7 +68,7 @@ async def test_two_messages_that_each_fill_most_of_the_window(counter: TokenCoun
 
 async def test_a_message_that_steers_is_cut_like_any_other() -> None:
     class Steers(AgentConfig[None]):
-        def on_tools_selected(self, run: Run[None], calls: Any) -> None:
+        def on_tools_selected(self, run: RunContext[None], calls: Any) -> None:
             if run.state.step == 1:
                 orchestrator.steer(SENTENCE * 20_000)
 

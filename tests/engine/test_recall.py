@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.messages import ToolMessage
 from concertino.providers.base import ModelRequest
 from concertino.testing import ScriptedModel, call
@@ -52,8 +52,10 @@ async def test_a_model_reads_all_of_a_large_thing_page_by_page(counter: TokenCou
 
     model = ScriptedModel(call("large"), first, *[page] * 60)
     limits = Limits(context=8_000, output=500, tool_calls=500)
-    chat = Chat(model=model, message="go", limits=lambda *_: limits, counter=counter)
-    result = await ToolOrchestrator(chat, Agent(), ToolRegistry([large, Recall()])).run()
+    chat = Chat(model=model, message="go")
+    result = await ToolOrchestrator(
+        chat, Agent(), ToolRegistry([large, Recall()]), resources=Resources(limits=lambda *_: limits, counter=counter)
+    ).run()
     assert result.status == "completed"
     assert "".join(pages) == BODY
     assert len(pages) > 3

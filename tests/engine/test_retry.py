@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Budget, Chat, RunError, ToolOrchestrator
+from concertino import AgentConfig, Budget, Chat, Resources, RunError, ToolOrchestrator
 from concertino.errors import (
     AuthenticationError,
     BadRequestError,
@@ -59,7 +59,7 @@ async def test_what_passes_is_asked_again_and_each_attempt_is_booked(store: Any)
 
 async def test_in_the_end_the_error_stands() -> None:
     with ScriptedModel(*[OverloadedError("busy")] * 3) as model, pytest.raises(RunError, match="busy"):
-        await ToolOrchestrator(Chat(model=model, message="go", retry=AT_ONCE), AgentConfig()).run()
+        await ToolOrchestrator(Chat(model=model, message="go"), AgentConfig(), resources=Resources(retry=AT_ONCE)).run()
 
 
 async def test_a_connection_that_never_stood_costs_nothing() -> None:
@@ -88,7 +88,7 @@ async def test_a_run_that_is_left_before_its_request_is_sent_costs_nothing() -> 
 
 async def test_what_is_wrong_is_not_asked_again() -> None:
     with ScriptedModel(BadRequestError("no such field")) as model, pytest.raises(RunError, match="no such field"):
-        await ToolOrchestrator(Chat(model=model, message="go", retry=AT_ONCE), AgentConfig()).run()
+        await ToolOrchestrator(Chat(model=model, message="go"), AgentConfig(), resources=Resources(retry=AT_ONCE)).run()
 
 
 async def test_an_answer_that_was_seen_is_begun_again_only_if_the_chat_allows_it() -> None:
@@ -191,7 +191,7 @@ async def test_what_an_agent_sets_in_a_request_is_on_record() -> None:
 
     store = MemoryStore()
     with ScriptedModel("hello") as model:
-        result = await ToolOrchestrator(Chat(model=model, message="go", store=store), Set()).run()
+        result = await ToolOrchestrator(Chat(model=model, message="go"), Set(), resources=Resources(store=store)).run()
     journal = await store.load(result.run_id)
     assert journal is not None
     ((_, _, request),) = requests(journal)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Run, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, RunContext, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import delegate
 from concertino.errors import StorageError
 from concertino.events import RunStarted, StoppedWork, ToolStarted
@@ -39,10 +39,10 @@ async def work(turns: int, context: ToolContext) -> str:
 class Asking(AgentConfig[None]):
     """Asks before it begins and when it ends."""
 
-    async def prepare(self, run: Run[None]) -> list[Message]:
+    async def prepare(self, run: RunContext[None]) -> list[Message]:
         return [SystemMessage(await run.ask("what first?"))]
 
-    async def conclude(self, run: Run[None], text: str) -> str:
+    async def conclude(self, run: RunContext[None], text: str) -> str:
         return text + await run.ask("what last?")
 
 
@@ -62,7 +62,7 @@ def orchestrator(store: Store | None) -> ToolOrchestrator:
     turn = [call("work", turns=3), call("child", query="a"), call("child", query="b")]
     model = ScriptedModel("first", turn, call("work", turns=1), "end", "last", scripts={"the child": [child] * 4})
     registry = ToolRegistry([work, delegate(Child(), description="A child.")])
-    return ToolOrchestrator(Chat(model=model, message="go", store=store), Asking(), registry)
+    return ToolOrchestrator(Chat(model=model, message="go"), Asking(), registry, resources=Resources(store=store))
 
 
 async def check(stopped: ToolOrchestrator, store: Store) -> None:
@@ -161,7 +161,9 @@ async def test_an_end_that_is_cancelled_is_stored_once() -> None:
 
 async def test_a_store_that_hangs_keeps_nobody_who_cancels_twice() -> None:
     store = Stuck()
-    stopped = ToolOrchestrator(Chat(model=ScriptedModel("hi"), message="go", store=store), AgentConfig())
+    stopped = ToolOrchestrator(
+        Chat(model=ScriptedModel("hi"), message="go"), AgentConfig(), resources=Resources(store=store)
+    )
     task = asyncio.create_task(stopped.run())
     for _ in range(2):
         await store.reached.wait()
@@ -218,7 +220,7 @@ async def test_a_hook_that_fails_beside_open_calls_leaves_them_answered(hook: st
 
 async def test_a_hook_that_fails_before_the_first_step_is_stored(play: Play) -> None:
     class Agent(AgentConfig[None]):
-        def initialize_agent_state(self, run: Run[None]) -> None:
+        def initialize_agent_state(self, run: RunContext[None]) -> None:
             raise ValueError("boom")
 
     store = MemoryStore()
@@ -278,11 +280,11 @@ class Stubborn(AgentConfig[None]):
         self.hook = hook
         self.begun, self.released = asyncio.Event(), asyncio.Event()
 
-    async def prepare(self, run: Run[None]) -> list[Message]:
+    async def prepare(self, run: RunContext[None]) -> list[Message]:
         await self.at("prepare")
         return []
 
-    async def conclude(self, run: Run[None], text: str) -> str:
+    async def conclude(self, run: RunContext[None], text: str) -> str:
         await self.at("conclude")
         return text
 

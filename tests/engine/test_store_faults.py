@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, RunResult, tool
+from concertino import AgentConfig, Chat, Limits, Resources, RunResult, tool
 from concertino.errors import RunClaimedError, StorageError
 from concertino.messages import ToolMessage
 from concertino.orchestrator.journal.replay import fold
@@ -83,7 +83,7 @@ def model(at: int = 0, inject: Inject | None = None, steps: int = STEPS) -> Scri
 async def start(
     store: SqliteStore, agent: Worker, asked: ScriptedModel, run_id: str | None = None, **more: Any
 ) -> tuple[Runtime, LiveRun]:
-    runtime = Runtime(store, [agent], models=lambda _: asked, lease=LEASE)
+    runtime = Runtime([agent], Resources(store=store, models=lambda _: asked), lease=LEASE)
     return runtime, await runtime.start(Chat(model=asked, message="go", **more), agent, run_id=run_id)
 
 
@@ -95,7 +95,7 @@ def check_integrity(path: Path) -> None:
 async def resumed(store: SqliteStore, run_id: str, agent: AgentConfig[None], steps: int = STEPS) -> RunResult:
     """The run, taken up and brought to its end, once nobody holds it any more."""
     answering = model(steps=steps)
-    runtime = Runtime(store, [agent], models=lambda _: answering, lease=LEASE)
+    runtime = Runtime([agent], Resources(store=store, models=lambda _: answering), lease=LEASE)
     while True:
         with contextlib.suppress(RunClaimedError):
             return await (await runtime.resume(run_id)).result()
@@ -117,9 +117,9 @@ async def check_goes_on(store: SqliteStore, run_id: str, agent: Worker) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Path], AbstractContextManager[None]], str]] = {
-    "no file may grow": (file_size_limit, "check the disk and its free space|the disk is full: make room"),
-    "another process stopped while it wrote": (stopped_writer, "is locked by another process: end what holds it"),
-    "a damaged page": (spoiled_page, "is damaged: restore a backup"),
+    "no file may grow": (file_size_limit, "check the disk and its free space|free some space"),
+    "another process stopped while it wrote": (stopped_writer, "is locked by another process: end that process"),
+    "a damaged page": (spoiled_page, "is corrupt: restore a backup"),
     "the file is gone": (deleted, ""),
 }
 
@@ -175,7 +175,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("where", ["in a tool", "in an answer"])
 async def test_a_full_disk(disk: Path, where: str) -> None:
     path = disk / "runs.db"
-    await fault_in_a_run(path, full_disk(path), "make room|check the disk and its free space", where)
+    await fault_in_a_run(path, full_disk(path), "free some space|check the disk and its free space", where)
 
 
 async def test_a_disk_that_can_only_be_read(disk: Path) -> None:
@@ -185,7 +185,7 @@ async def test_a_disk_that_can_only_be_read(disk: Path) -> None:
         runtime, run = await start(store, agent, asked)
         await reached.wait()
         await runtime.close()
-    with read_only(disk), pytest.raises(StorageError, match=r"disk.* cannot be written to: give this user the right"):
+    with read_only(disk), pytest.raises(StorageError, match=r"disk.* is not writable: grant this user write access"):
         await SqliteStore.open(path)
     async with await SqliteStore.open(path) as again:
         await check_goes_on(again, run.id, agent)
@@ -208,7 +208,9 @@ async def test_a_watchdog_takes_the_run_up_when_the_fault_is_gone(tmp_path: Path
         agent = Worker(3, lambda: faults.enter_context(stopped_writer(path)))
         asked = model()
         async with await SqliteStore.open(path, busy_timeout=0.1) as store:
-            async with Runtime(store, [agent], models=lambda _: asked, sweep=0.02, lease=LEASE) as runtime:
+            async with Runtime(
+                [agent], Resources(store=store, models=lambda _: asked), sweep=0.02, lease=LEASE
+            ) as runtime:
                 run = await runtime.start(Chat(model=asked, message="go"), agent)
                 assert "is locked by another process" in ((await run.result()).error or "")
                 faults.close()

@@ -13,7 +13,8 @@ from concertino import (
     Budget,
     Chat,
     Limits,
-    Run,
+    Resources,
+    RunContext,
     RunError,
     RunEvent,
     RunResult,
@@ -96,27 +97,29 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
         return f"A line of what was found, number {n}. " * 40
 
     model = ScriptedModel(*looks(30), "done", summaries=[Answer(text="part", before=there.wait)] + ["part"] * 9)
-    chat = Chat(
-        model=model,
-        message="go",
-        store=store,
-        retention=Retention(results=100, messages=4, patience=0.01, floor=0),
-        limits=within(100_000),
-        session=Session(user_id="anna"),
-    )
-    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([slow])).run()
+    chat = Chat(model=model, message="go", session=Session(user_id="anna"))
+    result = await ToolOrchestrator(
+        chat,
+        AgentConfig(),
+        ToolRegistry([slow]),
+        resources=Resources(
+            store=store, retention=Retention(results=100, messages=4, patience=0.01, floor=0), limits=within(100_000)
+        ),
+    ).run()
     (account,) = await store.accounts([user_account("anna")])
     assert account.reserved_tokens == 0
     assert account.spent_tokens == sum(record.tokens.total for record in result.usage)
     asked = [
-        entry.body["request"]["usage"] for entry in (await store.load(result.run_id)).entries if entry.kind == "asking"
+        entry.body["request"]["usage"]
+        for entry in (await store.load(result.run_id)).entries
+        if entry.kind in ("model_requested", "side_requested")
     ]
     assert sorted(asked) == sorted(record.id for record in result.usage)
 
 
 async def test_what_a_hook_raises_about_a_summary_ends_the_run() -> None:
     class Strict(AgentConfig[None]):
-        def calculate_usage(self, run: Run[None], record: UsageRecord) -> UsageRecord:
+        def calculate_usage(self, run: RunContext[None], record: UsageRecord) -> UsageRecord:
             if record.tokens.prompt == 777:
                 raise ValueError("no such price")
             return record
@@ -124,7 +127,9 @@ async def test_what_a_hook_raises_about_a_summary_ends_the_run() -> None:
     odd = Answer(text="part", tokens=Tokens(prompt=777))
     model = ScriptedModel(*looks(20), "done", summaries=[odd] + ["part"] * 30)
     with pytest.raises(RunError, match="no such price"):
-        await ToolOrchestrator(Chat(model=model, message="go", retention=OFTEN), Strict(), ToolRegistry([look])).run()
+        await ToolOrchestrator(
+            Chat(model=model, message="go"), Strict(), ToolRegistry([look]), resources=Resources(retention=OFTEN)
+        ).run()
 
 
 async def test_what_was_not_seen_yet_stays_where_a_budget_makes_a_request_anew() -> None:
@@ -139,8 +144,10 @@ async def test_what_was_not_seen_yet_stays_where_a_budget_makes_a_request_anew()
     model = ScriptedModel(first, "final", name="claude-sonnet-4-5")
     model.provider = "anthropic"
     limits = within(100_000, output=2_000)
-    chat = Chat(model=model, message="go", store=MemoryStore(), budget=Budget(tokens=4_750), limits=limits)
-    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([page])).run()
+    chat = Chat(model=model, message="go", budget=Budget(tokens=4_750))
+    result = await ToolOrchestrator(
+        chat, AgentConfig(), ToolRegistry([page]), resources=Resources(store=MemoryStore(), limits=limits)
+    ).run()
     assert result.text == "final"
     (seen,) = [message for message in model.requests[1].messages if isinstance(message, ToolMessage)]
     assert seen.content.startswith("The answer to everything is 42.")
@@ -163,9 +170,16 @@ async def test_a_soft_limit_below_the_system_prompt_leaves_room_for_the_conversa
         prompt = "rules and rules " * 2_000
 
     model, edits = ScriptedModel(*looks(80), "done", summaries=["part"] * 100), list[RunEvent]()
-    chat = Chat(model=model, message="go", retention=Retention(soft_limit=6_000), limits=within(128_000))
+    chat = Chat(model=model, message="go")
     observers = [lambda event: edits.append(event) if isinstance(event, ContextEdited) else None]
-    await ToolOrchestrator(chat, Wordy(), ToolRegistry([look]), tool_call_limit=100, observers=observers).run()
+    await ToolOrchestrator(
+        chat,
+        Wordy(),
+        ToolRegistry([look]),
+        tool_call_limit=100,
+        observers=observers,
+        resources=Resources(retention=Retention(soft_limit=6_000), limits=within(128_000)),
+    ).run()
     assert len(edits) < 50, "edits wait until they pay"
     assert min(len(request.messages) for request in sent(model)[10:]) > 4
 
@@ -182,9 +196,11 @@ async def test_a_history_that_is_larger_than_the_window_is_summarised_part_by_pa
         history.append(UserMessage(f"question {number} " + "some words here " * 100))
         history.append(AssistantMessage((Text("answer " * 400),)))
     model, edits = ScriptedModel("done", summaries=["They spoke."] * 50), list[ContextEdited]()
-    chat = Chat(model=model, message="go", history=history, limits=within(16_000, 2_000), counter=COUNTER)
+    chat = Chat(model=model, message="go", history=history)
     observers = [lambda event: edits.append(event) if isinstance(event, ContextEdited) else None]
-    await ToolOrchestrator(chat, AgentConfig(), observers=observers).run()
+    await ToolOrchestrator(
+        chat, AgentConfig(), observers=observers, resources=Resources(limits=within(16_000, 2_000), counter=COUNTER)
+    ).run()
     assert len(model.requests) > 3
     for request in model.requests:
         assert tokens(request) + (request.max_output_tokens or 0) <= 16_000
@@ -204,8 +220,14 @@ async def test_results_of_one_turn_that_fill_the_window() -> None:
     turns = [[call("look", n=n) for n in range(k)] for k in (1, 1, 1, 1, 1, 3, 3, 3, 3)]
     model = ScriptedModel(*turns, "done", summaries=["They looked."] * 50)
     kept = Retention(patience=1e9, messages=4)
-    chat = Chat(model=model, message="go", limits=within(32_000, 2_000), counter=COUNTER, retention=kept)
-    await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([large]), tool_call_limit=50).run()
+    chat = Chat(model=model, message="go")
+    await ToolOrchestrator(
+        chat,
+        AgentConfig(),
+        ToolRegistry([large]),
+        tool_call_limit=50,
+        resources=Resources(limits=within(32_000, 2_000), counter=COUNTER, retention=kept),
+    ).run()
     for request in model.requests:
         assert tokens(request) + (request.max_output_tokens or 0) <= 32_000
 
@@ -214,7 +236,7 @@ async def test_a_budget_reserves_for_what_is_sent_and_not_for_what_was_reduced()
     reserved: list[tuple[int, int]] = []
 
     class Watches(AgentConfig[None]):
-        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
             reserved.append((tokens(request), run.reserve.prompt(request)))
             return request
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Run, RunError, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, Resources, RunContext, RunError, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import BadRequestError, ContentFilteredError, ContextTooLongError, OverloadedError
 from concertino.events import AttemptFailed, ContextEdited
 from concertino.messages import Message, ToolMessage, UserMessage
@@ -71,8 +71,10 @@ async def test_a_window_that_nobody_knew_of() -> None:
 async def test_what_was_sent_after_a_refusal_is_on_record() -> None:
     store = MemoryStore()
     model = Narrow(*looks(40), "done")
-    chat = Chat(model=model, message="go", store=store)
-    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look]), tool_call_limit=50).run()
+    chat = Chat(model=model, message="go")
+    result = await ToolOrchestrator(
+        chat, AgentConfig(), ToolRegistry([look]), tool_call_limit=50, resources=Resources(store=store)
+    ).run()
     journal = await store.load(result.run_id)
     assert journal is not None
     again = [list(request.messages) for _, _, request in requests(journal) if size(request) <= WINDOW]
@@ -101,7 +103,7 @@ async def test_where_nothing_can_be_taken_out_the_refusal_stands() -> None:
 
 async def test_what_an_agent_sends_of_its_own_is_not_cut() -> None:
     class Own(AgentConfig[None]):
-        def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+        def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
             return replace(request, messages=[UserMessage("mine " * 1_000)])
 
     seen: Seen = await play(Narrow(window=100), Own(), retry=Retry(attempts=3))
@@ -127,7 +129,7 @@ async def test_a_fallback_with_a_smaller_window() -> None:
 
 async def test_a_hook_that_asks_a_model_with_a_smaller_window() -> None:
     class Turns(AgentConfig[None]):
-        def get_model_id(self, run: Run[None]) -> str:
+        def get_model_id(self, run: RunContext[None]) -> str:
             return "scripted:b" if run.state.step > 20 else run.model_id
 
     first, other = ScriptedModel(*looks(20)), Narrow(*looks(3), "done", name="b")

@@ -25,7 +25,7 @@ from benchmarks.sqlite_log import written
 from benchmarks.trace import one_turn
 
 import concertino
-from concertino import AgentConfig, Chat, ToolContext, ToolOrchestrator, tool
+from concertino import AgentConfig, Chat, Resources, ToolContext, ToolOrchestrator, tool
 from concertino.messages import (
     AssistantMessage,
     Message,
@@ -118,7 +118,9 @@ def _agent(size: int) -> AgentConfig:
 
 async def _run(agent: AgentConfig, steps: int, store: Store, run_id: str) -> None:
     with ScriptedModel(*[call("work", n=n) for n in range(steps)], "done") as model:
-        await ToolOrchestrator(Chat(model=model, message="go", store=store), agent, run_id=run_id).run()
+        await ToolOrchestrator(
+            Chat(model=model, message="go"), agent, run_id=run_id, resources=Resources(store=store)
+        ).run()
 
 
 async def _answer(chat: Chat, agent: AgentConfig) -> None:
@@ -258,7 +260,7 @@ async def _on_disk(counter: Counter) -> Iterator[tuple[str, int]]:
 async def _deltas(counter: Counter) -> Iterator[tuple[str, int]]:
     agent = _agent(4)
     found: list[tuple[str, int]] = []
-    async with Runtime(MemoryStore(), [agent], models=lambda name: _Talker(0)) as runtime:
+    async with Runtime([agent], Resources(store=MemoryStore(), models=lambda name: _Talker(0))) as runtime:
         streams = {"delta": partial(_stream, agent), "live delta": partial(_follow, runtime, agent)}
         for name, stream in streams.items():
             await stream(100)
@@ -289,7 +291,7 @@ async def _growth(counter: Counter) -> Iterator[tuple[str, int]]:
 async def _feed_growth() -> Iterator[tuple[str, int]]:
     """Return the instructions of Python that a live delta takes: a loop within one call shows only there."""
     agent, found = _agent(4), []
-    async with Runtime(MemoryStore(), [agent], models=lambda name: _Talker(0)) as runtime:
+    async with Runtime([agent], Resources(store=MemoryStore(), models=lambda name: _Talker(0))) as runtime:
         await _follow(runtime, agent, 50, paced=True)
         totals = []
         for deltas in (50, 150, 500, 600):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from concertino import AgentConfig, DataPolicy, RunResult
+from concertino import AgentConfig, DataPolicy, Resources, RunResult
 from concertino.events import RunEvent
 from concertino.runtime import Runtime
 
@@ -28,7 +28,7 @@ class Play:
     @asynccontextmanager
     async def runtime(self, agent: AgentConfig[Any], model: Any) -> AsyncIterator[Runtime]:
         """Without a watchdog: the tests say when something is taken up."""
-        runtime = Runtime(self.store, [agent], models=lambda _: model, observers=[self.observe])
+        runtime = Runtime([agent], Resources(store=self.store, models=lambda _: model), observers=[self.observe])
         try:
             yield runtime
         finally:

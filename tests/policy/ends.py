@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from concertino import Done, Fail, Finish, GoOn, NotDone, Run, ToolContext, Turn, tool
+from concertino import Continue, Done, Fail, Finish, NotDone, RunContext, ToolContext, Turn, tool
 from concertino.errors import OverloadedError
 from concertino.messages import AssistantMessage
 from concertino.orchestrator.outcome import StepEnd
@@ -31,21 +31,21 @@ class Ending(Agent):
                 self.reached = agent.reached
         self.tools = [*self.tools, hanging(self.c, self.reached)]
 
-    def _now(self, run: Run[Notes], how: str) -> bool:
+    def _now(self, run: RunContext[Notes], how: str) -> bool:
         return self.how == how and run.state.step > ("child" not in self.name)
 
-    def interpret_response(self, run: Run[Notes], message: AssistantMessage) -> Turn:
+    def interpret_response(self, run: RunContext[Notes], message: AssistantMessage) -> Turn:
         if self._now(run, "a hook fails"):
             raise ValueError(self.c["error of a hook"])
         return Turn(message, message.tool_calls)
 
-    def after_step(self, run: Run[Notes], outcome: StepEnd) -> StepEnd:
+    def after_step(self, run: RunContext[Notes], outcome: StepEnd) -> StepEnd:
         return Fail(self.c["Fail"]) if self._now(run, "Fail") else outcome
 
-    def on_no_tool_calls(self, run: Run[Notes], reason: Any, calls: Any) -> bool | GoOn | Finish:
+    def on_no_tool_calls(self, run: RunContext[Notes], reason: Any, calls: Any) -> bool | Continue | Finish:
         return Finish(self.c["Finish"]) if self.how == "Finish" else False
 
-    def conclude(self, run: Run[Notes], text: str) -> str:  # type: ignore[override]  # a hook may be plain
+    def conclude(self, run: RunContext[Notes], text: str) -> str:  # type: ignore[override]  # a hook may be plain
         return text
 
 
@@ -161,7 +161,7 @@ class OtherNotes:
 
 async def state_no_longer_fits(play: Play) -> None:
     class Later(Ending):
-        def initialize_agent_state(self, run: Run[Notes]) -> Any:
+        def initialize_agent_state(self, run: RunContext[Notes]) -> Any:
             return OtherNotes()
 
     run_id, model = await _parked(play, [], [])

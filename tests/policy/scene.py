@@ -13,12 +13,12 @@ from concertino import (
     Ask,
     Attachment,
     Chat,
+    Continue,
     DataPolicy,
     Finish,
-    GoOn,
     Message,
     Pending,
-    Run,
+    RunContext,
     Session,
     Special,
     Tool,
@@ -127,18 +127,18 @@ class Agent(AgentConfig[Notes]):
     def get_data_policy(self) -> DataPolicy:
         return self.policy
 
-    def initialize_agent_state(self, run: Run[Notes]) -> Notes:
+    def initialize_agent_state(self, run: RunContext[Notes]) -> Notes:
         # A state is JSON of pydantic's, which holds Unicode only.
         return Notes(self.c["agent state"].encode("utf-8", "replace").decode())
 
-    async def prepare(self, run: Run[Notes]) -> list[Message]:
+    async def prepare(self, run: RunContext[Notes]) -> list[Message]:
         answer = await run.ask(self.c["question aside"], system=f"Asked aside. {self.c['system aside']}")
         return [SystemMessage(answer), UserMessage(self.c["prepared message"])]
 
-    async def conclude(self, run: Run[Notes], text: str) -> str:
+    async def conclude(self, run: RunContext[Notes], text: str) -> str:
         return f"{text} {self.c['conclusion']}"
 
-    def build_request(self, run: Run[Notes], request: ModelRequest) -> ModelRequest:
+    def build_request(self, run: RunContext[Notes], request: ModelRequest) -> ModelRequest:
         added = UserMessage(self.c["message of build_request"])
         return dataclasses.replace(
             request,
@@ -147,20 +147,20 @@ class Agent(AgentConfig[Notes]):
             extra={"metadata": {"about": self.c["extra of build_request"]}},
         )
 
-    def authorize_tool_call(self, run: Run[Notes], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
+    def authorize_tool_call(self, run: RunContext[Notes], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
         return Ask(who=("the boss",), note=self.c["note of an approval"]) if call.name == "pay" else Allow()
 
-    def handle_special_tools(self, run: Run[Notes], call: ToolCall, outcome: Outcome) -> Special | None:
+    def handle_special_tools(self, run: RunContext[Notes], call: ToolCall, outcome: Outcome) -> Special | None:
         if call.name != "glance":
             return None
         run.agent_state.text += "!"
         messages = (UserMessage(self.c["special message"]),)
         return Special(result=self.c["special result"], messages=messages)
 
-    def on_no_tool_calls(self, run: Run[Notes], reason: Any, calls: Any) -> bool | GoOn | Finish:
+    def on_no_tool_calls(self, run: RunContext[Notes], reason: Any, calls: Any) -> bool | Continue | Finish:
         if run.state.iteration > 90 or any("once more" in getattr(m, "text", "") for m in run.messages):
             return False
-        return GoOn(messages=(SystemMessage(f"once more {self.c['message of GoOn']}"),))
+        return Continue(messages=(SystemMessage(f"once more {self.c['message of Continue']}"),))
 
 
 def family(c: Canaries, policy: DataPolicy) -> Agent:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, DataPolicy, Run, tool
+from concertino import AgentConfig, Chat, DataPolicy, Resources, RunContext, tool
 from concertino.agents import delegate
 from concertino.messages import AssistantMessage, ToolMessage
 from concertino.orchestrator.journal.data_policy import Treatment
@@ -60,7 +60,7 @@ async def test_a_boss_that_is_taken_up_again_has_the_answer_of_its_child(tmp_pat
     gate, reached = asyncio.Event(), asyncio.Event()
     boss = Boss(DataPolicy(), Child(POLICIES[how]), gate, reached)
     model = model_of(c, [call("child", query=c["task of the child"]), call("slow")], "done")
-    runtime = Runtime(store, [boss], models=lambda _: model)
+    runtime = Runtime([boss], Resources(store=store, models=lambda _: model))
     run = await runtime.start(Chat(model=model, message="go"), boss)
     await reached.wait()
     while not await store.runs(state="completed"):  # noqa: ASYNC110 - the child, which nobody watches
@@ -71,7 +71,7 @@ async def test_a_boss_that_is_taken_up_again_has_the_answer_of_its_child(tmp_pat
     await look_by_port(store, held)
     assert "answer of the child" in held.entrances, "the boss has not ended"
 
-    second = Runtime(store, [boss], models=lambda _: model)
+    second = Runtime([boss], Resources(store=store, models=lambda _: model))
     result = await (await second.resume(run.id)).result()
     assert result.status == "completed", result.error
     answers = [m.content for m in result.messages if m.role == "tool"]
@@ -95,7 +95,7 @@ async def test_with_the_end_of_the_root_the_child_is_erased(tmp_path: Path, how:
     policy = POLICIES[how]
     boss = Boss(policy, Child(policy), gate, reached)
     model = model_of(c, call("child", query=c["task of the child"]), call("slow"), c["answer"])
-    runtime = Runtime(store, [boss], models=lambda _: model)
+    runtime = Runtime([boss], Resources(store=store, models=lambda _: model))
     run = await runtime.start(Chat(model=model, message=c["message"]), boss)
     await reached.wait()
     held = Leaks(c)
@@ -114,7 +114,7 @@ async def test_with_the_end_of_the_root_the_child_is_erased(tmp_path: Path, how:
 class Broken(Boss):
     """Cannot be taken up again, so that its child never is."""
 
-    def initialize_agent_state(self, run: Run[None]) -> None:
+    def initialize_agent_state(self, run: RunContext[None]) -> None:
         raise ValueError("boom")
 
 
@@ -126,11 +126,11 @@ async def orphaned(store: FullStore, c: Canaries, above: DataPolicy, below: Data
     child.tools = boss.tools[1:]  # the slow one
     asked = [Answer(text=c["text of the child"], calls=(call("slow"),))]
     model = ScriptedModel(scripts={"the boss": [call("child", query=c["task of the child"])], "the child": asked})
-    runtime = Runtime(store, [boss], models=lambda _: model)
+    runtime = Runtime([boss], Resources(store=store, models=lambda _: model))
     run = await runtime.start(Chat(model=model, message="go"), boss)
     await reached.wait()
     await runtime.close()
-    second = Runtime(store, [Broken(above, child, gate, reached)], models=lambda _: model)
+    second = Runtime([Broken(above, child, gate, reached)], Resources(store=store, models=lambda _: model))
     result = await (await second.resume(run.id)).result()
     assert (result.status, "boom" in (result.error or "")) == ("failed", True)
     return run.id

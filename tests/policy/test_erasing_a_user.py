@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from concertino import Budget, DataPolicy, Session
+from concertino import Budget, DataPolicy, Resources, Session
 from concertino.errors import ErasedError, StorageError
 from concertino.orchestrator.journal.lease import user_account
 from concertino.runtime import Runtime
@@ -36,7 +36,7 @@ async def live(store: SqliteStore, seed: int) -> tuple[Canaries, Session, str]:
         await store.remember(user.user_id, f"likes {canaries['remembered']}")
     await store.remember(user.user_id, canaries["also remembered"])
     agent, model = family(canaries, KEEP), scripted(canaries)
-    runtime = Runtime(store, [agent], models=lambda _: model)
+    runtime = Runtime([agent], Resources(store=store, models=lambda _: model))
     run = await runtime.start(chat(canaries, model, session=user, conversation_id=canaries["conversation"]), agent)
     assert (await run.result()).status == "suspended"
     return canaries, user, run.id
@@ -47,7 +47,7 @@ async def end(store: SqliteStore, canaries: Canaries, user: Session, run_id: str
     model = scripted(canaries)
     for script, said in (("the boss", 1), ("the child", 1), ("the grandchild", 1)):
         del model._scripts[script][:said]
-    runtime = Runtime(store, [family(canaries, KEEP)], models=lambda _: model)
+    runtime = Runtime([family(canaries, KEEP)], Resources(store=store, models=lambda _: model))
     for wait in await store.waits(root_id=run_id):
         if wait.kind == "approval":
             await runtime.deny(wait.key, canaries["reason of a denial"], by="the boss")
@@ -88,7 +88,7 @@ async def test_a_user_is_erased_and_nobody_else(tmp_path: Path) -> None:
         again = await store.erase(user_id=ann_user.user_id)
         assert (again.runs, again.memories) == (0, 0)
         with pytest.raises(ErasedError, match="was erased"):
-            await Runtime(store, models=lambda _: ScriptedModel()).result(ann_run)
+            await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(ann_run)
     closed = Leaks(ann)
     look_in_files(path, closed, "closed")
     closed.check()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, DataPolicy, ToolData, tool
+from concertino import AgentConfig, Chat, DataPolicy, Resources, ToolData, tool
 from concertino.errors import ConfigurationError, ErasedError
 from concertino.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from concertino.orchestrator.journal.data_policy import Treatment
@@ -50,7 +50,7 @@ async def history_of(path: Path, canaries: Canaries, policy: DataPolicy) -> tupl
     secret, plain = call("secret", query=canaries["secret question"]), call("plain", query=canaries["plain question"])
     model = ScriptedModel([secret, plain], secret, plain, canaries["answer"], canaries["other answer"])
     store = await SqliteStore.open(path)
-    runtime = Runtime(store, [Keeper(canaries, policy)], models=lambda _: model)
+    runtime = Runtime([Keeper(canaries, policy)], Resources(store=store, models=lambda _: model))
     run = await runtime.start(Chat(model=model, message=canaries["message"]), "keeper")
     assert (await run.result()).status == "completed"
     return store, runtime, run.id
@@ -151,7 +151,7 @@ async def test_an_erased_run_is_neither_forked_nor_replayed_nor_told(tmp_path: P
         with pytest.raises(ErasedError, match=says):
             list(await runtime.replay(run_id))
         with pytest.raises(ErasedError, match=says):
-            await Runtime(store, models=lambda _: ScriptedModel()).result(run_id)
+            await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(run_id)
         assert len(await store.runs()) == before, "nothing was begun"
         stored = await store.run(run_id)
         assert stored is not None
@@ -164,7 +164,7 @@ async def test_a_run_of_which_everything_is_kept_can_be_forked_and_replayed(tmp_
     async with store:
         replayed = list(await runtime.replay(run_id))
         assert [step for step, _, _ in replayed] == [1, 2, 3, 4]
-        told = await Runtime(store, models=lambda _: ScriptedModel()).result(run_id)
+        told = await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(run_id)
         assert told.text == canaries["answer"]
         forked = await (await runtime.fork(run_id, 4)).result()
         assert (forked.status, forked.text) == ("completed", canaries["other answer"])

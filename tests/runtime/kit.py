@@ -47,7 +47,9 @@ def plain(request: ModelRequest) -> dict[str, Any]:
 
 def runtime(store: Store, model: ScriptedModel, *agents: AgentConfig[Any], **settings: Any) -> Runtime:
     """Another process, as it were."""
-    return Runtime(store, agents, models=lambda name: model, sweep=settings.pop("sweep", 0.02), **settings)
+    shared = {field.name for field in dataclasses.fields(Resources)} & settings.keys()
+    resources = Resources(store=store, models=lambda name: model, **{name: settings.pop(name) for name in shared})
+    return Runtime(agents, resources, sweep=settings.pop("sweep", 0.02), **settings)
 
 
 def is_valid(messages: Iterable[Message]) -> bool:

@@ -12,7 +12,7 @@ from concertino import (
     Chat,
     DataPolicy,
     Limits,
-    Run,
+    RunContext,
     Session,
     Special,
     SystemMessage,
@@ -53,14 +53,14 @@ class Desk(AgentConfig[Notes]):
     prompt = "You are a desk."
     tools = (look, delegate(Child(), description="A child."))
 
-    def initialize_agent_state(self, run: Run[Notes]) -> Notes:
+    def initialize_agent_state(self, run: RunContext[Notes]) -> Notes:
         return Notes()
 
-    def should_continue_loop(self, run: Run[Notes]) -> bool:
+    def should_continue_loop(self, run: RunContext[Notes]) -> bool:
         run.agent_state.steps.append(run.state.step)
         return run.state.has_tool_calls
 
-    def conclude(self, run: Run[Notes], text: str) -> str:
+    def conclude(self, run: RunContext[Notes], text: str) -> str:
         return f"{text} {run.agent_state.steps} {run.state.iteration}"
 
 
@@ -190,7 +190,7 @@ async def test_a_fork_of_a_conversation_that_was_replaced_or_trimmed(store: Stor
         name = "shrinks"
         tools = (large,)
 
-        def handle_special_tools(self, run: Run[None], call: ToolCall, outcome: Any) -> Special | None:
+        def handle_special_tools(self, run: RunContext[None], call: ToolCall, outcome: Any) -> Special | None:
             if run.state.step != 4:
                 return None
             return Special(messages=(UserMessage("go"), SystemMessage("so far")))

@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Budget, Chat, Limits, Message, Run, ToolCall, ToolOrchestrator, tool
+from concertino import (
+    AgentConfig,
+    Allow,
+    Budget,
+    Chat,
+    Limits,
+    Message,
+    Resources,
+    RunContext,
+    ToolCall,
+    ToolOrchestrator,
+    tool,
+)
 from concertino.orchestrator.lifecycle.seal import seal
 from concertino.orchestrator.model_call.budget import tokens_of
 from concertino.storage.sqlite import MemoryStore
@@ -38,13 +50,13 @@ class Plain(AgentConfig[None]):
 
 
 class Prepares(Plain):
-    async def prepare(self, run: Run[None]) -> Sequence[Message]:
+    async def prepare(self, run: RunContext[None]) -> Sequence[Message]:
         await run.ask(QUESTION)
         return ()
 
 
 class Concludes(Plain):
-    async def conclude(self, run: Run[None], text: str) -> str:
+    async def conclude(self, run: RunContext[None], text: str) -> str:
         return await run.ask(QUESTION)
 
 
@@ -53,7 +65,7 @@ class Asks(Plain):
 
     start_tools_early = True
 
-    async def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow:
+    async def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow:
         await run.ask(QUESTION)
         return Allow()
 
@@ -61,8 +73,8 @@ class Asks(Plain):
 async def killed(agent: AgentConfig[Any], model: ScriptedModel, requests: int, **given: Any) -> list[UsageRecord]:
     """What is booked as lost where a process is killed with the last of so many *requests* under way."""
     store = MemoryStore()
-    chat = Chat(model=model, message="go", store=store, limits=lambda *_: Limits(output=OUTPUT), **given)
-    first = ToolOrchestrator(chat, agent)
+    chat = Chat(model=model, message="go", **given)
+    first = ToolOrchestrator(chat, agent, resources=Resources(store=store, limits=lambda *_: Limits(output=OUTPUT)))
     task = asyncio.create_task(first.run())
     await state(lambda: len(model.requests) == requests)
     assert first._run is not None

@@ -17,11 +17,11 @@ from concertino import (
     AssistantMessage,
     Attachment,
     Chat,
+    Continue,
     DataPolicy,
-    GoOn,
     Limits,
     Message,
-    Run,
+    RunContext,
     Session,
     Special,
     SystemMessage,
@@ -117,7 +117,7 @@ class Changes(Plain):
     def __init__(self, **changes: Any) -> None:
         self._changes = changes
 
-    def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+    def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
         changes = {name: value(request) if callable(value) else value for name, value in self._changes.items()}
         return dataclasses.replace(request, **changes)
 
@@ -178,7 +178,7 @@ async def test_all_that_can_be_given() -> None:
 
 async def test_a_conversation_that_is_replaced() -> None:
     class Shrinks(Plain):
-        def handle_special_tools(self, run: Run[None], call: ToolCall, outcome: Outcome) -> Special | None:
+        def handle_special_tools(self, run: RunContext[None], call: ToolCall, outcome: Outcome) -> Special | None:
             if call.name != "large":
                 return None
             messages = (UserMessage("go"), SystemMessage(f"so far {len(run.messages)}"))
@@ -193,14 +193,14 @@ async def test_a_conversation_that_is_replaced() -> None:
 
 async def test_calls_that_the_agent_reads_out_of_text() -> None:
     class Reads(Plain):
-        def interpret_response(self, run: Run[None], message: AssistantMessage) -> Turn:
+        def interpret_response(self, run: RunContext[None], message: AssistantMessage) -> Turn:
             calls = [
                 ToolCall(f"c{place}", "echo", f'{{"text": "{word}"}}')
                 for place, word in enumerate(message.text.split())
             ]
             return Turn(message, () if message.text.startswith("end") else tuple(calls))
 
-        def should_send_tools(self, run: Run[None]) -> bool:
+        def should_send_tools(self, run: RunContext[None]) -> bool:
             return run.state.step % 2 == 0
 
     with ScriptedModel("a b", "c", "end it") as model:
@@ -213,7 +213,7 @@ async def test_calls_that_the_agent_reads_out_of_text() -> None:
 
 async def test_tools_that_are_taken_out() -> None:
     class Drops(Plain):
-        def on_tools_selected(self, run: Run[None], calls: Sequence[ToolCall]) -> None:
+        def on_tools_selected(self, run: RunContext[None], calls: Sequence[ToolCall]) -> None:
             if "fail" in run.registry:
                 run.registry.unregister("fail")
 
@@ -241,10 +241,10 @@ class Decides(AgentConfig[None]):
     name = "agent"
     tools = (*TOOLS, glance)
 
-    def __init__(self, decisions: list[GoOn | bool]) -> None:
+    def __init__(self, decisions: list[Continue | bool]) -> None:
         self._decisions = decisions
 
-    def on_no_tool_calls(self, run: Run[None], reason: str, calls: Sequence[ToolCall]) -> bool | GoOn:
+    def on_no_tool_calls(self, run: RunContext[None], reason: str, calls: Sequence[ToolCall]) -> bool | Continue:
         return self._decisions.pop() if self._decisions else False
 
 
@@ -260,7 +260,7 @@ turns = st.builds(
 )  # fmt: skip
 choices = st.sampled_from([None, "auto", "required", "none", ForcedTool("echo")])
 notes = st.lists(st.one_of(st.builds(SystemMessage, words), st.builds(UserMessage, words)), max_size=2).map(tuple)
-decisions = st.lists(st.one_of(st.builds(GoOn, messages=notes, tool_choice=choices), st.just(True)), max_size=4)
+decisions = st.lists(st.one_of(st.builds(Continue, messages=notes, tool_choice=choices), st.just(True)), max_size=4)
 ends = st.sampled_from([Answer(text="end"), Answer(text="half", error=OverloadedError("busy"))])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Budget, Chat, Limits, Tokens, ToolOrchestrator, ToolRegistry
+from concertino import AgentConfig, Budget, Chat, Limits, Resources, Tokens, ToolOrchestrator, ToolRegistry
 from concertino.agents import DeepResearchSupervisor, delegate
 from concertino.providers.base import ModelRequest
 from concertino.storage.sqlite import MemoryStore
@@ -68,7 +68,9 @@ def supervisor(request: ModelRequest) -> Any:
 async def test_it_ends_with_what_was_found(tokens: int, says: str) -> None:
     tools = [delegate(Researcher(), description="A researcher."), research_team(Shelf())[1]]
     model = ScriptedModel(*[supervisor] * 9, scripts={"You are a researcher": [researcher] * 99})
-    chat = Chat(model=model, message="Tea?", store=MemoryStore(), budget=Budget(tokens=tokens), limits=few)
-    result = await ToolOrchestrator(chat, DeepResearchSupervisor(), ToolRegistry(tools)).run()
+    chat = Chat(model=model, message="Tea?", budget=Budget(tokens=tokens))
+    result = await ToolOrchestrator(
+        chat, DeepResearchSupervisor(), ToolRegistry(tools), resources=Resources(store=MemoryStore(), limits=few)
+    ).run()
     assert (result.status, result.text[: len(says)]) == ("completed", says)
     assert total(result.usage).tokens.total <= tokens

@@ -15,7 +15,7 @@ from concertino import (
     Done,
     Message,
     NotDone,
-    Run,
+    RunContext,
     RunEvent,
     RunResult,
     Session,
@@ -91,17 +91,17 @@ class Desk(AgentConfig[Notes]):
         mine = tools(ran)
         self.tools = (*mine, delegate(Child(), description="A child.", tools=mine))
 
-    def initialize_agent_state(self, run: Run[Notes]) -> Notes:
+    def initialize_agent_state(self, run: RunContext[Notes]) -> Notes:
         return Notes()
 
-    async def prepare(self, run: Run[Notes]) -> list[Message]:
+    async def prepare(self, run: RunContext[Notes]) -> list[Message]:
         return [SystemMessage(await run.ask("what first?", system="Aside."))]
 
-    def should_continue_loop(self, run: Run[Notes]) -> bool:
+    def should_continue_loop(self, run: RunContext[Notes]) -> bool:
         run.agent_state.steps += 1
         return run.state.has_tool_calls
 
-    async def conclude(self, run: Run[Notes], text: str) -> str:
+    async def conclude(self, run: RunContext[Notes], text: str) -> str:
         said = await run.ask("what last?", system="Aside.")
         return f"{text} {said}: {run.state.step} steps, {run.state.iteration} calls, {run.agent_state.steps} asked."
 
@@ -114,7 +114,7 @@ def model() -> Steady:
         "It is done.",
         scripts={
             "the child": [[call("look", n=1), call("pay", n=2)], call("put", n=3), "child's answer"],
-            "Aside": ["noted"],
+            "Aside": ["usage_booked"],
         },
     )
 
@@ -165,8 +165,9 @@ async def life(
         if number == at:
             run.park()
 
-    means = chat(given, store=store) if not resume else Chat(model=given, store=store)
-    run = ToolOrchestrator(means, Desk(ran), run_id=run_id, resume=resume, observers=[watch])
+    asked = Chat(model=given) if resume else chat(given)
+    resources = Resources(store=store)
+    run = ToolOrchestrator(asked, Desk(ran), resources=resources, run_id=run_id, resume=resume, observers=[watch])
     task = asyncio.create_task(run.run())
     await asyncio.wait([task])
     return given, None if task.cancelled() else task.result()

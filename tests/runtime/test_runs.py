@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Ask, Chat, Run, RunEvent, Session, Tool, ToolCall, ToolContext, ToolResult, tool
+from concertino import (
+    AgentConfig,
+    Ask,
+    Chat,
+    RunContext,
+    RunEvent,
+    Session,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    tool,
+)
 from concertino.agents import delegate
 from concertino.errors import (
     ConfigurationError,
@@ -163,7 +175,7 @@ async def test_the_result_from_the_journal_is_the_live_one(store: Store, ending:
 
 async def test_the_result_of_a_run_that_went_on_elsewhere(store: Store) -> None:
     class Asks(Desk):
-        def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
+        def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
             return Ask()
 
     model = Steady(call("look", where="here"), "end")
@@ -188,5 +200,5 @@ async def test_means_are_those_of_the_process(store: Store) -> None:
     agent = Desk()
     agent.tools = (means,)
     async with runtime(store, model, agent, deps="theirs") as process:
-        await (await process.start(Chat(model=model, message="go", deps="mine"), "desk")).result()
+        await (await process.start(Chat(model=model, message="go"), "desk")).result()
     assert got == ["theirs"]

@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Ask, Chat, Finish, Run, SystemMessage, ToolCall, ToolOrchestrator, UserMessage, tool
+from concertino import (
+    AgentConfig,
+    Ask,
+    Chat,
+    Finish,
+    Resources,
+    RunContext,
+    SystemMessage,
+    ToolCall,
+    ToolOrchestrator,
+    UserMessage,
+    tool,
+)
 from concertino.errors import ConfigurationError, RunEndedError, UnknownRunError
 from concertino.events import RunEvent, Steered, StepStarted, ToolStarted
 from concertino.storage.base import Store
@@ -66,7 +78,7 @@ async def test_an_agent_that_was_about_to_finish_takes_another_step(store: Store
 
 async def test_an_agent_that_ends_by_itself_is_steered_too(store: Store) -> None:
     class Ends(Desk):
-        def after_step(self, run: Run[None], outcome: Any) -> Any:
+        def after_step(self, run: RunContext[None], outcome: Any) -> Any:
             return Finish() if run.state.step == 2 else outcome
 
     opened = asyncio.Event()
@@ -93,7 +105,9 @@ async def test_once_across_lives(at: int) -> None:
         if number == at:
             run.park()
 
-    run = ToolOrchestrator(Chat(model=first, message="go", store=store), Desk(), run_id="r", observers=[watch])
+    run = ToolOrchestrator(
+        Chat(model=first, message="go"), Desk(), run_id="r", observers=[watch], resources=Resources(store=store)
+    )
     task = asyncio.create_task(run.run())
     process = runtime(store, second, Desk())
     while not task.done():
@@ -134,7 +148,7 @@ async def test_one_that_was_taken_in_is_not_taken_in_again(store: Store) -> None
 
 async def test_a_suspended_run_reads_it_when_it_goes_on(store: Store) -> None:
     class Asks(Desk):
-        def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
+        def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
             return Ask()
 
     model = ScriptedModel(call("look", n=1), "end")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Ask, Chat, Pending, Run, ToolCall, ToolContext, tool
+from concertino import AgentConfig, Allow, Ask, Chat, Pending, RunContext, ToolCall, ToolContext, tool
 from concertino.agents import delegate
 from concertino.errors import RunEndedError, RunStateError, UnknownRunError
 from concertino.events import CallWaiting, RunEnded, StopReceipt, ToolStarted
@@ -90,7 +90,7 @@ class Desk(AgentConfig[None]):
     prompt = "You are a desk."
     tools = (*TOOLS, delegate(Child(), description="A child."))
 
-    def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
+    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
         return Ask() if call.name == "puts" and run.chat.message == "ask" else Allow()
 
 

@@ -16,7 +16,7 @@ from concertino import (
     Chat,
     Deny,
     Pending,
-    Run,
+    RunContext,
     RunResult,
     Tool,
     ToolCall,
@@ -69,7 +69,9 @@ class Desk(AgentConfig[None]):
     tools: Sequence[Tool] = (pay, order, order_in_time)
     asks: Ask = Ask(who=("ann", "eve"), note="large")
 
-    def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Deny | Ask:
+    def authorize_tool_call(
+        self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]
+    ) -> Allow | Deny | Ask:
         return self.asks if call.name == "pay" else Allow()
 
 
@@ -208,7 +210,7 @@ async def test_who_may_answer_and_how(store: Store) -> None:
 
 async def test_arguments_that_changed_after_they_were_shown_are_refused(store: Store) -> None:
     class Changed(Desk):
-        def preprocess_tool_arguments(self, run: Run[None], call: ToolCall) -> dict[str, Any]:
+        def preprocess_tool_arguments(self, run: RunContext[None], call: ToolCall) -> dict[str, Any]:
             return {"amount": 5_000}
 
     model = Steady(call("pay", amount=5), "end")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Ask, Chat, Pending, Run, RunResult, ToolCall, ToolContext, tool
+from concertino import AgentConfig, Allow, Ask, Chat, Pending, RunContext, RunResult, ToolCall, ToolContext, tool
 from concertino.agents import delegate
 from concertino.events import CallWaiting, RunEnded, RunStarted, ToolStarted
 from concertino.storage.base import Store
@@ -67,7 +67,7 @@ class Asks(AgentConfig[None]):
     prompt = "You are a desk."
     tools = (pay, order, look, send, block)
 
-    def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
+    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
         return Ask() if call.name == "pay" else Allow()
 
 

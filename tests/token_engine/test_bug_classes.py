@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import ContextFloorError, RunError
 from concertino.events import ContextEdited
 from concertino.messages import (
@@ -245,11 +245,15 @@ async def test_through_the_engine_a_long_run_in_a_small_window_ends_well() -> No
 
     seen: list[ContextEdited] = []
     with ScriptedModel(*[call("look_up", n=n) for n in range(60)], "done") as model:
-        small = Chat(
-            model=model, message="The task.", limits=lambda *_: Limits(context=2_500, output=200, tool_calls=99)
-        )
+        small = Chat(model=model, message="The task.")
         observers = [lambda event: seen.append(event) if isinstance(event, ContextEdited) else None]
-        result = await ToolOrchestrator(small, AgentConfig(), ToolRegistry([look_up]), observers=observers).run()
+        result = await ToolOrchestrator(
+            small,
+            AgentConfig(),
+            ToolRegistry([look_up]),
+            observers=observers,
+            resources=Resources(limits=lambda *_: Limits(context=2_500, output=200, tool_calls=99)),
+        ).run()
     assert result.text == "done"
     assert seen
     for request in model.requests:
@@ -258,9 +262,11 @@ async def test_through_the_engine_a_long_run_in_a_small_window_ends_well() -> No
 
 async def test_what_cannot_fit_names_what_fills_the_window() -> None:
     agent = type("Agent", (AgentConfig,), {"prompt": "rules " * 4_000})()
-    small = Chat(model=ScriptedModel(), message="hi", limits=lambda *_: Limits(context=2_000, output=200))
+    small = Chat(model=ScriptedModel(), message="hi")
     with pytest.raises(RunError, match="Shorten the system prompt") as caught:
-        await ToolOrchestrator(small, agent).run()
+        await ToolOrchestrator(
+            small, agent, resources=Resources(limits=lambda *_: Limits(context=2_000, output=200))
+        ).run()
     assert isinstance(caught.value.__cause__, ContextFloorError)
 
 

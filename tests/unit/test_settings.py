@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import Ask, Budget, Fail, Finish, GoOn, Special
+from concertino import Ask, Budget, Continue, Fail, Finish, Special
 from concertino.errors import ConfigurationError
 from concertino.token_engine.retention import Retention
 
@@ -25,7 +25,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (Retention, {"patience": None}, "invalid Retention(patience=None): "),
     (Retention, {"patience": float("nan")}, "invalid Retention(patience=nan): "),
     (Retention, {"results": None}, "invalid Retention(results=None): use an integer of at least 0"),
-    (GoOn, {"messages": ("x",)}, "GoOn(messages=('x',)): use a tuple of messages, such as UserMessage('...')"),
+    (Continue, {"messages": ("x",)}, "Continue(messages=('x',)): use a tuple of messages, such as UserMessage('...')"),
     (Special, {"messages": "x"}, "Special(messages='x'): use a tuple of messages"),
     (Special, {"result": 5}, "Special(result=5): use text, or None"),
     (Finish, {"text": 5}, "Finish(text=5): use text, or None"),

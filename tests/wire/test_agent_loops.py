@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Run, ToolCall, ToolOrchestrator
+from concertino import AgentConfig, Chat, Resources, RunContext, ToolCall, ToolOrchestrator
 from concertino.errors import ToolError
 from concertino.messages import UserMessage
 from concertino.orchestrator.model_call.retry import Retry
-from concertino.orchestrator.outcome import GoOn
+from concertino.orchestrator.outcome import Continue
 from concertino.providers.base import Model, ModelRequest
 from concertino.providers.openai import OpenAICompatibleModel
 from concertino.providers.openai.chat.vendors import vendor_of
@@ -137,7 +137,7 @@ class Player(AgentConfig[None]):
     def __init__(self, recorded: Sequence[Exchange]) -> None:
         self._recorded = recorded
 
-    def should_continue_loop(self, run: Run[None]) -> bool | GoOn:
+    def should_continue_loop(self, run: RunContext[None]) -> bool | Continue:
         step = run.state.step
         if step >= len(self._recorded):
             return False
@@ -145,15 +145,15 @@ class Player(AgentConfig[None]):
             return True
         new = added(self._recorded[step - 1], self._recorded[step])
         said = tuple(UserMessage(text) for kind, _, text in new if kind == "user" and text.strip())
-        return GoOn(messages=said) if said else True
+        return Continue(messages=said) if said else True
 
-    def on_no_tool_calls(self, run: Run[None], reason: Any, calls: Sequence[ToolCall]) -> bool:
+    def on_no_tool_calls(self, run: RunContext[None], reason: Any, calls: Sequence[ToolCall]) -> bool:
         return True
 
-    def preprocess_tool_arguments(self, run: Run[None], call: ToolCall) -> dict[str, Any]:
+    def preprocess_tool_arguments(self, run: RunContext[None], call: ToolCall) -> dict[str, Any]:
         return {}
 
-    def build_request(self, run: Run[None], request: ModelRequest) -> ModelRequest:
+    def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
         asked = self._recorded[min(run.state.step, len(self._recorded)) - 1].request
         if asked.get("store") is not False and self._recorded[0].kind == "responses":
             request.extra = {"store": True}
@@ -184,9 +184,9 @@ async def driven(recorded: list[Exchange]) -> tuple[list[Any], Any]:
         asked = [text for kind, _, text in contents(recorded[0].kind, recorded[0].request) if kind == "user"]
         agent = Player(recorded)
         agent.tools = tuple(Recorded(name, results) for name in sorted(names))
-        chat = Chat(model=model, message=asked[-1] if asked else "Go.", retry=Retry(attempts=1), retention=ANY)
+        chat = Chat(model=model, message=asked[-1] if asked else "Go.")
         try:
-            run = ToolOrchestrator(chat, agent)
+            run = ToolOrchestrator(chat, agent, resources=Resources(retry=Retry(attempts=1), retention=ANY))
             async for _ in run.stream():
                 pass
         finally:

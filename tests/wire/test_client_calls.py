@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Run, ToolOrchestrator, tool
+from concertino import AgentConfig, Chat, RunContext, ToolOrchestrator, tool
 from concertino.messages import (
     AssistantMessage,
     ForcedTool,
@@ -184,7 +184,7 @@ async def test_the_engine_answers_one() -> None:
     class Analyst(AgentConfig[None]):
         tools = (write_sql,)
 
-        def build_request(self, run: Run, request: ModelRequest) -> ModelRequest:
+        def build_request(self, run: RunContext, request: ModelRequest) -> ModelRequest:
             request.extra = {"tools": [{"type": "custom", "name": "write_sql"}]}
             return request
 

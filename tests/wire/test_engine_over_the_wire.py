@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunError, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, RunError, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import AuthenticationError, RateLimitError
 from concertino.orchestrator.model_call.retry import Retry
 from concertino.providers.openai import OpenAICompatibleModel
@@ -144,7 +144,9 @@ async def test_a_provider_that_refuses(kind: str, status: int, error: type[Excep
         body = {"error": {"message": "no", "type": "x", "code": status}}
         server.play(json.dumps(body), status=status, headers={"content-type": "application/json"})
         with pytest.raises(RunError) as caught:
-            await ToolOrchestrator(Chat(model=model, message="hi", retry=Retry(attempts=1)), AgentConfig()).run()
+            await ToolOrchestrator(
+                Chat(model=model, message="hi"), AgentConfig(), resources=Resources(retry=Retry(attempts=1))
+            ).run()
     assert isinstance(caught.value.__cause__, error)
     assert caught.value.result.status == "failed"
 

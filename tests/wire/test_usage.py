@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunError, ToolOrchestrator
+from concertino import AgentConfig, Chat, Resources, RunError, ToolOrchestrator
 from concertino.errors import BrokenStreamError, ContentFilteredError, OverloadedError, ProviderError
 from concertino.orchestrator.model_call.retry import Retry
 from concertino.providers.base import Reply
@@ -265,9 +265,9 @@ async def failing(kind: str, body: str, **how: Any) -> tuple[BaseException | Non
     """How a run ends whose only answer is *body*, and what is booked."""
     async with serving() as server, model_of(kind, server) as model:
         server.play(body, **how)
-        chat_ = Chat(model=model, message="Hi", retry=Retry(attempts=1))
+        chat_ = Chat(model=model, message="Hi")
         with pytest.raises(RunError) as caught:
-            await ToolOrchestrator(chat_, AgentConfig()).run()
+            await ToolOrchestrator(chat_, AgentConfig(), resources=Resources(retry=Retry(attempts=1))).run()
     (record,) = caught.value.result.usage
     return caught.value.__cause__, record
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,8 @@ from ..errors import ToolArgumentsError
 from ..messages import ForcedTool, SystemMessage, ToolCall, ToolMessage
 from ..orchestrator.agent import AgentConfig, read_arguments
 from ..orchestrator.journal.data_policy import DataPolicy, ToolData
-from ..orchestrator.outcome import Finish, GoOn, NoCallsReason, StepEnd
-from ..orchestrator.run import Run
+from ..orchestrator.outcome import CONTINUE, Continue, Finish, LimitReason, NextStep
+from ..orchestrator.run import RunContext
 
 RESEARCHER = "researcher"
 FEEDBACK = "feedback_questions"
@@ -61,43 +60,43 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
     def __init__(self, retry_model: str | None = None) -> None:
         self._retry_model = retry_model
 
-    def initialize_agent_state(self, run: Run[ResearchState]) -> ResearchState:
+    def initialize_agent_state(self, run: RunContext[ResearchState]) -> ResearchState:
         """No retries yet."""
         return ResearchState()
 
-    def should_continue_loop(self, run: Run[ResearchState]) -> bool | GoOn:
+    def should_continue_loop(self, run: RunContext[ResearchState]) -> NextStep:
         """Until there is a report; if limit or calls run out without one, the report is forced, once."""
         if run.state.has_tool_calls and run.state.iteration < run.limits.tool_calls:
-            return True
+            return CONTINUE
         if REPORT in run.data or run.agent_state.forced:
-            return False
+            return Finish()
         return self._force(run)
 
-    def get_model_id(self, run: Run[ResearchState]) -> str:
+    def get_model_id(self, run: RunContext[ResearchState]) -> str:
         """The chat's model; after the first retry the cheaper one."""
         if self._retry_model is not None and run.agent_state.retries > 1:
             return self._retry_model
         return run.model_id
 
-    def should_send_tools(self, run: Run[ResearchState]) -> bool:
+    def should_send_tools(self, run: RunContext[ResearchState]) -> bool:
         """Always: the answer is a tool call."""
         return True
 
-    def on_no_tool_calls(
-        self, run: Run[ResearchState], reason: NoCallsReason, calls: Sequence[ToolCall]
-    ) -> bool | GoOn | Finish:
+    def on_no_tool_calls(self, run: RunContext[ResearchState]) -> NextStep:
         """Ask again, then force the report."""
         state = run.agent_state
-        if reason == "TOOLS_DISABLED":
-            return True
-        if reason == "BUDGET_REACHED":
-            return False  # what was found is the answer: a report would cost more than there is
-        if reason == "NO_CALLS_GENERATED" and state.retries < _RETRIES and not state.forced:
+        if state.retries < _RETRIES and not state.forced:
             state.retries += 1
-            return GoOn(messages=(SystemMessage(_NO_CALLS),))
-        return False if state.forced or REPORT in run.data else self._force(run)
+            return Continue(messages=(SystemMessage(_NO_CALLS),))
+        return Finish() if state.forced or REPORT in run.data else self._force(run)
 
-    def preprocess_tool_arguments(self, run: Run[ResearchState], call: ToolCall) -> dict[str, Any]:
+    def on_limit(self, run: RunContext[ResearchState], reason: LimitReason) -> NextStep:
+        """Force the report; without a budget for it, the findings are the answer."""
+        if reason == "budget" or run.agent_state.forced or REPORT in run.data:
+            return Finish()
+        return self._force(run)
+
+    def preprocess_tool_arguments(self, run: RunContext[ResearchState], call: ToolCall) -> dict[str, Any]:
         """As they are; those of a report are mended, for all the research is in them."""
         if call.name != REPORT:
             return read_arguments(call)
@@ -109,7 +108,7 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
         title = arguments.get("title")
         return {"title": title if isinstance(title, str) else run.chat.message[:120], "markdown": markdown}
 
-    def after_step(self, run: Run[ResearchState], outcome: StepEnd) -> StepEnd:
+    def after_step(self, run: RunContext[ResearchState], outcome: NextStep) -> NextStep:
         """A report, or questions back to the user, are the end."""
         if REPORT in run.data:
             return Finish(run.data[REPORT]["report"])
@@ -117,7 +116,7 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
             return Finish("\n".join(run.data[FEEDBACK]["questions"]))
         return outcome
 
-    def conclude(self, run: Run[ResearchState], text: str) -> str:
+    def conclude(self, run: RunContext[ResearchState], text: str) -> str:
         """The report; if not even a forced one came, what the researchers found."""
         if REPORT in run.data or FEEDBACK in run.data or text.strip():
             return text
@@ -129,10 +128,10 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
         never = ToolData(arguments="drop", results="drop")
         return DataPolicy(tools=tools, other_tools=never, keep_whole_results=True)
 
-    def _force(self, run: Run[ResearchState]) -> GoOn:
+    def _force(self, run: RunContext[ResearchState]) -> Continue:
         run.agent_state.forced = True
         choice = ForcedTool(REPORT) if REPORT in run.registry else None
-        return GoOn(messages=(SystemMessage(_REPORT_NOW),), tool_choice=choice)
+        return Continue(messages=(SystemMessage(_REPORT_NOW),), tool_choice=choice)
 
 
 def _mended(text: str) -> dict[str, Any]:
@@ -149,6 +148,6 @@ def _longest_text(arguments: dict[str, Any]) -> str:
     return max(texts, key=len, default="")
 
 
-def _findings(run: Run[ResearchState]) -> str:
+def _findings(run: RunContext[ResearchState]) -> str:
     found = [m.content for m in run.messages if isinstance(m, ToolMessage) and m.name == RESEARCHER and not m.is_error]
     return "\n\n".join(found)

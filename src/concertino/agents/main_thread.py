@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..messages import ForcedTool, Message, SystemMessage, ToolCall, UserMessage
-from ..orchestrator.agent import FINAL_ANSWER, AgentConfig
+from ..messages import ForcedTool, Message, ToolCall, UserMessage
+from ..orchestrator.agent import AgentConfig
 from ..orchestrator.lifecycle.prompt import CHATBOT_TOOL, RAG_TOOL
-from ..orchestrator.outcome import Finish, GoOn, NoCallsReason, Outcome, Special
-from ..orchestrator.run import Run
+from ..orchestrator.outcome import CONTINUE, NextStep, Outcome, Special
+from ..orchestrator.run import RunContext
 
 
 class MainThreadAgent(AgentConfig[None]):
@@ -24,21 +24,13 @@ class MainThreadAgent(AgentConfig[None]):
     prompt = ""
     allow_prompt_override = True
 
-    def on_no_tool_calls(
-        self, run: Run[None], reason: NoCallsReason, calls: Sequence[ToolCall]
-    ) -> bool | GoOn | Finish:
-        """At the limit: one last step that must answer. For a disabled tool: tell the user, and go on."""
-        match reason:
-            case "LIMIT_REACHED" | "BUDGET_REACHED":
-                return GoOn(messages=(SystemMessage(FINAL_ANSWER),), tool_choice="none")
-            case "TOOLS_DISABLED":
-                names = ", ".join(dict.fromkeys(call.name for call in calls))
-                run.notify("tool_not_enabled", f"not enabled for you: {names}. You can switch it on in the settings.")
-                return True
-            case "NO_CALLS_GENERATED":
-                return False
+    def on_tools_disabled(self, run: RunContext[None], calls: Sequence[ToolCall]) -> NextStep:
+        """Name the disabled tools to the user, and continue."""
+        names = ", ".join(dict.fromkeys(call.name for call in calls))
+        run.notify("tool_not_enabled", f"not enabled for you: {names}. Enable it in the settings.")
+        return CONTINUE
 
-    def handle_special_tools(self, run: Run[None], call: ToolCall, outcome: Outcome) -> Special | None:
+    def handle_special_tools(self, run: RunContext[None], call: ToolCall, outcome: Outcome) -> Special | None:
         """RAG's passages move into the user's message; a chatbot that needs its files has RAG forced next."""
         if outcome.is_error:
             return None

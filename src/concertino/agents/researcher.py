@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ..messages import SystemMessage, ToolCall
+from ..messages import SystemMessage
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.journal.data_policy import DataPolicy, ToolData
-from ..orchestrator.outcome import Finish, GoOn, NoCallsReason
-from ..orchestrator.run import Run
+from ..orchestrator.outcome import Continue, LimitReason, NextStep
+from ..orchestrator.run import RunContext
 
 _PROMPT = """\
 You are a researcher. You answer one question from sources, for a colleague who writes the report.
@@ -32,17 +30,13 @@ class ResearcherAgent(AgentConfig[None]):
     tool_call_limit = 16
     enable_global_context_update = False
 
-    def should_send_tools(self, run: Run[None]) -> bool:
+    def should_send_tools(self, run: RunContext[None]) -> bool:
         """Always."""
         return True
 
-    def on_no_tool_calls(
-        self, run: Run[None], reason: NoCallsReason, calls: Sequence[ToolCall]
-    ) -> bool | GoOn | Finish:
-        """At the limit or budget: one last step that must answer."""
-        if reason in ("LIMIT_REACHED", "BUDGET_REACHED"):
-            return GoOn(messages=(SystemMessage(_ENOUGH),), tool_choice="none")
-        return reason == "TOOLS_DISABLED"
+    def on_limit(self, run: RunContext[None], reason: LimitReason) -> NextStep:
+        """Take one last step in which the researcher must answer."""
+        return Continue(messages=(SystemMessage(_ENOUGH),), tool_choice="none")
 
     def get_data_policy(self) -> DataPolicy:
         """Everything whole, but the search history, which is of use only while the research goes on."""

@@ -19,7 +19,7 @@ _SIDES = (
     re.compile(
         r"\b(?:differences?|choose|choice|trade-?offs?|compare|comparison) (?:between|of)? ?(.{2,80}?) (?:and|or|with|to) (.{2,80})",
         re.I,
-    ),  # noqa: E501
+    ),
     re.compile(
         r"^(?:.{0,40}\b(?:is|are|should i use|use|prefer|choose) )?(.{2,60}?) (?:vs\.?|versus|instead of|rather than) (.{2,80})",
         re.I,

@@ -1,166 +1,182 @@
-"""`AgentConfig`: an agent is an object whose methods the engine asks. One method per decision, each with a default."""
+"""`AgentConfig`: an agent is an object with one method per decision, and each method has a default."""
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import json
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Union
 
-from ..errors import ToolArgumentsError
+from ..errors import ConfigurationError, ToolArgumentsError
 from ..events import RunEvent
 from ..messages import AssistantMessage, Message, SystemMessage, ToolCall
 from ..providers.base import ModelRequest
 from ..tools.base import Tool
 from ..usage import UsageRecord
 from .journal.data_policy import KEEP_ALL, DataPolicy
-from .outcome import Allow, Ask, Deny, Finish, GoOn, NoCallsReason, Outcome, Special, StepEnd, Turn
-from .run import Run
+from .outcome import CONTINUE, Allow, Ask, Continue, Deny, Finish, LimitReason, NextStep, Outcome, Special, Turn
+from .run import RunContext
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
     S = DefaultTypeVar("S", default=None)
 else:
-    S = TypeVar("S")  # a default is for type checkers; at run time it would need a slow import before Python 3.13
+    S = TypeVar("S")  # type checkers need the default; at run time it would need a slow import before Python 3.13
 T = TypeVar("T")
 
-Maybe: TypeAlias = Union[T, Awaitable[T]]  # noqa: UP007 - `T | ...` is no generic alias before Python 3.12
-"""What a hook returns: the value, or an awaitable of it. Every hook may be written with `def` or `async def`."""
+Maybe: TypeAlias = Union[T, Awaitable[T]]  # noqa: UP007 - `T | ...` is not a generic alias before Python 3.12
+"""A hook's return value, or an awaitable of it: a hook may be written with `def` or `async def`."""
 
 FINAL_ANSWER = (
-    "The limit of tool calls is reached. Answer the user now, from what the tools have returned so far, and say what "
-    "you could not find out."
+    "The limit of tool calls is reached. Answer the user now with what the tools have returned so far, and state what "
+    "remains open."
 )
 
 
 class AgentConfig(Generic[S]):
-    """An agent. Subclass it, name it, and override what it decides differently.
+    """An agent. Subclass it, name it, and override the decisions that differ.
 
-    `S` is the type of the agent's own state: a serializable object that `initialize_agent_state` makes for each
-    run and that hooks find as `run.agent_state`. The config itself is shared by all runs and must not change.
+    `S` is the type of the agent's own state: a serializable object that `initialize_agent_state` creates for each run,
+    available to hooks as `run.agent_state`. All runs share the config, so it must not change.
 
-    A hook that raises, or returns what it may not, ends the run with a `HookError` that names it.
+    A hook that raises or returns a wrong type ends the run with a `HookError` that names the hook. Observers cannot
+    fail a run. Raises `ConfigurationError` on construction if a hook is misspelt or has a wrong signature.
     """
 
     name: str = "agent"
-    """Part of the agent's path in events and records."""
+    """The agent's element of the agent path in events and records."""
     prompt: str = ""
-    """The system prompt; "": the registry's base prompt."""
+    """The system prompt; empty for the registry's base prompt."""
     tools: Sequence[Tool] = ()
-    """The agent's tools, unless a registry is given to the engine."""
+    """The agent's tools, unless the engine is given a registry."""
     tool_call_limit: int = 25
-    """How many tool calls the agent may make before it must answer."""
+    """The number of tool calls after which the agent must answer."""
     use_parallel_tools: bool = True
-    """Whether the tools of one turn run side by side."""
+    """Whether the tool calls of one turn run concurrently."""
     enable_global_context_update: bool = True
-    """Whether this agent moves the content index; sub-agents do not."""
+    """Whether this agent advances the content index. Sub-agents do not."""
     start_tools_early: bool = False
     """Whether a call of a `read` tool starts as soon as its arguments are complete, while the model is still writing.
-    Not for an agent that overrides `interpret_response` or `process_tool_calls`: those decide which calls run."""
+    Ignored for an agent that overrides `interpret_response` or `process_tool_calls`, since they decide which calls
+    run."""
     allow_prompt_override: bool = False
     """Whether `Chat(system_prompt=...)` replaces the prompt."""
 
+    def __new__(cls, *_args: object, **_kwargs: object) -> Self:
+        """Create the agent after checking the names and signatures of its hooks, once per class."""
+        _check_hooks(cls)  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
+        return super().__new__(cls)
+
     # -- start ---------------------------------------------------------------------------------------------------
 
-    def initialize_agent_state(self, run: Run[S]) -> Maybe[S]:
-        """The agent's own state at the start of a run. Default: None.
+    def initialize_agent_state(self, run: RunContext[S]) -> Maybe[S]:
+        """Return the agent's own state at the start of a run. Default: None.
 
-        It must be a dataclass, a pydantic model or plain JSON values: it is kept with every step. When a run is taken
-        up in another process this is asked again for the type, and the values come from the journal.
+        The state must be a dataclass, a pydantic model or plain JSON values: the journal keeps it with every step. A
+        resumed run calls this hook for the type and takes the values from the journal.
         """
         return None  # type: ignore[return-value]  # an agent that declares a state overrides this
 
-    def prepare(self, run: Run[S]) -> Maybe[Sequence[Message]]:
-        """Messages to put after the user's before the first step: what was looked up in advance. Default: none."""
+    def prepare(self, run: RunContext[S]) -> Maybe[Sequence[Message]]:
+        """Return messages to append after the user's message before the first step. Default: none."""
         return ()
 
     # -- each step -----------------------------------------------------------------------------------------------
 
-    def should_continue_loop(self, run: Run[S]) -> Maybe[bool | GoOn]:
-        """Whether to take a step. Default: while tools are called and the limit is not passed."""
-        return run.state.has_tool_calls and run.state.iteration < run.limits.tool_calls
+    def should_continue_loop(self, run: RunContext[S]) -> Maybe[NextStep]:
+        """Decide whether to take a step. Default: while tools are called and the limit is not exceeded."""
+        return CONTINUE if run.state.has_tool_calls and run.state.iteration < run.limits.tool_calls else Finish()
 
-    def get_model_id(self, run: Run[S]) -> Maybe[str]:
-        """The model of the next step, as `provider:name`. Default: the chat's."""
+    def get_model_id(self, run: RunContext[S]) -> Maybe[str]:
+        """Return the id (`provider:name`) of the model for the next step. Default: the chat's model."""
         return run.model_id
 
-    def should_send_tools(self, run: Run[S]) -> Maybe[bool]:
-        """Whether the model may call tools in the next step. Default: not on the last one before the limit."""
+    def should_send_tools(self, run: RunContext[S]) -> Maybe[bool]:
+        """Return whether the model may call tools in the next step. Default: except on the last step."""
         return run.state.iteration < run.limits.tool_calls - 1
 
-    def build_request(self, run: Run[S], request: ModelRequest) -> Maybe[ModelRequest]:
-        """The request as it is sent. Default: as the engine made it."""
+    def build_request(self, run: RunContext[S], request: ModelRequest) -> Maybe[ModelRequest]:
+        """Return the request to send. Default: the engine's request, unchanged."""
         return request
 
-    def interpret_response(self, run: Run[S], message: AssistantMessage) -> Maybe[Turn]:
-        """What the model's answer means. Default: its own tool calls are the calls."""
+    def interpret_response(self, run: RunContext[S], message: AssistantMessage) -> Maybe[Turn]:
+        """Interpret the model's answer. Default: the message's own tool calls are the calls to run."""
         return Turn(message, message.tool_calls)
 
-    def on_no_tool_calls(
-        self, run: Run[S], reason: NoCallsReason, calls: Sequence[ToolCall]
-    ) -> Maybe[bool | GoOn | Finish]:
-        """What to do when no tool was called, a limit or budget is reached, or a called tool is not enabled.
-
-        True and `GoOn` take another step, False and `Finish` end the run. Default: without calls, end; at the limit or
-        budget, one last step that is told to answer; with a disabled tool, go on: the model has read that it is.
-        When a budget is reached, that last step is taken only if there is room for it.
-        """
-        if reason in ("LIMIT_REACHED", "BUDGET_REACHED"):
-            return GoOn(messages=(SystemMessage(FINAL_ANSWER),), tool_choice="none")
-        return reason == "TOOLS_DISABLED"
-
-    def process_tool_calls(self, run: Run[S], calls: Sequence[ToolCall]) -> Maybe[Sequence[ToolCall] | Finish]:
-        """The calls to run, or the end of the run instead of them. Default: all."""
+    def process_tool_calls(self, run: RunContext[S], calls: Sequence[ToolCall]) -> Maybe[Sequence[ToolCall] | NextStep]:
+        """Return the calls to run, or decide what happens instead of running them. Default: all calls."""
         return calls
+
+    # -- what happens next ---------------------------------------------------------------------------------------
+
+    def on_no_tool_calls(self, run: RunContext[S]) -> Maybe[NextStep]:
+        """Decide what happens after an answer without tool calls. Default: finish with that answer."""
+        return Finish()
+
+    def on_limit(self, run: RunContext[S], reason: LimitReason) -> Maybe[NextStep]:
+        """Decide what happens when a limit is reached. Default: one last step in which the model must answer.
+
+        After a budget is reached, the last step is taken only if the rest of the budget covers it.
+        """
+        return Continue(messages=(SystemMessage(FINAL_ANSWER),), tool_choice="none")
+
+    def on_tools_disabled(self, run: RunContext[S], calls: Sequence[ToolCall]) -> Maybe[NextStep]:
+        """Decide what happens after calls of tools that are not enabled. Default: continue; the model reads why."""
+        return CONTINUE
 
     # -- tools ---------------------------------------------------------------------------------------------------
 
-    def on_tools_selected(self, run: Run[S], calls: Sequence[ToolCall]) -> Maybe[None]:
-        """The calls are about to run. Default: nothing."""
-        return None
+    def preprocess_tool_arguments(self, run: RunContext[S], call: ToolCall) -> Maybe[dict[str, Any]]:
+        """Return the arguments of *call* before they are validated. Default: the parsed JSON.
 
-    def preprocess_tool_arguments(self, run: Run[S], call: ToolCall) -> Maybe[dict[str, Any]]:
-        """The arguments of a call, before they are checked against the tool's schema. Default: its JSON.
-
-        Raise `ToolArgumentsError` for arguments that cannot be read: the model is told, and the run goes on.
+        Raise `ToolArgumentsError` for arguments that cannot be parsed: the model reads the error and the run continues.
         """
         return read_arguments(call)
 
-    def authorize_tool_call(self, run: Run[S], call: ToolCall, arguments: dict[str, Any]) -> Maybe[Allow | Deny | Ask]:
-        """Whether a call with these checked arguments may run, or who must be asked first. Default: yes."""
+    def authorize_tool_call(
+        self, run: RunContext[S], call: ToolCall, arguments: dict[str, Any]
+    ) -> Maybe[Allow | Deny | Ask]:
+        """Decide whether *call* may run with these validated arguments. Default: allow."""
         return Allow()
 
-    def on_tool_progress(self, run: Run[S], event: RunEvent) -> Maybe[None]:
-        """A tool of this agent has started, has news, or has ended. Default: nothing."""
-        return None
-
-    def handle_special_tools(self, run: Run[S], call: ToolCall, outcome: Outcome) -> Maybe[Special | None]:
-        """What a result changes beyond itself: its text, the next tool choice, the conversation. Default: nothing."""
+    def handle_special_tools(self, run: RunContext[S], call: ToolCall, outcome: Outcome) -> Maybe[Special | None]:
+        """Return what a result changes beyond itself: its text, the tool choice, the conversation. Default: None."""
         return None
 
     # -- after ---------------------------------------------------------------------------------------------------
 
-    def calculate_usage(self, run: Run[S], record: UsageRecord) -> Maybe[UsageRecord]:
-        """The record as it is booked; its id stays. Default: as the provider reported it."""
+    def calculate_usage(self, run: RunContext[S], record: UsageRecord) -> Maybe[UsageRecord]:
+        """Return the record to book; its id stays. Default: the record as the provider reported it."""
         return record
 
-    def after_step(self, run: Run[S], outcome: StepEnd) -> Maybe[StepEnd]:
-        """How the step ends. Default: as the engine sees it."""
+    def after_step(self, run: RunContext[S], outcome: NextStep) -> Maybe[NextStep]:
+        """Decide how the step ends. Default: as the engine decided."""
         return outcome
 
-    def conclude(self, run: Run[S], text: str) -> Maybe[str]:
-        """The answer, when the loop has ended. Default: what the model said last."""
+    def conclude(self, run: RunContext[S], text: str) -> Maybe[str]:
+        """Return the final answer after the loop has ended. Default: the model's last text."""
         return text
 
     def get_data_policy(self) -> Maybe[DataPolicy]:
-        """What of a run may be kept, in the store and in every other sink. Default: everything."""
+        """Return the policy for everything that is stored or observed. Default: keep everything."""
         return KEEP_ALL
+
+    # -- observers: a failure is logged and changes nothing ------------------------------------------------------
+
+    def on_tools_selected(self, run: RunContext[S], calls: Sequence[ToolCall]) -> None:
+        """Observe the calls that are about to run."""
+
+    def on_tool_progress(self, run: RunContext[S], event: RunEvent) -> None:
+        """Observe the events of this agent's tools: start, progress, streamed content and end."""
 
 
 def read_arguments(call: ToolCall) -> dict[str, Any]:
-    """The arguments of *call* as the model wrote them. No text at all means no arguments.
+    """Parse the arguments of *call* as the model wrote them. An empty text means no arguments.
 
-    Raises `ToolArgumentsError` if the text is no JSON object.
+    Raises `ToolArgumentsError` if the text is not a JSON object.
     """
     text = call.arguments.strip()
     if not text:
@@ -172,3 +188,37 @@ def read_arguments(call: ToolCall) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise ToolArgumentsError(f"the arguments must be a JSON object, not {type(arguments).__name__}")
     return arguments
+
+
+OBSERVERS = ("on_tools_selected", "on_tool_progress")
+"""The methods that see and decide nothing."""
+HOOKS = tuple(name for name, value in vars(AgentConfig).items() if inspect.isfunction(value) and name[0] != "_")
+"""The names of all hooks and observers."""
+
+
+@functools.cache
+def _check_hooks(kind: type[AgentConfig[Any]]) -> None:
+    """Raise `ConfigurationError` if a hook of *kind* is misspelt or has a signature that the engine cannot call."""
+    for name, value in inspect.getmembers_static(kind):
+        if name in HOOKS:
+            _check_signature(kind, name, value)
+        elif inspect.isfunction(value) and not name.startswith("_") and not hasattr(AgentConfig, name):
+            similar = difflib.get_close_matches(name, HOOKS, 1, 0.8)
+            if similar:
+                raise ConfigurationError(
+                    f"{kind.__name__}.{name} is not a hook: rename it to {similar[0]}, or start its name with '_'"
+                )
+
+
+def _check_signature(kind: type, name: str, value: Any) -> None:
+    wanted = inspect.signature(getattr(AgentConfig, name))
+    function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+    if not callable(function):
+        raise ConfigurationError(f"{kind.__name__}.{name} is {value!r:.80}; it must be a method {name}{wanted}")
+    arguments = list(wanted.parameters)[isinstance(value, staticmethod) :]
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise ConfigurationError(f"{kind.__name__}.{name}: {error}; its signature must fit {name}{wanted}") from None
+    if name in OBSERVERS and inspect.iscoroutinefunction(function):
+        raise ConfigurationError(f"{kind.__name__}.{name} observes and cannot wait: define it with `def`")

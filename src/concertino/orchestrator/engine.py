@@ -1,57 +1,58 @@
-"""`ToolOrchestrator`: the loop. There is no other one."""
+"""`ToolOrchestrator`: the loop. Streaming, resume and sub-agents use the same one."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from typing import Any, assert_never
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from typing import Any, TypeVar, assert_never
 
-from ..errors import ConfigurationError, RunError, RunStateError, StorageError, ToolError
-from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus, Steered
+from ..errors import BudgetError, ConfigurationError, HookError, RunError, RunStateError, StorageError, ToolError
+from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus, Steered, StoppedWork
 from ..ids import new_run_id
 from ..messages import AssistantMessage, Text, UserMessage
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
-from .hooks import Hooks
-from .journal.data_policy import NOTHING, shown
+from .event_stream import EventStream, Observer
+from .hooks import Hooks, hooks_of
+from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
-from .journal.replay import OpenTurn, Record
-from .lifecycle import prompt as prompting
-from .lifecycle.open import Parent, build_messages, open_run, run_start, that_fits, what_is_given
-from .lifecycle.recorder import note_end
-from .lifecycle.repair import closing
-from .lifecycle.result import gathered, open_waits
-from .lifecycle.resume import begin, child_result, take_up
-from .lifecycle.seal import seal_below
-from .model_call.side_question import asker, meanwhile
+from .journal.replay import OpenTurn
+from .lifecycle.open import build_messages, fitting, model_of, open_run, run_start
+from .lifecycle.prompt import first_tool_choice
+from .lifecycle.result import open_waits, result_of
+from .lifecycle.resume import begin, child_result, resume
+from .lifecycle.seal import closed_calls, seal_below
+from .model_call.ask import Questions
+from .model_call.request import TurnRequests
 from .model_call.summarize import PATIENCE, Summaries
-from .outcome import Fail, Finish, GoOn, StepOutcome, Suspend
+from .outcome import CONTINUE, Continue, Fail, Finish, StepOutcome, Suspend, result_message
 from .plain import load_state
-from .run import Run
-from .turn import Step
+from .recorder import record_end
+from .resources import Resources
+from .run import RunContext, RunSession
+from .tool_calls.context import Parent
+from .turn import TurnRunner
 from .validation import check_agent, check_chat, check_observers, registry_of
 
 log = logging.getLogger("concertino")
 
-Observer = Callable[[RunEvent], None]
-"""Sees every event as the data policy lets it, and decides nothing. One that raises is logged and harms nobody."""
-NO_ROOM = "The budget is used up, and nothing was found out before."
+BUDGET_EXHAUSTED = "The budget is exhausted; no answer could be produced."
+T = TypeVar("T")
 
 
 class ToolOrchestrator:
     """Runs one agent once: `await run()`, or `async for event in stream()`.
 
-    *registry* holds the agent's tools; without one, those of the agent itself. *tool_call_limit* replaces the
-    agent's own limit. *run_id* names the run; without it a fresh id is made. *observers* see every event.
+    *registry* holds the agent's tools; the default is the agent's own `tools`. *resources* hold the store and
+    everything else that runs share. *tool_call_limit* replaces the agent's own limit. *run_id* names the run; the
+    default is a new id. *observers* see every event.
 
-    With *resume*, the run *run_id* is taken up from its journal in the chat's store, at the very step where it was
-    left: then the chat gives the means (model, store, tools' object), and the journal the rest. *lease* is how many
-    seconds this process may be silent before another one may take the run over.
+    With *resume*, the run *run_id* continues from its journal in the store, at the point where it stopped. *lease* is
+    the number of seconds after which another process may claim a run whose process is silent.
 
-    Raises `ConfigurationError` for arguments of the wrong kind or an empty message.
+    Raises `ConfigurationError` if an argument has the wrong type or the message is empty.
     """
 
     def __init__(  # noqa: PLR0913 - most are optional
@@ -60,6 +61,7 @@ class ToolOrchestrator:
         config: AgentConfig[Any],
         registry: ToolRegistry | None = None,
         *,
+        resources: Resources | None = None,
         tool_call_limit: int | None = None,
         run_id: str | None = None,
         observers: Sequence[Observer] = (),
@@ -67,8 +69,9 @@ class ToolOrchestrator:
         lease: float = LEASE,
         parent: Parent | None = None,
     ) -> None:
+        self._resources = resources or Resources()
         check_agent(config)
-        check_chat(chat, resume=resume, run_id=run_id)
+        check_chat(chat, self._resources, resume=resume, run_id=run_id)
         check_observers(observers)
         self._chat = chat
         self._config = config
@@ -79,67 +82,79 @@ class ToolOrchestrator:
         self._lease = lease
         self._parent = parent
         self.run_id = run_id or (parent.child_id() if parent else new_run_id())
-        self._run: Run[Any] | None = None
+        self._run: RunSession | None = None
+        self._summaries: Summaries | None = None
         self._task: asyncio.Task[Any] | None = None
         self._result: RunResult | None = None
         self._cause: Exception | None = None
         self._opened = False
+        self._stopped = False
 
     @property
     def refused(self) -> Exception | None:
-        """Why the run could not even begin, or be put on record; None if it could."""
+        """The error that kept the run from starting; None if it started."""
         return None if self._opened else self._cause
 
     @property
     def result(self) -> RunResult | None:
-        """How the run ended, however it did; None before that."""
+        """The result of the run however it ended; None before its end."""
         return self._result
 
     async def run(self) -> RunResult:
-        """Run to the end, or until only waits are left (status `suspended`).
+        """Run to the end, or until only waits are left (status `suspended`), and return the result.
 
-        Raises `RunError`, with the result so far, if the run fails, and what `stream` raises.
+        Raises `RunError`, which has the result so far, if the run fails, and what `stream` raises.
         """
-        async for _ in self.stream():
-            pass
+        caller = asyncio.current_task()
+        assert caller is not None
+        cancelled_before = caller.cancelling()
+        run = self._open()
+        if self._observers:
+            run.stream = EventStream(self._observers, run.tree.policies, consumed=False)
+        self._task = asyncio.create_task(self._drive(run))
+        await self._task
+        if caller.cancelling() > cancelled_before:
+            raise asyncio.CancelledError
         assert self._result is not None
         if self._result.status == "failed":
             raise RunError(self._result.error or "the run failed", self._result) from self._cause
         return self._result
 
-    def stream(self) -> AsyncGenerator[RunEvent, None]:
-        """The run's events, as they happen; the last is `RunEnded`, also when the run fails.
+    async def stream(self) -> AsyncGenerator[RunEvent, None]:
+        """Yield the run's events as they happen. The last one is `RunEnded`, also if the run fails.
 
-        Closing the generator or cancelling its consumer cancels the run: what was gathered is stored. To keep a run
-        apart from those who watch it, start it with a `Runtime`. A run that cannot be begun or taken up raises
-        `RunStateError` or `StorageError` here.
+        Closing the generator or cancelling its consumer cancels the run; what it has so far is recorded. Use a
+        `Runtime` to keep a run independent of its consumers. Raises `RunStateError` or `StorageError` if the run cannot
+        start or be resumed.
         """
-        if self._run is not None:
-            raise ConfigurationError("this ToolOrchestrator has run already; make a new one for each run")
-        self._run = open_run(
-            self._chat, self._config, self._registry, self.run_id, self._tool_call_limit, self._parent, self._lease
-        )
-        events = self._events(self._run)
-        return self._observed(events, self._run) if self._observers else events
+        run = self._open()
+        run.stream = stream = EventStream(self._observers, run.tree.policies)
+        self._task = task = asyncio.create_task(self._drive(run))
+        try:
+            while await stream.wait(task):
+                yield stream.take()
+        finally:
+            stream.close()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        await task  # raises why the run could not start
 
     def stop(self, deadline: float = STOP_DEADLINE) -> None:
-        """Stop the run and all below it: what is going on is cancelled, and gets *deadline* seconds to end.
+        """Stop the run and everything below it; work in progress has *deadline* seconds to end.
 
-        The run ends as `cancelled`; its result has a receipt. To be called in the run's own event loop.
+        The run ends as `cancelled`; its result has a receipt. Call this in the run's own event loop.
         """
         self._cancel(deadline, parked=False)
 
     def park(self) -> None:
-        """Leave the run as its journal has it, to be taken up later, by whomever: for a process that must end.
-
-        Without a store this is `stop`.
-        """
-        self._cancel(STOP_DEADLINE, parked=self._chat.store is not None)
+        """Leave the run as its journal records it, for any process to resume. Without a store this is `stop`."""
+        self._cancel(STOP_DEADLINE, parked=self._resources.store is not None)
 
     def steer(self, message: str) -> None:
-        """Put *message* of the user into the running agent: it arrives before the next step.
+        """Add a message of the user to the running agent before its next step.
 
-        For a run in this process, without a store; with one, use `Runtime.steer`, which loses nothing.
+        For a run without a store; otherwise use `Runtime.steer`, which survives a crash.
         """
         if self._run is not None:
             self._run.steers.append(message)
@@ -149,150 +164,175 @@ class ToolOrchestrator:
             return
         tree = self._run.tree
         tree.patience, tree.parked = deadline, tree.parked or parked
+        self._stopped = True
         self._task.cancel()
+
+    def _open(self) -> RunSession:
+        if self._run is not None:
+            raise ConfigurationError("this ToolOrchestrator has run already; create one per run")
+        self._run = open_run(
+            self._chat,
+            self._resources,
+            self._config,
+            self._registry,
+            self.run_id,
+            model=model_of(self._chat, self._resources),
+            tool_call_limit=self._tool_call_limit,
+            parent=self._parent,
+            lease=self._lease,
+        )
+        return self._run
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
-    async def _events(self, run: Run[Any]) -> AsyncGenerator[RunEvent, None]:
-        hooks = Hooks(self._config)
-        self._task = task = asyncio.current_task()
+    async def _drive(self, run: RunSession) -> None:
+        """Prepare, take turns while the agent continues, and conclude. However it ends, `result` is set."""
+        hooks = hooks_of(self._config)
+        task = asyncio.current_task()
         assert task is not None
-        run.tree.going_on_in(run.id, task)
-        outcome: StepOutcome = GoOn()
+        run.tree.add_task(run.id, task)
         try:
-            record = await self._open(run, hooks)
-            self._opened = True
-            yield self._started(run)
-            async with aclosing(self._begin(run, hooks, record)) as events:
-                async for event in events:
-                    yield event
-            while run.opened is not None or await self._goes_on(run, hooks, outcome):
-                for event in run.mailbox.drain():
-                    yield event
-                step = Step(run, hooks, self._spawn)
-                async with aclosing(step.events()) as events:
-                    async for event in events:
-                        yield event
-                outcome = step.outcome
-            async with aclosing(self._conclude(run, hooks, outcome)) as events:
-                async for event in events:
-                    yield event
+            turns = await self._prepare(run, hooks)
+            outcome: StepOutcome = CONTINUE
+            while run.opened is not None or isinstance(outcome := await self._next_step(run, hooks, outcome), Continue):
+                outcome = await turns.run()
+            await self._conclude(run, hooks, outcome)
             await self._end(run, outcome)
         except BaseException as raised:
             if not await self._broke_off(run, raised):
                 raise
         finally:
-            run.tree.done_in(task)
-        for event in run.mailbox.drain():
-            yield event
+            run.tree.remove_task(task)
+            run.tree.on_stop = None if self._parent is None else run.tree.on_stop
         assert self._result is not None
-        yield RunEnded(run.id, run.path, run.index.value, self._result)
+        run.emit(RunEnded, self._result)
 
-    def _started(self, run: Run[Any]) -> RunStarted:
-        call = self._parent.call_id if self._parent else None
-        return RunStarted(run.id, run.path, run.index.value, self._config.name, run.chat.message, call, self._resume)
-
-    async def _open(self, run: Run[Any], hooks: Hooks) -> Record | None:
-        """The run's place in the store: begun there, or taken up from there. Nothing has happened before that."""
-        run.journal.policy = run.tree.policies[run.id] = await hooks.ask("get_data_policy")
-        run.agent_state = None
+    async def _prepare(self, run: RunSession, hooks: Hooks) -> TurnRunner:
+        """Start or resume the run, and give it its state and first messages."""
+        run.journal.policy = run.tree.policies[run.id] = await hooks.get_data_policy()
         if self._parent is None:
-            run.tree.on_stop = self._stop_asked
-        run.ask = asker(run, hooks)
-        run.summaries = Summaries(run, hooks)
+            run.tree.on_stop = self._stop_requested
+        questions = Questions(run, hooks)
+        run.context = context = RunContext(run, questions.ask)
+        context.agent_state = None
+        found = None
         if self._resume:
-            return await take_up(run, self._parent)
-        if run.journal.on:
-            body, content = what_is_given(run)
-            await begin(run, run_start(run, self._config, self._parent), body, content, self._parent)
-        return None
+            found = await resume(run, self._parent)
+            questions.restore(found.side_answers)
+            run.context = context = RunContext(run, questions.ask)
+            context.agent_state = None
+        elif run.journal.on:
+            await begin(run, run_start(run, self._config, self._parent), self._parent)
+        self._opened = True
+        self._emit_start(run)
+        self._summaries = summaries = Summaries(run, hooks)
+        context.agent_state = await hooks.initialize_agent_state(context)
+        if found is not None and found.stage != "started":
+            context.agent_state = load_state(context.agent_state, found.agent_state)
+        else:
+            build_messages(run, self._config, None if found is None else found.started.skipped)
+            run.state.tool_choice = first_tool_choice(run.chat, run.registry)
+            if hooks.prepare.own:
+                for message in await self._within_patience(run, "prepare", hooks.prepare(context)) or ():
+                    run.add(message)
+        return TurnRunner(run, hooks, TurnRequests(run, hooks, summaries), self._spawn)
 
-    async def _begin(self, run: Run[Any], hooks: Hooks, record: Record | None) -> AsyncGenerator[RunEvent, None]:
-        """State, the first messages, and what the agent looks up in advance; or the state that the journal has."""
-        run.agent_state = await hooks.ask("initialize_agent_state", run)
-        if record is not None and record.stage != "begun":
-            run.agent_state = load_state(run.agent_state, record.agent_state)
-            return
-        build_messages(run, self._config, record)
-        run.state.tool_choice = prompting.first_tool_choice(run.chat, run.registry)
-        if hooks.has_own("prepare"):
-            async with aclosing(meanwhile(run, "prepare", hooks.ask("prepare", run))) as events:
-                async for event in events:
-                    yield event
-            for message in run.hook_value or ():
-                run.add(message)
-        for event in run.mailbox.drain():
-            yield event
+    def _emit_start(self, run: RunSession) -> None:
+        call = self._parent.call_id if self._parent else None
+        run.emit(RunStarted, self._config.name, run.chat.message, call, self._resume)
+        if run.repairs:
+            run.notify("history_repaired", run.repairs)
 
-    async def _goes_on(self, run: Run[Any], hooks: Hooks, last: StepOutcome) -> bool:
-        """Whether there is another step; what the last one and the hook want before it is put in place.
+    async def _next_step(self, run: RunSession, hooks: Hooks, last: StepOutcome) -> StepOutcome:
+        """Return `Continue` for another step, after applying what the last one and the hook decided; else how it ends.
 
-        One that was about to end well takes another step if somebody has steered it meanwhile.
+        A run that was about to finish takes another step if a message was sent to it meanwhile.
         """
-        if not isinstance(last, GoOn | Finish):
-            return False
-        steers = await self._steers(run)
+        if not isinstance(last, Continue | Finish):
+            return last
+        steers = await self._new_steers(run)
         if isinstance(last, Finish):
             if not steers:
-                return False
+                return last
             self._answer(run, run.state.text if last.text is None else last.text)
-            last = GoOn()
+            last = CONTINUE
         for text in steers:
-            run.add(UserMessage(that_fits(run, text)))
+            run.add(UserMessage(fitting(run, text)))
             run.state.has_tool_calls = True
-            run.mailbox.put(Steered(run.id, run.path, run.index.value, text))
-        decision: bool | GoOn = await hooks.ask("should_continue_loop", run)
-        run.prepare_next(last)
-        if isinstance(decision, GoOn):
-            run.prepare_next(decision)
-            return True
+            run.emit(Steered, text)
+        decision = await hooks.should_continue_loop(run.context)
+        run.apply(last)
+        if isinstance(decision, Continue):
+            run.apply(decision)
         return decision
 
-    async def _steers(self, run: Run[Any]) -> list[str]:
-        """Messages that were sent to the running agent since it was asked last."""
+    async def _new_steers(self, run: RunSession) -> list[str]:
+        """Return the messages sent to the running agent since the last step."""
         steers, run.steers = run.steers, []
         journal = run.journal
-        if journal.commands > journal.seen and run.tree.store is not None:
-            for command in await run.tree.store.commands(run.id, after=journal.seen):
-                journal.seen = command.number
+        if journal.commands > journal.processed and run.tree.store is not None:
+            for command in await run.tree.store.commands(run.id, after=journal.processed):
+                journal.processed = command.number
                 if command.kind == "steer":
                     steers.append(command.text)
         return steers
 
-    async def _conclude(self, run: Run[Any], hooks: Hooks, outcome: StepOutcome) -> AsyncGenerator[RunEvent, None]:
+    async def _conclude(self, run: RunSession, hooks: Hooks, outcome: StepOutcome) -> None:
         match outcome:
             case Finish(text):
                 self._answer(run, run.state.text if text is None else text)
-            case GoOn() | Fail():
+            case Continue() | Fail():
                 pass
             case Suspend():
                 return
             case _:
                 assert_never(outcome)
-        if hooks.has_own("conclude"):
-            async with aclosing(meanwhile(run, "conclude", hooks.ask("conclude", run, run.state.text))) as events:
-                async for event in events:
-                    yield event
-            if run.hook_value is not None:
-                self._answer(run, run.hook_value)
+        if hooks.conclude.own:
+            concluded = await self._within_patience(run, "conclude", hooks.conclude(run.context, run.state.text))
+            if concluded is not None:
+                self._answer(run, concluded)
         if run.state.budget_reached and not run.state.text:
-            self._answer(run, NO_ROOM)
+            self._answer(run, BUDGET_EXHAUSTED)
 
-    def _answer(self, run: Run[Any], text: str) -> None:
-        """The answer is what the conversation ends with, also where the model did not write it."""
+    def _answer(self, run: RunSession, text: str) -> None:
+        """Set the answer, and end the conversation with it if the model did not write it."""
         if text != run.state.text:
             run.state.text = text
             run.add(AssistantMessage((Text(text),)))
 
-    # -- closing -------------------------------------------------------------------------------------------------
+    async def _within_patience(self, run: RunSession, hook: str, work: Coroutine[Any, Any, T]) -> T | None:
+        """Run a *hook* that may take long. A cancelled run does not wait for a hook that ignores its cancellation.
 
-    def _stop_asked(self) -> None:
-        """Somebody outside wants the run stopped, or has it now. Where its own task has just learned that, it knows."""
+        Returns None if no budget covers a question that the hook asked: the run continues without the hook's value.
+        """
+        task = asyncio.create_task(work)
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            done, _ = await asyncio.wait([task], timeout=run.tree.patience)
+            if not done:
+                run.tree.note_stopped("not_stopped", StoppedWork(agent_path=run.path, what="hook", name=hook))
+            raise
+        try:
+            return task.result()
+        except HookError as error:
+            if not isinstance(error.__cause__, BudgetError):
+                raise
+            run.state.budget_reached = True
+            run.notify("budget_reached", str(error.__cause__))
+            return None
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _stop_requested(self) -> None:
+        """Cancel the run's task after an external stop request or a lost lease, unless called from that task."""
         if self._task is not None and self._result is None and asyncio.current_task() is not self._task:
+            self._stopped = True
             self._task.cancel()
 
-    async def _end(self, run: Run[Any], outcome: StepOutcome) -> None:
-        """The run has come to its own end, or only waits are left."""
+    async def _end(self, run: RunSession, outcome: StepOutcome) -> None:
+        """End a run that has completed or failed by its own decision, or suspend it."""
         status: RunStatus = "completed"
         error = None
         match outcome:
@@ -300,20 +340,22 @@ class ToolOrchestrator:
                 status, error = "failed", outcome.error
             case Suspend():
                 status = "suspended"
-        await run.summaries.settle(PATIENCE)
+        assert self._summaries is not None
+        await self._summaries.settle(PATIENCE)
         waiting = await open_waits(run) if status == "suspended" else ()
-        self._result = gathered(run, status, error, waiting)
+        self._result = result_of(run, status, error, waiting)
         if status != "suspended":
             if self._resume and self._parent is None:
-                await seal_below(run.tree, "cancelled", "the run that it belonged to has ended")
-            await note_end(run, status, error)
+                await seal_below(run.tree, "cancelled", "the run above it has ended")
+            await record_end(run, status, error)
         if self._parent is None:
-            await run.tree.let_go()
+            await run.tree.release()
 
-    async def _broke_off(self, run: Run[Any], raised: BaseException) -> bool:
-        """Something ended the run before its end. False: *raised* is to be raised on."""
+    async def _broke_off(self, run: RunSession, raised: BaseException) -> bool:
+        """End a run that an exception has ended. Return False if *raised* must be raised again."""
         if isinstance(raised, Exception):
             if not self._opened and (self._resume or isinstance(raised, RunStateError)):
+                self._cause = raised
                 return False  # there is no run to end
             self._cause = raised
             await self._end_badly(run, "failed", f"{type(raised).__name__}: {raised}")
@@ -322,21 +364,22 @@ class ToolOrchestrator:
         if lost is not None and self._parent is None and self._task is not None:
             self._task.uncancel()
             self._cause = lost
-            self._result = gathered(run, "failed", f"{type(lost).__name__}: {lost}")
-            return True  # it goes on elsewhere, and nothing more is done for it here
+            self._result = result_of(run, "failed", f"{type(lost).__name__}: {lost}")
+            return True  # another process continues it, and nothing more may be done here
         await self._end_badly(run, "cancelled", "the run was cancelled")
-        return False
+        stopped = self._stopped and not run.tree.parked and isinstance(raised, asyncio.CancelledError)
+        return stopped and self._parent is None
 
-    async def _end_badly(self, run: Run[Any], status: RunStatus, error: str) -> None:
-        """As `_end`, for a run that is failing already: a store that fails too must not hide why.
+    async def _end_badly(self, run: RunSession, status: RunStatus, error: str) -> None:
+        """End a run as failed or cancelled. A store that fails now must not hide the first failure.
 
-        One that hangs keeps nobody who has cancelled; it is left to store what was gathered in its own time. A run
-        whose store failed is not ended there: it can be taken up when the store is well again. Nor is one that is
-        parked, or that somebody else has taken over.
+        If the store hangs, a cancelled caller does not wait for it; the write continues in the background. A run whose
+        store failed is not ended: it can be resumed when the store works again. A parked run, and one that another
+        process has claimed, stay open too.
         """
-        if hasattr(run, "summaries"):
-            await run.summaries.stop()
-        before, self._result = self._result, gathered(run, status, error)
+        if self._summaries is not None:
+            await self._summaries.stop()
+        before, self._result = self._result, result_of(run, status, error)
         stays_open = isinstance(self._cause, StorageError) or run.tree.parked
 
         async def end() -> None:
@@ -346,26 +389,28 @@ class ToolOrchestrator:
                     self._result = before
                 elif not stays_open:
                     if self._resume:
-                        await self._close(run, error)
-                    await note_end(run, status, error)
+                        await self._close_open_turn(run, status, error)
+                    await record_end(run, status, error)
                 elif run.tree.lost is None:
-                    await run.journal.append("noted", run.state.step, {})
-            except Exception as failure:  # noqa: BLE001 - the run's own failure is what is told
-                log.error("run %s: what was gathered could not be stored: %s", run.id, type(failure).__name__)  # noqa: TRY400 - a traceback may show what the policy forbids
+                    await run.journal.append(UsageBooked(), run.state.step)
+            except Exception as failure:  # noqa: BLE001 - the run's own failure is the one to report
+                log.error("run %s: its end could not be recorded: %s", run.id, type(failure).__name__)  # noqa: TRY400 - a traceback may show what the policy forbids
             finally:
                 if self._parent is None:
-                    await run.tree.let_go()
+                    await run.tree.release()
 
         task = asyncio.create_task(end())
-        run.tree.going_on_in(run.id, task)
+        run.tree.add_task(run.id, task)
         await asyncio.wait([task], timeout=run.tree.patience if status == "cancelled" else None)
 
-    async def _close(self, run: Run[Any], error: str) -> None:
-        """What an earlier life of the run has left open, and this one has not come to, is closed with it."""
-        if isinstance(run.opened, OpenTurn):
-            for message in closing(run.tree, run.path, run.opened, run.added):
-                run.add(message)
-            self._result = gathered(run, self._result.status if self._result else "failed", error)
+    async def _close_open_turn(self, run: RunSession, status: RunStatus, error: str) -> None:
+        """Complete the turn that an earlier process left open and this one did not reach."""
+        if isinstance(run.opened, OpenTurn) and run.tree.store is not None:
+            operations = await run.tree.store.operations(run.scope, run_id=run.id)
+            for outcome, native in closed_calls(run.tree, run.path, operations):
+                run.add(result_message(outcome, native=native))
+            run.journal.close([operation.key for operation in operations if operation.kind == "tool_call"])
+            self._result = result_of(run, status, error)
         if self._parent is None:
             await seal_below(run.tree, "cancelled", error)
 
@@ -379,46 +424,39 @@ class ToolOrchestrator:
         registry: ToolRegistry | None,
         tool_call_limit: int | None,
     ) -> RunResult:
-        """Run a sub-agent for a call; its events, usage and tool calls go into this run, however it ends.
+        """Run a sub-agent for a call. Its events, usage and tool calls are part of this run's, however it ends.
 
-        Where the call is run again after a crash or a wait, its sub-agent is found: ended, or to be taken up.
+        If the call is repeated after a crash or a wait, its sub-agent is found and resumed, or has ended.
         """
         run = parent.run
-        if run.mailbox.closed:
+        if run.ended:
             raise ToolError("the run that this sub-agent belongs to has ended")
-        result, begun = await child_result(run, parent) if parent.again else (None, False)
+        result, started = await child_result(run, parent) if parent.again else (None, False)
         if result is None:
-            chat = run.chat.for_child(task)
             child = ToolOrchestrator(
-                chat, agent, registry, tool_call_limit=tool_call_limit, parent=parent, resume=begun
+                run.chat.for_child(task, run.model),
+                agent,
+                registry,
+                resources=run.resources,
+                tool_call_limit=tool_call_limit,
+                parent=parent,
+                resume=started,
             )
             try:
-                async with aclosing(child.stream()) as events:
-                    async for event in events:
-                        await run.mailbox.deliver(event)
+                result = await child._run_below()
             finally:
-                result = child.result
-                if result is not None:
-                    run.count_calls(result.tool_calls)
+                if child.result is not None:
+                    run.count_calls(child.result.tool_calls)
         else:
             run.count_calls(result.tool_calls)
-        assert result is not None
         if result.status not in ("completed", "suspended"):
             raise RunError(result.error or "the sub-agent failed", result)
         return result
 
-    async def _observed(self, events: AsyncGenerator[RunEvent, None], run: Run[Any]) -> AsyncGenerator[RunEvent, None]:
-        policies = run.tree.policies
-        try:
-            async for event in events:
-                seen = shown(policies.get(event.run_id, NOTHING), event)
-                for observe in self._observers:
-                    if seen is None:
-                        break
-                    try:
-                        observe(seen)
-                    except Exception as error:  # noqa: BLE001 - an observer harms nobody
-                        log.error("an observer failed on %s: %s", type(event).__name__, type(error).__name__)  # noqa: TRY400 - see above
-                yield event
-        finally:
-            await events.aclose()
+    async def _run_below(self) -> RunResult:
+        """Run as a sub-agent, in the task of the call that spawned it."""
+        run = self._open()
+        self._task = asyncio.current_task()
+        await self._drive(run)
+        assert self._result is not None
+        return self._result

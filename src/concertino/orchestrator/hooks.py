@@ -1,70 +1,48 @@
-"""Asking hooks: each may be plain or async, each returns its type, and a failure names the hook."""
+"""The hooks of one agent as typed callables: each may be sync or async, and a failure names the hook."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import inspect
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Sequence
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from ..errors import HookError, ToolError
+from ..events import RunEvent
 from ..messages import AssistantMessage, Message, ToolCall
 from ..providers.base import ModelRequest
 from ..usage import UsageRecord
-from .agent import AgentConfig
+from .agent import HOOKS, OBSERVERS, AgentConfig
 from .journal.data_policy import DataPolicy
-from .outcome import Allow, Ask, Deny, Finish, GoOn, Special, StepEnd, Turn
+from .outcome import Allow, Ask, Deny, NextStep, Special, Turn
+from .run import RunContext
 
-_RETURNS: dict[str, tuple[type, ...]] = {
-    "initialize_agent_state": (object,),
-    "prepare": (Sequence,),
-    "should_continue_loop": (bool, GoOn),
-    "get_model_id": (str,),
-    "should_send_tools": (bool,),
-    "build_request": (ModelRequest,),
-    "interpret_response": (Turn,),
-    "on_no_tool_calls": (bool, GoOn, Finish),
-    "process_tool_calls": (Sequence, Finish),
-    "on_tools_selected": (NoneType,),
-    "preprocess_tool_arguments": (dict,),
-    "authorize_tool_call": (Allow, Deny, Ask),
-    "on_tool_progress": (NoneType,),
-    "handle_special_tools": (Special, NoneType),
-    "calculate_usage": (UsageRecord,),
-    "after_step": get_args(StepEnd),
-    "conclude": (str,),
-    "get_data_policy": (DataPolicy,),
-}
-_ITEMS: dict[str, Any] = {"prepare": Message, "process_tool_calls": ToolCall, "interpret_response": ToolCall}
-"""What the members of a returned sequence must be."""
+log = logging.getLogger("concertino")
+
+R = TypeVar("R")
 
 
-class Hooks:
-    """Asks the hooks of one agent."""
+class Hook(Generic[R]):
+    """One hook of one agent. `own` is False for the default, which needs no check."""
 
-    __slots__ = ("_agent", "_own", "authorizes", "config", "preprocesses")
+    __slots__ = ("_agent", "_call", "_item", "_kinds", "_name", "own")
 
-    def __init__(self, config: AgentConfig[Any]) -> None:
-        self.config = config
+    def __init__(self, config: AgentConfig[Any], name: str, own: bool) -> None:
+        self.own = own
         self._agent = config.name
-        self._own = _own_hooks(type(config))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
-        if assigned := _RETURNS.keys() & vars(config).keys():  # hooks of this one object
-            self._own |= assigned
-        self.authorizes = self.has_own("authorize_tool_call")
-        self.preprocesses = self.has_own("preprocess_tool_arguments")
+        self._name = name
+        self._call = getattr(config, name)
+        self._kinds, self._item = _returns()[name]
 
-    def has_own(self, hook: str) -> bool:
-        """Whether the agent overrides *hook*: a default that does nothing need not be asked."""
-        return hook in self._own
-
-    async def ask(self, hook: str, *args: Any) -> Any:
-        """What *hook* decides. Raises `HookError`; a `ToolError` about arguments goes through as it is."""
-        if hook not in self._own:
-            return getattr(self.config, hook)(*args)  # a default neither waits nor returns what it may not
+    async def __call__(self, *args: Any) -> R:
+        """Call the hook. Raises `HookError`; a `ToolError` about a call's arguments passes through."""
+        if not self.own:
+            return self._call(*args)  # type: ignore[no-any-return]
         try:
-            value = getattr(self.config, hook)(*args)
+            value = self._call(*args)
             if inspect.isawaitable(value):
                 value = await value
         except HookError:
@@ -72,43 +50,117 @@ class Hooks:
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
-            raise HookError(self._agent, hook, "was cancelled from within") from error
-        except ToolError as error:
-            if hook == "preprocess_tool_arguments":
-                raise
-            raise HookError(self._agent, hook, f"raised {type(error).__name__}: {error}") from error
+            raise HookError(self._agent, self._name, "was cancelled from within") from error
         except Exception as error:
-            raise HookError(self._agent, hook, f"raised {type(error).__name__}: {error}") from error
-        self._check(hook, value)
-        return value
+            if self._name == "preprocess_tool_arguments" and isinstance(error, ToolError):
+                raise
+            raise HookError(self._agent, self._name, f"raised {type(error).__name__}: {error}") from error
+        self._check(value)
+        return value  # type: ignore[no-any-return]
 
-    def _check(self, hook: str, value: Any) -> None:
-        expected = _RETURNS[hook]
-        if not isinstance(value, expected) or (isinstance(value, str) and expected[0] is Sequence):
-            names = " or ".join("None" if kind is NoneType else kind.__name__ for kind in expected)
-            raise HookError(self._agent, hook, f"returned {_shown(value)}; it must return {names}")
+    def _check(self, value: Any) -> None:
+        if not isinstance(value, self._kinds) or (isinstance(value, str) and str not in self._kinds):
+            names = " or ".join("None" if kind is NoneType else kind.__name__ for kind in self._kinds)
+            raise HookError(self._agent, self._name, f"returned {_shown(value)}; it must return {names}")
         if isinstance(value, Turn):
             if not isinstance(value.message, AssistantMessage) or not isinstance(value.calls, Sequence):
-                raise HookError(self._agent, hook, f"returned {_shown(value)}; it takes an AssistantMessage and calls")
-            self._check_items(hook, value.calls)
-        elif hook in _ITEMS and not isinstance(value, Finish):
-            self._check_items(hook, value)
+                problem = f"returned {_shown(value)}; it takes an AssistantMessage and calls"
+                raise HookError(self._agent, self._name, problem)
+            self._check_items(value.calls, ToolCall)
+        elif self._item is not None and isinstance(value, Sequence):
+            self._check_items(value, self._item)
 
-    def _check_items(self, hook: str, value: Any) -> None:
-        for item in value:
-            if not isinstance(item, _ITEMS[hook]):
-                wanted = "messages" if hook == "prepare" else "ToolCalls"
-                raise HookError(self._agent, hook, f"returned a sequence with {_shown(item)}; it must hold {wanted}")
+    def _check_items(self, items: Sequence[Any], kind: Any) -> None:
+        for item in items:
+            if not isinstance(item, kind):
+                wanted = "ToolCalls" if kind is ToolCall else "messages"
+                problem = f"returned a sequence with {_shown(item)}; it must contain {wanted}"
+                raise HookError(self._agent, self._name, problem)
+
+
+class Hooks:
+    """The hooks of one agent, built once per agent object."""
+
+    initialize_agent_state: Hook[Any]
+    prepare: Hook[Sequence[Message]]
+    should_continue_loop: Hook[NextStep]
+    get_model_id: Hook[str]
+    should_send_tools: Hook[bool]
+    build_request: Hook[ModelRequest]
+    interpret_response: Hook[Turn]
+    process_tool_calls: Hook[Sequence[ToolCall] | NextStep]
+    on_no_tool_calls: Hook[NextStep]
+    on_limit: Hook[NextStep]
+    on_tools_disabled: Hook[NextStep]
+    preprocess_tool_arguments: Hook[dict[str, Any]]
+    authorize_tool_call: Hook[Allow | Deny | Ask]
+    handle_special_tools: Hook[Special | None]
+    calculate_usage: Hook[UsageRecord]
+    after_step: Hook[NextStep]
+    conclude: Hook[str]
+    get_data_policy: Hook[DataPolicy]
+
+    def __init__(self, config: AgentConfig[Any]) -> None:
+        self.config = config
+        own = _overridden(type(config)) | (vars(config).keys() & set(HOOKS))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
+        for name in HOOKS:
+            if name not in OBSERVERS:
+                setattr(self, name, Hook(config, name, name in own))
+        self.watches_tools = "on_tool_progress" in own
+        self.watches_selection = "on_tools_selected" in own
+        self.selects_calls = self.interpret_response.own or self.process_tool_calls.own
+
+    def observe_tool(self, run: RunContext[Any], event: RunEvent) -> None:
+        """Show *event* to the agent's observer. A failure is logged."""
+        self._observe("on_tool_progress", run, event)
+
+    def observe_selection(self, run: RunContext[Any], calls: Sequence[ToolCall]) -> None:
+        """Show the selected calls to the agent's observer. A failure is logged."""
+        self._observe("on_tools_selected", run, calls)
+
+    def _observe(self, name: str, *args: Any) -> None:
+        try:
+            getattr(self.config, name)(*args)
+        except Exception as error:  # noqa: BLE001 - an observer cannot fail a run
+            log.error("%s of agent %r failed: %s", name, self.config.name, type(error).__name__)  # noqa: TRY400 - a traceback may show what the data policy forbids
+
+
+def hooks_of(config: AgentConfig[Any]) -> Hooks:
+    """Return the hooks of *config*, built at its first run and shared by all its runs."""
+    hooks = vars(config).get("_concertino_hooks")
+    if hooks is None or hooks.config is not config:  # a copy of an agent carries the hooks of the original
+        hooks = vars(config)["_concertino_hooks"] = Hooks(config)
+    return hooks
 
 
 @functools.cache
-def _own_hooks(kind: Any) -> frozenset[str]:
-    """The hooks that a class of agents overrides."""
-    return frozenset(name for name in _RETURNS if getattr(kind, name) is not getattr(AgentConfig, name))
+def _overridden(kind: Any) -> frozenset[str]:
+    return frozenset(name for name in HOOKS if getattr(kind, name) is not getattr(AgentConfig, name))
+
+
+@functools.cache
+def _returns() -> dict[str, tuple[tuple[type, ...], Any]]:
+    """Return, by hook, the classes of its results and the class of the items of a sequence, from the annotations."""
+    found: dict[str, tuple[tuple[type, ...], Any]] = {}
+    for name in HOOKS:
+        if name in OBSERVERS:
+            continue
+        returned = get_type_hints(getattr(AgentConfig, name))["return"]
+        kinds: list[type] = []
+        item = None
+        for kind in get_args(returned):
+            origin = get_origin(kind) or kind
+            if origin is Awaitable:
+                continue
+            if origin is Sequence:
+                item = get_args(kind)[0]
+            kinds.append(origin if isinstance(origin, type) else object)
+        found[name] = (tuple(kinds), item)
+    return found
 
 
 def _is_cancelled() -> bool:
-    """Whether this very task is being cancelled, and not only something that it waited for."""
+    """Return whether this task itself is being cancelled, not only something that it awaited."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 

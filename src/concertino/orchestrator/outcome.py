@@ -1,4 +1,4 @@
-"""What hooks and steps return: small typed values that the engine acts on."""
+"""Values that hooks and turns return: small, typed, and acted on by the engine."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..errors import ConfigurationError
-from ..messages import AssistantMessage, Message, Retain, ToolCall, ToolChoice
+from ..messages import AssistantMessage, Message, Retain, ToolCall, ToolChoice, ToolMessage, UserMessage
 
-NoCallsReason = Literal["NO_CALLS_GENERATED", "LIMIT_REACHED", "TOOLS_DISABLED", "BUDGET_REACHED"]
-"""Why `on_no_tool_calls` is asked: the model called nothing; the limit of calls is reached; a called tool is not
-enabled for this user; a budget has no room for another step."""
+LimitReason = Literal["tool_calls", "budget"]
+"""Why `AgentConfig.on_limit` is called: the limit of tool calls is reached, or a budget does not cover another step."""
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class Continue:
     """Take another step."""
 
     messages: tuple[Message, ...] = ()
-    """Put at the end of the conversation first."""
+    """Messages to append to the conversation first."""
     tool_choice: ToolChoice | None = None
-    """For the next step only."""
+    """The tool choice of the next step only."""
 
     def __post_init__(self) -> None:
-        _require_messages(self, self.messages)
+        if self.messages:
+            _require_messages(self, self.messages)
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """End the run well."""
+    """End the run as completed."""
 
     text: str | None = None
-    """The answer; None: what the model said last."""
+    """The answer; None for the model's last text."""
 
     def __post_init__(self) -> None:
         if self.text is not None and not isinstance(self.text, str):
@@ -41,7 +41,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """End the run badly."""
+    """End the run as failed."""
 
     error: str
 
@@ -52,26 +52,28 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Leave the run until the outcomes of these calls, by their keys, have come."""
+    """Leave the run until the calls with these keys have been answered."""
 
     keys: tuple[str, ...]
 
 
-StepEnd = GoOn | Finish | Fail
-"""How an agent may have a step end."""
-StepOutcome = StepEnd | Suspend
-"""How a step ends. The engine matches on it."""
+NextStep = Continue | Finish | Fail
+"""What happens next, wherever a hook decides it."""
+StepOutcome = NextStep | Suspend
+"""How a turn ends. The engine matches on it."""
+CONTINUE = Continue()
+"""Another step with nothing to add."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A model's answer, as the agent reads it."""
+    """A model's answer as the agent interprets it."""
 
     message: AssistantMessage
-    """What goes into the conversation."""
+    """The message for the conversation."""
     calls: tuple[ToolCall, ...]
-    """The tools to run. A call that is not in `message` is answered by a user message instead of a tool message, so
-    that the conversation stays one that every provider accepts."""
+    """The calls to run. The result of a call that is not in `message` becomes a user message instead of a tool message,
+    so that every provider accepts the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +83,24 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """The call may not run; the model reads why."""
+    """The call may not run; the model reads the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The call may run when somebody has approved it. It waits, and so does the run when nothing else is left to do.
-    The chat needs a store for that."""
+    """The call needs a person's approval. The call waits, and the run suspends when nothing else is left to do.
+
+    Needs a store.
+    """
 
     who: tuple[str, ...] = ()
-    """Who may answer, by the names that the product uses; (): anybody whom the product lets."""
+    """Names of those who may answer, as the product uses them; empty for everyone the product admits."""
     seconds: float | None = None
-    """After which it counts as denied; None: never."""
+    """Seconds until the call counts as denied; None for no deadline."""
     note: str = ""
-    """Why it is asked, for the one who answers."""
+    """The reason for the question, for the approver."""
 
     def __post_init__(self) -> None:
         if not _are(str, self.who):
@@ -107,14 +111,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """What a tool's result changes beyond itself."""
+    """Changes that a tool's result makes beyond itself."""
 
     result: str | None = None
-    """The model reads this instead."""
+    """Text for the model in place of the result."""
     tool_choice: ToolChoice | None = None
-    """For the next step only."""
+    """The tool choice of the next step only."""
     messages: tuple[Message, ...] | None = None
-    """The conversation from now on, without this turn's calls and results, which follow it."""
+    """The conversation from now on. The current turn's message and results follow it."""
 
     def __post_init__(self) -> None:
         if self.result is not None and not isinstance(self.result, str):
@@ -125,31 +129,52 @@ class Special:
 
 @dataclass(slots=True)
 class Outcome:
-    """How one tool call ended."""
+    """The outcome of one tool call."""
 
     call: ToolCall
     content: str
-    """What the model reads."""
+    """Text for the model."""
     is_error: bool = False
     data: Any = None
+    """The tool's structured result, for the product."""
     whole: str | None = None
+    """The uncut result, if `content` is shortened."""
     summary: str | None = None
-    """What stands for the content once it is no longer sent."""
+    """Text that replaces the content once it is no longer sent."""
     retain: Retain = "window"
     handle: str = ""
-    """To recall the whole by."""
+    """The handle under which the model can recall the whole result."""
     unknown: bool = False
-    """Whether nobody can say how it ended: a crash came between, and it is never run twice."""
+    """Whether the effect is unknown: the process ended while the call ran, and the call does not run twice."""
+    not_enabled: bool = False
+    """Whether the tool is not enabled for this user."""
     progress: list[dict[str, Any]] = field(default_factory=list)
 
 
+def result_message(outcome: Outcome, *, native: bool) -> Message:
+    """Return an outcome as a message: a user message if the model's message does not contain the call."""
+    call = outcome.call
+    if not native:
+        return UserMessage(f"[result of {call.name}]\n{outcome.content}", tool=call.name)
+    return ToolMessage(
+        call.id,
+        call.name,
+        outcome.content,
+        outcome.is_error,
+        outcome.whole,
+        outcome.summary,
+        retain=outcome.retain,
+        handle=outcome.handle,
+    )
+
+
 def _require_messages(owner: object, messages: object) -> None:
-    """Said where the value is made, so that the hook which made it is named."""
+    """Raise `ConfigurationError` where the value is made, so that the traceback names the hook that made it."""
     if not _are(Message, messages):
-        told = f"{type(owner).__name__}(messages={messages!r:.80})"
-        raise ConfigurationError(f"{told}: use a tuple of messages, such as UserMessage('...')")
+        shown = f"{type(owner).__name__}(messages={messages!r:.80})"
+        raise ConfigurationError(f"{shown}: use a tuple of messages, such as UserMessage('...')")
 
 
 def _are(kind: Any, items: object) -> bool:
-    """Whether *items* are several of *kind*; a text is none."""
+    """Return whether *items* is a sequence of *kind*; a string is not one."""
     return isinstance(items, Sequence) and not isinstance(items, str) and all(isinstance(item, kind) for item in items)

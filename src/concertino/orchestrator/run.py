@@ -1,27 +1,29 @@
-"""`Run`: what a hook may see of the run that it decides about."""
+"""A run as hooks see it, `RunContext`, and as the engine drives it, `RunSession`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ..events import Notice, NoticeCode
+from ..events import Notice, NoticeCode, RunEvent
 from ..ids import call_key, usage_id
-from ..messages import Message, Messages, ToolCall
-from ..providers.base import Model, ModelRequest, model_id
+from ..messages import Message, Messages
+from ..providers.base import Model, model_id
+from ..scope import Scope
 from ..token_engine.engine import TokenEngine
-from ..token_engine.planner import SummaryJob
 from ..token_engine.recall import handle_for
+from ..tools.base import Session
 from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
-from .event_stream import Mailbox
-from .journal.lease import Ledger, Tree
+from .event_stream import EventStream
+from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
-from .limits import Limits
 from .model_call.budget import Reserve
-from .outcome import GoOn
-from .state import ContentIndex, RunState
+from .outcome import Continue
+from .resources import HasLimits, Limits, Resources
+from .run_state import RunState
 from .tool_calls.timeouts import Deadlines
 
 if TYPE_CHECKING:
@@ -32,147 +34,222 @@ else:
     S = TypeVar("S")
 
 
-class Ask(Protocol):
-    """Asks the chat's model one question beside the conversation; see `Run.ask`."""
+class AskModel(Protocol):
+    """Asks the run's model one question outside the conversation; see `RunContext.ask`."""
 
     async def __call__(self, prompt: str, *, system: str | None = None) -> str: ...
 
 
-class Summaries(Protocol):
-    """Makes summaries of what is older beside the conversation; see `summarising`."""
+class RunContext(Generic[S]):
+    """One run of one agent. Hooks read from it; they return what they decide."""
 
-    def start(self, job: SummaryJob, model: Model, request: ModelRequest) -> None: ...
+    __slots__ = (
+        "_window",
+        "agent_state",
+        "ask",
+        "chat",
+        "data",
+        "deps",
+        "id",
+        "limits",
+        "model_id",
+        "notify",
+        "path",
+        "registry",
+        "state",
+    )
 
-    async def now(self, job: SummaryJob, model: Model, request: ModelRequest) -> None: ...
+    def __init__(self, run: RunSession, ask: AskModel) -> None:
+        self._window = run.window
+        self.id: str = run.id
+        self.path: str = run.path
+        """The agent path: `supervisor/researcher-2`."""
+        self.chat: Chat = run.chat
+        self.deps: Any = run.resources.deps
+        """The product's own object."""
+        self.registry: ToolRegistry = run.registry
+        """This run's own copy: a hook may remove tools from it."""
+        self.limits: Limits = run.limits
+        self.model_id: str = model_id(run.model)
+        """The id of the chat's model."""
+        self.state: RunState = run.state
+        self.agent_state: S
+        self.data: dict[str, Any] = run.data
+        """The structured result of each tool's last call, by tool name."""
+        self.ask: AskModel = ask
+        """Ask the run's model one question outside the conversation, without tools: `await run.ask("...")` returns its
+        text. The call is retried, budgeted and booked like any other. Raises `BudgetError`, and `ProviderError`."""
+        self.notify: Callable[[NoticeCode, str], None] = run.notify
+        """Send the consumer a `Notice`."""
 
-    async def settle(self, seconds: float = ...) -> None: ...
+    @property
+    def messages(self) -> Messages:
+        """The whole conversation so far."""
+        return self._window.record()
 
-    async def stop(self) -> None: ...
 
+class RunSession:
+    """The engine's side of one run: its parts, and the few values that all of them share."""
 
-class Run(Generic[S]):
-    """One run of one agent. Hooks read from it; what they decide, they return."""
+    __slots__ = (
+        "_cache_key",
+        "_fixed",
+        "_fixed_of",
+        "added",
+        "agent",
+        "attempts",
+        "call_ids",
+        "chat",
+        "context",
+        "data",
+        "deadlines",
+        "ended",
+        "first_record",
+        "id",
+        "journal",
+        "limits",
+        "model",
+        "opened",
+        "path",
+        "registry",
+        "repairs",
+        "reserve",
+        "resources",
+        "scope",
+        "skipped",
+        "state",
+        "steers",
+        "stream",
+        "system",
+        "tree",
+        "window",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every part is required
         self,
         *,
         id: str,
         path: str,
+        agent: HasLimits,
         chat: Chat,
+        resources: Resources,
+        model: Model,
         registry: ToolRegistry,
         limits: Limits,
-        ledger: Ledger,
         tree: Tree,
     ) -> None:
         self.id = id
         self.path = path
-        """The agent path: `supervisor/researcher-2`."""
+        self.agent = agent
         self.chat = chat
+        self.resources = resources
+        self.model = model
         self.registry = registry
-        """This run's own copy: a hook may take tools out."""
         self.limits = limits
-        self.ledger = ledger
         self.tree = tree
-        self.index: ContentIndex = tree.index
-        self.journal = Journal(tree, id, chat.session.user_id, chat.counter)
-        self.reserve = Reserve(self)
+        self.scope = Scope(chat.session.organization_id, chat.session.user_id)
+        self.journal = Journal(tree, id, chat.session.user_id, resources.counter)
+        self.reserve = Reserve(resources, tree, limits)
+        self.window = TokenEngine(resources.counter, limits.context, resources.retention)
+        """The conversation, and the part of it that is sent."""
         self.state = RunState()
-        self.agent_state: S
-        self.ask: Ask
-        """Ask the chat's model one question beside the conversation, without tools: `await run.ask("...")` returns
-        its text. For `prepare` and `conclude`; the text streams, and the attempt is booked like any other."""
         self.data: dict[str, Any] = {}
-        """By tool name, the structured result of its last call."""
-        self.summaries: Summaries
-        self.window = TokenEngine(chat.counter, limits.context, chat.retention)
-        """What is kept of the conversation, and what of it is sent."""
-        self.mailbox = Mailbox()
-        self.deadlines = Deadlines()
+        self.stream: EventStream | None = None
+        """Where events go; None if nobody sees them."""
         self.system = ""
         self.call_ids: set[str] = set()
         """The ids of all calls in the conversation."""
         self.opened: OpenTurn | OpenRequest | None = None
-        """What a run that was taken up goes on with."""
+        """Where a resumed run continues."""
         self.steers: list[str] = []
-        """Messages for the run that nobody keeps: it has no store."""
+        """Messages sent to a run without a store."""
         self.added: list[Message] = []
+        """Messages that this run added to the conversation."""
         self.attempts = 0
-        self.calls_at_once = 1
-        """How many results the turn in hand will have, which share the room; 0: nobody knows yet."""
-        self.cut_off: ToolCall | None = None
-        """The call of the turn in hand whose arguments the answer's limit cut off."""
         self.skipped: tuple[int, ...] | None = ()
-        """The places of messages that the next run of the conversation will not have: examples, an older summary. None:
-        a hook has replaced the conversation."""
-        self.hook_value: Any = None
+        """Indexes of messages that the next run of the conversation does not have: examples, an older summary. None
+        if a hook has replaced the conversation."""
+        self.first_record = len(tree.ledger)
+        """The number of the tree's usage records when the run started."""
+        self.repairs = ""
+        """How the history was repaired; empty if it was not."""
+        self.ended = False
+        self.context: RunContext[Any]
+        self.deadlines: Deadlines | None = None
         self._cache_key = ""
         self._fixed_of: object = None
         self._fixed: dict[str, str] = {}
 
-    @property
-    def root_id(self) -> str:
-        """The run at the top of the tree."""
-        return self.tree.root_id
-
-    @property
-    def model(self) -> Model:
-        """The chat's model."""
-        return self.chat.model
-
-    @property
-    def model_id(self) -> str:
-        """The id of the chat's model."""
-        return model_id(self.chat.model)
+    def set_session(self, session: Session) -> None:
+        """Set who the run works for, from its journal."""
+        self.scope = Scope(session.organization_id, session.user_id)
+        self.journal.user_id = session.user_id
 
     @property
     def cache_key(self) -> str:
-        """What the requests of this agent in this conversation have in common, for a provider's cache."""
+        """The part that all requests of this agent in this conversation share, for a provider's cache."""
         if not self._cache_key:
             name = self.path.rpartition("/")[2][:40]
             self._cache_key = f"{name}:{handle_for(self.chat.conversation_id or self.chat.message)}"
         return self._cache_key
 
-    @property
-    def messages(self) -> Messages:
-        """The conversation so far, all of it."""
-        return self.window.record()
-
     def fixed(self) -> dict[str, str]:
-        """What goes along with every request, for counting: the same object until the registry changes."""
+        """Return the texts sent with every request, for counting: the same object until the registry changes."""
         specs = self.registry.specs()
         if self._fixed_of is not specs:
             self._fixed_of = specs
-            tools = "\n".join([spec.text for spec in specs])
-            self._fixed = {"system prompt": self.system, "tools": tools}
+            self._fixed = {"system prompt": self.system, "tools": "\n".join([spec.text for spec in specs])}
         return self._fixed
 
+    def find_model(self, wanted: str) -> Model:
+        """Return the model with the id *wanted*. Raises as `Resources.find_model`."""
+        return self.model if wanted == model_id(self.model) else self.resources.find_model(wanted)
+
+    def limits_of(self, model: Model) -> Limits:
+        """Return this run's limits with *model*."""
+        if model is self.model:
+            return self.limits
+        return self.resources.limits_of(self.chat.session, model, self.agent)
+
+    def emit(self, event: type[Any], *fields: Any) -> None:
+        """Create an event of this run and put it into the stream, if anyone sees it."""
+        if (stream := self.stream) is not None:
+            stream.put(event(self.id, self.path, self.tree.index.value, *fields))
+
+    def put(self, event: RunEvent) -> None:
+        """Put an event into the stream, if anyone sees it."""
+        if self.stream is not None:
+            self.stream.put(event)
+
     def notify(self, code: NoticeCode, text: str) -> None:
-        """Tell the consumer something that the user should know."""
-        self.mailbox.put(Notice(self.id, self.path, self.index.value, code, text))
+        """Send the consumer a `Notice`."""
+        self.emit(Notice, code, text)
+
+    # -- the conversation ----------------------------------------------------------------------------------------
 
     def add(self, message: Message) -> None:
-        """Put *message* at the end of the conversation, to be stored with the next append."""
+        """Append *message* to the conversation; the next entry of the journal contains it."""
         self.window.append(message)
         self.added.append(message)
         if self.journal.on:
             self.journal.add(message)
 
     def replace(self, messages: tuple[Message, ...]) -> None:
-        """Begin the conversation again with *messages*; its last one, the turn in hand, stays."""
-        self.window.replace([*messages, self.messages[-1]])
+        """Replace the conversation by *messages* except its last message, the current turn."""
+        self.window.replace([*messages, self.window.record()[-1]])
         self.skipped = None
         if self.journal.on:
             self.journal.replace(messages)
 
-    def prepare_next(self, wish: GoOn) -> None:
-        """Put in place what *wish* wants before the next step."""
-        for message in wish.messages:
+    def apply(self, step: Continue) -> None:
+        """Append the messages of *step* and set its tool choice."""
+        for message in step.messages:
             self.add(message)
-        if wish.tool_choice is not None:
-            self.state.tool_choice = wish.tool_choice
+        if step.tool_choice is not None:
+            self.state.tool_choice = step.tool_choice
 
     def count_calls(self, calls: dict[str, int]) -> None:
-        """Enter how many tools agents, by path, have called by now."""
+        """Set the number of tool calls so far, by agent path."""
         self.state.tool_calls.update(calls)
         if self.journal.on:
             for path, count in calls.items():
@@ -197,8 +274,8 @@ class Run(Generic[S]):
         source: UsageSource = "measured",
         how: str = "",
     ) -> UsageRecord:
-        """What was used under the id *usage*, with its price; nobody knows that of one whose source is unknown."""
-        cost, version = (None, "") if source == "unknown" else self.chat.price(provider, model, tokens)
+        """Return the usage record with the id *usage* and its price; the price of unknown usage is unknown."""
+        cost, version = (None, "") if source == "unknown" else self.resources.price(provider, model, tokens)
         return UsageRecord(
             id=usage,
             run_id=self.id,
@@ -214,15 +291,20 @@ class Run(Generic[S]):
         )
 
     def book(self, record: UsageRecord) -> None:
-        """Enter *record* in the ledger, to be stored with the next append."""
-        if self.ledger.book(record) and self.journal.on:
+        """Add *record* to the ledger; the next entry of the journal contains it."""
+        if self.tree.ledger.book(record) and self.journal.on:
             self.journal.book(record, self.reserve.settlement(record) if self.tree.budgeted else None)
 
-    def call_key(self, place: int) -> str:
-        """The engine's id of a call of this step."""
-        return call_key(self.id, self.state.step, place)
+    @property
+    def records(self) -> tuple[UsageRecord, ...]:
+        """The usage records of this run and its sub-agents."""
+        return self.tree.ledger.records(self.path, self.first_record)
+
+    def call_key(self, index: int) -> str:
+        """Return the engine's id of a call of this step."""
+        return call_key(self.id, self.state.step, index)
 
     def next_attempt(self) -> str:
-        """The usage id of the next attempt at a model, which begins in this step; the same in every life of the run."""
+        """Return the usage id of the next attempt of this step; the same in every process."""
         self.attempts += 1
         return usage_id(self.id, self.state.step, str(self.attempts))

@@ -34,6 +34,7 @@ from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Attachment, Chat
 from .model_call.retry import Retry
+from .resources import Resources
 
 Check = Callable[[Any], bool]
 
@@ -89,10 +90,12 @@ _TEXT = (_is(str), "use text")
 _OPTIONAL_TEXT = (_optional(_is(str)), "use text, or None")
 _FUNCTION = (callable, "use a function")
 
+_is_model = _is_instance_with("stream", "provider", "name")
+
 _CHAT: dict[str, tuple[Check, str]] = {
     "model": (
-        _is_instance_with("stream", "provider", "name"),
-        "use a model; wiring.open_model('provider:name') opens one",
+        _optional(lambda value: isinstance(value, str) or _is_model(value)),
+        "use a model or its id; wiring.open_model('provider:name') opens one",
     ),
     "history": (_is_list, _USE_MESSAGES),
     "few_shot": (_is_mapping_to(_is_list), f"for each model id, {_USE_MESSAGES}"),
@@ -109,12 +112,13 @@ _CHAT: dict[str, tuple[Check, str]] = {
     "project_rules": _TEXT,
 }
 _RESOURCES: dict[str, tuple[Check, str]] = {
+    "model": (_optional(_is_model), "use a model; wiring.open_model('provider:name') opens one"),
     "models": (_optional(callable), "use a function that opens a model by its id, such as wiring.Models()"),
     "store": (_optional(_is_instance_with("append")), "use a store; SqliteStore.open(path) opens one"),
     "counter": (_is_instance_with("count"), "use a token counter, such as EstimatingCounter()"),
     "retention": (_is(Retention), "use a Retention"),
     "retry": (_is(Retry), "use a Retry"),
-    "gates": (_is_mapping_to(_is(Gate)), "use Gates by provider: {'anthropic': Gate(...)}"),
+    "rate_limits": (_is_mapping_to(_is(Gate)), "use Gates by provider: {'anthropic': Gate(...)}"),
     "fallback": (_is_list_of(str), "use a list of model ids, such as 'openai:gpt-6-luna'"),
     "limits": _FUNCTION,
     "price": _FUNCTION,
@@ -149,27 +153,31 @@ def check_observers(observers: object) -> None:
         raise ConfigurationError(f"invalid observers {observers!r:.80}: use a list of functions that take an event")
 
 
-def check_chat(chat: object, *, resume: bool = False, run_id: str | None = None) -> None:
-    """Raise `ConfigurationError`, naming the field, if *chat* or the arguments of the run are invalid.
+def check_chat(chat: object, resources: object, *, resume: bool = False, run_id: str | None = None) -> None:
+    """Raise `ConfigurationError`, naming the field, if *chat*, *resources* or the arguments of the run are invalid.
 
     A resumed run needs no message: the journal has it.
     """
     if not isinstance(chat, Chat):
-        raise ConfigurationError(f"{chat!r:.80} is not a Chat; pass Chat(message=..., model=...)")
+        raise ConfigurationError(f"{chat!r:.80} is not a Chat; pass Chat(message, model=...)")
+    if not isinstance(resources, Resources):
+        raise ConfigurationError(f"{resources!r:.80} are not Resources; pass Resources(store=...)")
+    if not resources.is_valid():
+        _check_fields(resources, _RESOURCES)
+        _check_fallback(resources)
+        resources.mark_valid()
     _check_fields(chat, _CHAT)
-    _check_fields(chat, _RESOURCES)
     if not isinstance(chat.message, str) or not (resume or chat.message.strip()):
         raise ConfigurationError(f"Chat(message={chat.message!r:.80}): the message must be text and not empty")
     if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
         raise ConfigurationError(f"invalid run_id {run_id!r:.80}: use text without ':'")
-    if chat.store is None and resume:
-        raise ConfigurationError("resume=True needs the store that has the run: pass Chat(store=...)")
-    if chat.store is None and chat.budget is not None:
-        raise ConfigurationError("Chat(budget=...) needs a store for the accounts: pass Chat(store=...)")
+    if resources.store is None and resume:
+        raise ConfigurationError("resume=True needs the store that has the run: pass Resources(store=...)")
+    if resources.store is None and chat.budget is not None:
+        raise ConfigurationError("Chat(budget=...) needs a store for the accounts: pass Resources(store=...)")
     _check_contents("history", chat.history)
     for examples in chat.few_shot.values():
         _check_contents("few_shot", examples)
-    _check_fallback(chat)
 
 
 def _check_fields(owner: object, fields: Mapping[str, tuple[Check, str]]) -> None:
@@ -178,14 +186,14 @@ def _check_fields(owner: object, fields: Mapping[str, tuple[Check, str]]) -> Non
             raise ConfigurationError(f"{type(owner).__name__}({field}={value!r:.80}): {remedy}")
 
 
-def _check_fallback(chat: Chat) -> None:
-    for wanted in chat.fallback:
+def _check_fallback(resources: Resources) -> None:
+    for wanted in resources.fallback:
         provider, _, name = wanted.partition(":")
         if not provider or not name:
             raise ConfigurationError(f"invalid fallback {wanted!r:.80}: use the id of a model, 'provider:name'")
-        if chat.models is None and wanted != model_id(chat.model):
+        if resources.models is None and (resources.model is None or wanted != model_id(resources.model)):
             raise ConfigurationError(
-                f"fallback {wanted!r:.80} cannot be opened: pass Chat(models=concertino.wiring.Models())"
+                f"fallback {wanted!r:.80} cannot be opened: pass Resources(models=concertino.wiring.Models())"
             )
 
 

@@ -1,6 +1,7 @@
-"""The runtime: keeps runs alive apart from those who watch them, and takes up what was left, waits, or was killed."""
+"""The runtime: runs that survive their consumers and their process."""
 
-from .event_log import Feed
-from .runtime import Answered, LiveRun, Runtime
+from .event_log import EventLog
+from .live_run import LiveRun
+from .runtime import Answer, Runtime
 
-__all__ = ["Answered", "Feed", "LiveRun", "Runtime"]
+__all__ = ["Answer", "EventLog", "LiveRun", "Runtime"]

@@ -1,9 +1,9 @@
-"""The events of one run, numbered, for as many readers as there are, and for those who come back."""
+"""The numbered events of one run, for any number of readers, including those that come back."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from bisect import bisect_right
 from collections.abc import AsyncIterator
 
 from ..events import ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, ToolStreamed, TurnCompleted
@@ -11,43 +11,63 @@ from ..events import ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, ToolStr
 _PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolStreamed)
 
 
-class Feed:
-    """Keeps events until the run is forgotten. The pieces of an answer are kept until the answer is whole: who comes
-    later reads that instead, and the memory that a run takes follows its messages, not its deltas."""
+class EventLog:
+    """Keeps events until the run is dropped.
+
+    The pieces of an answer are kept until the answer is complete. A reader that comes later gets the answer instead, so
+    the memory of a run follows its messages and not its deltas.
+    """
 
     def __init__(self) -> None:
-        self._events: deque[tuple[int, RunEvent]] = deque()
+        self._numbers: list[int] = []
+        self._events: list[RunEvent] = []
         self._number = 0
-        self._news = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
 
     def put(self, event: RunEvent) -> None:
         """Add *event*."""
         self._number += 1
         if isinstance(event, TurnCompleted):
-            run_id = event.run_id
-            kept = (e for e in self._events if not (isinstance(e[1], _PIECES) and e[1].run_id == run_id))
-            self._events = deque(kept)
-        self._events.append((self._number, event))
-        self._wake()
+            self._drop_pieces(event.run_id)
+        self._numbers.append(self._number)
+        self._events.append(event)
+        if self._waiting:
+            self._wake()
 
     def close(self) -> None:
-        """Nothing follows."""
+        """End the log: no event follows."""
         self._closed = True
         self._wake()
 
     async def read(self, after: int = 0) -> AsyncIterator[tuple[int, RunEvent]]:
-        """Events with their numbers, from the one behind *after* to the last, as they come."""
+        """Yield the events after number *after* with their numbers, as they happen, to the last."""
+        loop = asyncio.get_running_loop()
         while True:
-            for number, event in [item for item in self._events if item[0] > after]:
-                after = number
-                yield number, event
-            if self._closed and after >= self._number:
+            index = bisect_right(self._numbers, after)
+            while index < len(self._numbers):
+                numbers, events = self._numbers, self._events
+                after = numbers[index]
+                yield after, events[index]
+                # Pieces may have been dropped meanwhile, which moves the indexes but not the numbers.
+                index = index + 1 if numbers is self._numbers else bisect_right(self._numbers, after)
+            if self._closed:
                 return
-            if after >= self._number:
-                news = self._news
-                await news.wait()
+            waiter = loop.create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    def _drop_pieces(self, run_id: str) -> None:
+        kept = [
+            (number, event)
+            for number, event in zip(self._numbers, self._events, strict=True)
+            if not (isinstance(event, _PIECES) and event.run_id == run_id)
+        ]
+        self._numbers = [number for number, _ in kept]
+        self._events = [event for _, event in kept]
 
     def _wake(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)

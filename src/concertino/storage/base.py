@@ -1,8 +1,10 @@
-"""The ports of storage. The adapter is `sqlite`, in a file or in memory; one conformance suite holds for every adapter.
+"""The ports of storage. One conformance suite holds for every adapter.
 
-A run is kept as a journal: entries that are only ever appended, numbered from 0. Each append is atomic, and fenced
-twice: by the entry's number (nobody else has written meanwhile) and by the epoch of the claim on the run's tree (nobody
-else has taken it over). A claim is held on the root of a tree and stands for all runs below it.
+A run is stored as a journal: entries that are only ever appended, numbered from 0. Each append is atomic and fenced
+twice: by the entry's number, which another writer would have used up, and by the epoch of the claim on the run's tree,
+which another process would have raised. The claim on a root covers all runs below it.
+
+All times are the store's: a store on several machines uses the database's clock, never a caller's.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from ..operations import Operation
+from ..scope import Scope
 from ..usage import UsageRecord
 from ..waits import Resolution, Wait
 from .types import (
@@ -31,54 +35,58 @@ from .types import (
 )
 
 
-class Journal(Protocol):
-    """Writing runs, and taking them up again. Every method may raise `StorageError`; a failed write leaves nothing."""
+class JournalStore(Protocol):
+    """Writes runs and the claims on them. Every method may raise `StorageError`; a failed write leaves nothing."""
 
     async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> None:
-        """Note that a run has begun, with entry 0. A root is claimed by *claim*; a child is written under its root's.
+        """Start a run with entry 0. A root is claimed by *claim*; a child is written under its root's claim.
 
-        Raises `RunExistsError` if the run is there already, `StaleClaimError` if the root's claim is not *claim*.
+        Raises `RunExistsError` if the store has the run, and `StaleClaimError` if *claim* is not its root's.
         """
         ...
 
     async def append(self, entry: Entry) -> Head:
-        """Add *entry* to the journal of its run, with all that belongs to it, or nothing.
+        """Append *entry* to its run's journal, with everything in it, or nothing.
 
-        A usage record or text whose id is there already is not added again. A wait whose key is there already (its
-        outcome came first) stays as it is. With a root end all runs below it that have not. After the entry that ends a
-        run only usage may be added: what the data policy forbids has been erased by then.
+        A usage record or text whose id exists is not added again. A wait whose key exists stays as it is. The end of a
+        root ends all runs below it. After a run's end only usage may be added, because its content may be erased.
 
-        Raises `StaleClaimError` if somebody else has taken the tree over, or the journal is not at `entry.seq`;
-        `BudgetError` if an account has no room for `entry.reserve`.
+        Raises `StaleClaimError` if another process has claimed the tree or `entry.seq` is not next, `RunEndedError`,
+        and `BudgetError` if an account cannot cover `entry.reserve`.
         """
         ...
 
     async def claim(self, run_id: str, owner: str, seconds: float) -> Claim:
-        """Take the tree of the root *run_id* for *owner*, for *seconds* unless renewed.
+        """Claim the tree of the root *run_id* for *owner*, for *seconds* unless renewed.
 
-        Raises `RunClaimedError` while another owner that may be alive holds it, `UnknownRunError`, and
-        `RunEndedError` if the root has ended. A claim made while the last one was never released counts as a try.
+        Only a process in the owner's own pid namespace may end the lease of a dead owner early. A claim on a tree
+        whose last claim was never released counts as a try.
+
+        Raises `RunClaimedError` while the lease of another owner lasts, `UnknownRunError` and `RunEndedError`.
         """
         ...
 
     async def renew(self, claim: Claim, seconds: float) -> Head:
-        """Hold *claim* for *seconds* from now. Raises `StaleClaimError`."""
+        """Extend the lease of *claim* to *seconds* from now. Raises `StaleClaimError`."""
         ...
 
     async def release(self, claim: Claim) -> None:
-        """Give *claim* back, so that anybody may take the tree at once. Nothing happens if it is stale."""
+        """Release *claim*, so that any process may claim the tree at once. Ignore a stale claim."""
         ...
 
     async def load(self, run_id: str) -> StoredJournal | None:
-        """All of a run's journal, whole, as far as it has not been erased."""
+        """Return a run's whole journal, as far as it was not erased; None if the run is unknown.
+
+        Raises `StorageError` if an entry is corrupt or of a newer format; the message names the run and the entry.
+        """
         ...
 
 
 class Queries(Protocol):
-    """Reading what was kept, in the form that the data policy leaves."""
+    """Reads runs in the form that the data policy leaves."""
 
     async def run(self, run_id: str) -> StoredRun | None:
-        """One run."""
+        """Return one run, or None."""
         ...
 
     async def runs(
@@ -91,97 +99,130 @@ class Queries(Protocol):
         roots: bool = False,
         limit: int = 50,
     ) -> Sequence[StoredRun]:
-        """Runs, newest first: all those for which everything that is asked holds; with *roots*, no sub-agents'."""
+        """Return the runs that match every given filter, newest first; with *roots*, without sub-agents' runs."""
         ...
 
     async def messages(self, run_id: str) -> Sequence[StoredMessage]:
-        """The messages of a run, in the order of their appending, without the history that it was given."""
+        """Return the messages of a run in the order of their appends, without the history that it was given."""
         ...
 
     async def usage(self, root_id: str) -> Sequence[UsageRecord]:
-        """All usage records of a run and its sub-agents, in the order of their booking."""
+        """Return the usage records of a tree in the order of their booking."""
         ...
 
     async def usage_sums(
         self, by: Sequence[str], *, since: float | None = None, until: float | None = None
     ) -> Sequence[UsageSum]:
-        """Sums over the ledger for each combination of *by*: `run` (its tree), `agent`, `model`, `user`,
-        `organization`, `day` (UTC). Raises `StorageError` for another word."""
+        """Return sums over the records booked in [*since*, *until*), one per combination of *by*.
+
+        *by* names `run` (the tree's root), `agent`, `model`, `user`, `organization` and `day` (UTC). Raises
+        `StorageError` for another name.
+        """
         ...
 
 
-class Waits(Protocol):
-    """Open calls, the commands to runs, and the accounts that they draw on."""
+class OperationStore(Protocol):
+    """Open operations, their waits, commands to runs, and the accounts that runs draw on."""
+
+    async def operations(
+        self, scope: Scope, *, root_id: str | None = None, run_id: str | None = None
+    ) -> Sequence[Operation]:
+        """Return the stored operations of a tree, of a run, or of *scope*, ordered by step, index and key."""
+        ...
 
     async def waits(
         self, *, root_id: str | None = None, run_id: str | None = None, open: bool = True, limit: int = 100
     ) -> Sequence[Wait]:
-        """Waits, the oldest first; only the open ones unless asked."""
+        """Return waits, the oldest first. With *open*, only those whose operation is in state `waiting`."""
         ...
 
     async def wait(self, key: str) -> Wait | None:
-        """One wait."""
+        """Return one wait, or None."""
         ...
 
     async def resolve(self, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
-        """Answer a wait, and say how it stands now: with *resolution* if this was first, else with what was.
+        """Answer a wait and return it with the answer that counts, which is the first one.
 
-        With *run_id*, the call of a run that has not ended may be answered before it has begun to wait.
-        Raises `UnknownWaitError`.
+        The operation's state follows from `transition`: `approve`, `deny`, `resolve`, `fail`, `expire` or `cancel`.
+        With *run_id*, the answer may arrive before the wait if the operation is `running` and `remote`.
+
+        Raises `UnknownWaitError` if no operation waits or may be answered early under *key*.
         """
         ...
 
     async def send(self, run_id: str, kind: CommandKind, text: str = "", by: str = "") -> None:
-        """Leave a command for whoever runs *run_id*. Raises `UnknownRunError` or `RunEndedError`."""
+        """Add a command to *run_id*. Raises `UnknownRunError` or `RunEndedError`."""
         ...
 
     async def commands(self, run_id: str, after: int = 0) -> Sequence[Command]:
-        """The commands to *run_id* with a greater number than *after*, in order."""
+        """Return the commands to *run_id* with a number greater than *after*, in order."""
         ...
 
     async def set_budget(self, account: str, budget: Budget | None) -> None:
-        """Give *account* a limit from now on, or none. What it has spent stays."""
+        """Set or remove the limit of *account*. Its spending so far stays."""
         ...
 
     async def accounts(self, names: Sequence[str]) -> Sequence[Account]:
-        """Those of the accounts *names* that have a budget."""
+        """Return the accounts among *names* that have a budget."""
+        ...
+
+    async def settle_usage(self, scope: Scope, record: UsageRecord) -> None:
+        """Replace the `unknown` or `estimated` usage record with the id of *record* by the provider's bill.
+
+        Charges the difference to the accounts that paid for it, or releases it.
+
+        Raises `UnknownRunError`, and `StorageError` if there is no such record or it is measured.
+        """
         ...
 
 
-class Upkeep(Protocol):
-    """What is done from time to time, and on demand."""
+class Recovery(Protocol):
+    """Finds trees to resume, and erases content whose time is over."""
 
     async def due(self, limit: int = 50, agents: Collection[str] | None = None) -> Due:
-        """Expire the waits whose time has come, and say which trees, of these *agents*, should be taken up again."""
+        """Expire overdue waits, and return up to *limit* trees to resume, only of *agents* if given."""
+        ...
+
+    async def postpone(self, scope: Scope, root_id: str, *, reason: str, seconds: float | None) -> None:
+        """Keep a tree from being due for *seconds*, or make it a dead letter with None.
+
+        The next claim clears *reason*. Raises `UnknownRunError`, `RunEndedError`, and `RunClaimedError` while a
+        process has the tree: release the claim first.
+        """
+        ...
+
+    async def retry(self, scope: Scope, root_id: str) -> None:
+        """Make a dead letter due at once, with no tries. Raises `UnknownRunError`, or `RunStateError` for another."""
         ...
 
     async def sweep(self) -> int:
-        """Erase what was kept for a time that is over. How many runs were touched."""
+        """Erase content whose time is over. Return the number of runs it was erased from."""
         ...
 
-    async def erase(self, *, user_id: str, organization_id: str | None = None) -> Erased:
-        """Erase all that is known of a user. The ledger stays, without a name on it.
+    async def erase(self, *, user_id: str, organization_id: str | None = None, force: bool = False) -> Erased:
+        """Erase everything about a user. The ledger stays, without the name.
 
-        Raises `StorageError` if a run of theirs has not ended: stop it first.
+        With *force*, end the user's running trees as cancelled first, from their operations alone. Raises
+        `StorageError` if a run has not ended and *force* is False.
         """
         ...
 
     async def close(self) -> None:
-        """Release files and connections. May be called twice."""
+        """Release files and connections. Closing twice is allowed."""
         ...
 
 
-class Store(Journal, Queries, Waits, Upkeep, Protocol):
+class Store(JournalStore, Queries, OperationStore, Recovery, Protocol):
     """Everything that a store does for runs."""
 
 
 class Memories(Protocol):
-    """Keeps what users want remembered. Nobody sees another user's."""
+    """Texts that users want remembered, each user's apart from all others'."""
 
     async def remember(self, owner: str, text: str) -> Memory:
-        """Keep *text* for *owner*; the same text again is the same memory."""
+        """Store *text* for *owner*; the same text again is the same memory."""
         ...
 
     async def recall(self, owner: str, query: str, limit: int = 5) -> Sequence[Memory]:
-        """The memories of *owner* that match *query* best; for an empty query, the newest."""
+        """Return the memories of *owner* that match *query* best; for an empty query, the newest."""
         ...

@@ -1,4 +1,4 @@
-"""What is stored: values only."""
+"""Values of the storage port."""
 
 from __future__ import annotations
 
@@ -10,106 +10,133 @@ from typing import Any, Literal
 from ..errors import ConfigurationError
 from ..events import RunStatus
 from ..messages import Message
+from ..operations import Operation
+from ..scope import Scope
 from ..usage import Tokens, UsageRecord
 from ..waits import Wait
 
 JOURNAL_VERSION = 1
-"""Of the meaning of entries. A reader refuses a greater one."""
+"""Format of journal entries. A reader refuses a greater one."""
 
-RunState = Literal["running", "suspended"] | RunStatus
-"""How a run stands: `running` also where its process was killed."""
-EntryKind = Literal["begun", "asking", "answered", "outcome", "waiting", "suspended", "resumed", "noted", "ended"]
-"""`begun`: what the run was given. `asking`: all up to a request, which is about to be sent. `answered`: the model's
-answer, its usage, and the calls that may begin now. `outcome`: calls that began or ended before their siblings.
-`waiting`: a call that waits. `suspended`: only waits are left. `resumed`: somebody has taken the run up. `noted`:
-usage alone. `ended`: the end."""
-GOES_ON: frozenset[EntryKind] = frozenset(("answered", "outcome", "waiting", "suspended", "ended"))
-"""The entries with which a run gets further: after one of them it has not been taken up in vain."""
+RunState = Literal["running", "suspended", "dead_letter"] | RunStatus
+"""`running`: also after the process was killed. `suspended`: only waits are left. `dead_letter`: not resumed again
+until it is retried."""
+EntryKind = Literal[
+    "started",
+    "model_requested",
+    "side_requested",
+    "side_answered",
+    "model_answered",
+    "calls_changed",
+    "summary_ready",
+    "suspended",
+    "resumed",
+    "usage_booked",
+    "ended",
+]
+"""`started`: the run's input. `model_requested`: the turn's request, about to be sent. `side_requested`: a request next
+to the turn. `model_answered`: the model's answer, its usage, and the calls that may start now. `calls_changed`: calls
+that started, ended or wait. `summary_ready`: a summary of the conversation. `suspended`: only waits are left.
+`resumed`: another process continues the run. `usage_booked`: usage alone. `ended`: the end."""
+PROGRESS: frozenset[EntryKind] = frozenset(("model_answered", "calls_changed", "suspended", "ended"))
+"""Entries that reset a tree's `tries`. The `started` entry of a child run does so, too."""
 CommandKind = Literal["stop", "steer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStart:
-    """What is known of a run when it begins."""
+    """A run's identity and origin, known when it starts."""
 
     run_id: str
     root_id: str
-    """The run at the top of the tree; a first agent's run is its own root."""
+    """The run at the top of the tree; a root's own id."""
     parent_id: str | None
     parent_call: str | None
-    """The tool call of the parent that this run belongs to."""
+    """The parent's tool call that started this run."""
     agent: str
     agent_path: str
     conversation_id: str
-    user_id: str
-    organization_id: str
+    scope: Scope
     task: str
-    """The user's message, or what the parent asked for, as the data policy leaves it."""
+    """The user's message or the parent's request, as the data policy leaves it."""
     started: float
     """Seconds since the epoch, UTC."""
     forked_from: str | None = None
-    """The run that this one is a fork of."""
+    """The run that this one was forked from."""
     erase_after: float | None = None
-    """As in `RunEnd`, for a run that is ended by others."""
+    """`RunEnd.erase_after`, in case the run ends with its root."""
+
+    @property
+    def user_id(self) -> str:
+        """The scope's user."""
+        return self.scope.user
+
+    @property
+    def organization_id(self) -> str:
+        """The scope's tenant."""
+        return self.scope.tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended."""
+    """A run's end."""
 
     status: RunStatus
     answer: str
     error: str | None
     ended: float
-    lasts: float | None = None
-    """Seconds for which answer, error and the run's task may remain; None: for ever."""
+    keep_seconds: float | None = None
+    """Seconds after which answer, error and task are erased; None: never."""
     erase_after: float | None = None
-    """Seconds after the end of its tree after which all that the run held is erased; 0: in the very append that ends
-    the tree; None: never. A run that is taken up may need what a finished sub-agent held: so not before that."""
+    """Seconds after the end of the tree until the run's content is erased; 0: in the append that ends the tree; None:
+    never. Not earlier than the tree's end, because a resumed parent may need the content of an ended sub-agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A run as the store knows it; `end` is None while it goes on, waits, or lies where its process was killed."""
+    """A run as stored; `end` is None until it has ended."""
 
     start: RunStart
     end: RunEnd | None
     state: RunState = "running"
     entries: int = 0
-    """How long its journal is."""
+    """Number of entries in its journal."""
     epoch: int = 0
-    """How often its tree was claimed."""
+    """Number of claims on its tree so far."""
     owner: str = ""
-    """Who holds its tree now; "": nobody."""
+    """Owner of the claim on its tree; empty if it was released."""
     tries: int = 0
-    """How often it was taken up since it last went on."""
+    """Claims since the tree's last progress that were not released."""
     stop: bool = False
-    """Whether it is to be stopped."""
+    """True if a stop was requested."""
+    reason: str = ""
+    """Why its tree was postponed or is a dead letter; empty otherwise."""
+    ready_at: float | None = None
+    """Earliest time, by the store's clock, at which its tree is due; None: not before an answer or a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMessage:
-    """A message with what is kept beside it."""
+    """A message with its metadata."""
 
     message: Message
     tokens: int | None = None
-    """By the run's counter, where it was counted."""
+    """Counted by the run's counter; None if it was not counted."""
     progress: Sequence[dict[str, Any]] = ()
-    """For a tool's result: the steps that the tool showed."""
+    """For a tool's result: the progress steps that the tool reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldMessage(StoredMessage):
-    """A message as a run needs it, with what may remain of it."""
+class EntryMessage(StoredMessage):
+    """A message to append, with the forms that the data policy leaves of it."""
 
     keep: Message | None
-    """What history shows, and what remains when the run has ended; None: nothing. The same object as `message`:
-    all of it."""
+    """Shown in the history, and left after the run's end; None: nothing. The same object as `message`: all of it."""
     keep_progress: bool = True
-    seconds: float | None = None
-    """How long that may remain after the end of the run; None: for ever."""
+    keep_seconds: float | None = None
+    """Seconds after the run's end until `keep` is replaced by `later`; None: never."""
     later: Message | None = None
-    """What remains after that; None: nothing."""
+    """Left after `keep_seconds`; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,32 +144,32 @@ class StoredText:
     """A text that many runs share: a system prompt, a tool's description, a message of a history."""
 
     id: str
-    """Follows from the owner and the body, so that the same text is kept once."""
+    """Derived from owner and body, so that equal texts are stored once."""
     body: str
     user_id: str
     run_id: str | None = None
-    """For a text that the data policy lets no longer live than this run."""
+    """The run with whose end the text is erased; None if the data policy allows it to stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The worst case of one attempt at a model, to be set aside before it begins."""
+    """The worst case of one attempt at a model, reserved before it starts."""
 
     id: str
-    """Of the usage record that will settle it."""
+    """Id of the usage record that settles it."""
     accounts: tuple[str, ...]
-    """Those without a budget do not matter."""
+    """Accounts without a budget are ignored."""
     tokens: int
     money: Decimal | None
-    """US dollars; None where no price is known."""
+    """US dollars; None if no price is known."""
     spare_tokens: int = 0
-    """What must be left beside it, for an ending."""
+    """Tokens that must remain in addition, for a final answer."""
     spare_money: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """What an attempt took in the end; its reservation, if there is one, is released."""
+    """The final charge of an attempt. Its reservation, if any, is released."""
 
     id: str
     accounts: tuple[str, ...]
@@ -152,25 +179,28 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What one append writes: all of it or nothing."""
+    """One append to a run's journal, written as a whole or not at all."""
 
     run_id: str
     seq: int
-    """Its number in the run's journal: it is written only if it is the next."""
+    """Number in the run's journal. The append is refused unless it is the next one."""
     claim: Claim
     kind: EntryKind
     step: int = 0
     body: dict[str, Any] = field(default_factory=dict)
-    """Structure: numbers, names, ids. It stays for ever."""
-    held: dict[str, Any] | None = None
-    """Content: what resuming needs and the data policy may forbid. None: nothing."""
-    messages: Sequence[HeldMessage] = ()
+    """Structure: numbers, names, ids. Never erased."""
+    content: dict[str, Any] | None = None
+    """Content that resuming needs and that the data policy may forbid; None: nothing."""
+    messages: Sequence[EntryMessage] = ()
     texts: Sequence[StoredText] = ()
     usage: Sequence[UsageRecord] = ()
+    operations: Sequence[Operation] = ()
+    """Operations to insert or update; those of any run of the same tree. An ended operation keeps its state, except
+    that an unknown outcome may be settled."""
+    closed: Sequence[str] = ()
+    """Keys of operations that leave the table. Closing a wait's operation takes its answer in."""
     waits: Sequence[Wait] = ()
-    """Opened; `expires` is seconds from now here."""
-    taken: Sequence[str] = ()
-    """Keys of the waits whose resolutions this entry takes in."""
+    """Waits to open, each with its operation in state `waiting`. `Wait.expires` is in seconds from now here."""
     reserve: Reservation | None = None
     settle: Sequence[Settlement] = ()
     end: RunEnd | None = None
@@ -178,34 +208,34 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to write the runs of one tree, until somebody else claims it."""
+    """The right to write the runs of one tree, until another process claims it."""
 
     root_id: str
     epoch: int
     owner: str
     seconds: float
-    """For how long it was given."""
+    """Duration of the lease."""
     tries: int = 0
-    """How often the tree was taken up, this time included, since it last went on."""
+    """Claims since the tree's last progress that were not released, this one included."""
     sure: bool = True
-    """Whether the one who had it before surely does nothing more: it gave the tree back, or its process is gone."""
+    """True if the previous owner certainly does nothing more: it released the claim, or its process is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Where a run stands after an append."""
+    """A run's position after an append."""
 
     seq: int
-    """The number of the next entry."""
+    """Number of the next entry."""
     commands: int
-    """The number of the last command to this run; 0: there was none."""
+    """Number of the last command to this run; 0: there was none."""
     stop: bool = False
-    """Whether its tree is to be stopped."""
+    """True if a stop of its tree was requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEntry:
-    """An entry as it is read. `held` is None where there was nothing, and `erased` says whether there was."""
+    """A journal entry as stored. `content` is None if there was none or it was erased, which `erased` distinguishes."""
 
     seq: int
     epoch: int
@@ -213,7 +243,7 @@ class StoredEntry:
     step: int
     at: float
     body: dict[str, Any]
-    held: dict[str, Any] | None
+    content: dict[str, Any] | None
     erased: bool
     messages: Sequence[StoredMessage]
     usage: Sequence[UsageRecord]
@@ -221,17 +251,17 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredJournal:
-    """A run's journal, whole."""
+    """A run's whole journal."""
 
     run: StoredRun
     entries: Sequence[StoredEntry]
     texts: dict[str, str]
-    """The bodies of the texts that its entries name in `body["texts"]`, by id; what was erased is missing."""
+    """Bodies of the texts that entries name in `body["texts"]`, by id; erased texts are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What somebody wants of a run."""
+    """A request to a run from outside."""
 
     number: int
     """Greater than that of every earlier command."""
@@ -243,7 +273,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A limit on what an account may spend. None: no limit of this kind. Raises `ConfigurationError` if it is none."""
+    """A limit on an account's spending. None: no limit of this kind. Raises `ConfigurationError` if it is invalid."""
 
     tokens: int | None = None
     money: Decimal | None = None
@@ -263,7 +293,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """An account with a budget. `spent + reserved` is never over the budget when something is reserved."""
+    """An account with a budget. A reservation never brings `spent + reserved` over the budget."""
 
     name: str
     """`run:ID`, `user:ORGANIZATION/USER` or `organization:ID`."""
@@ -276,21 +306,21 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What the watchdog should do."""
+    """Trees that a watchdog should act on, by the ids of their roots."""
 
     expired: int
-    """Waits that have just expired."""
+    """Number of waits that have just expired."""
     ready: Sequence[str]
-    """Roots of suspended trees in which a run has all the outcomes that it waited for, and nobody has taken them in."""
+    """Suspended trees with a run whose waits all have an answer."""
     orphaned: Sequence[str]
-    """Roots of trees that go on, and that nobody who may be alive holds."""
+    """Running trees without a process: the claim was released, or its lease is over."""
     stopping: Sequence[str] = ()
-    """Roots of trees that go on and are to be stopped."""
+    """Running trees with a stop request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
-    """What was erased."""
+    """Counts of erased records."""
 
     runs: int
     memories: int
@@ -301,22 +331,22 @@ class UsageSum:
     """A sum over the ledger."""
 
     by: tuple[str, ...]
-    """The values of what it was grouped by."""
+    """Values of the columns that the sum is grouped by."""
     attempts: int
     tokens: Tokens
     cost: Decimal
-    """US dollars, of the attempts whose price is known."""
+    """US dollars, of the attempts with a known price."""
     unpriced: int
-    """Attempts without a known price: `cost` is without them."""
+    """Attempts without a known price, which `cost` leaves out."""
     estimated: int
-    """Attempts whose tokens were estimated."""
+    """Attempts with estimated tokens."""
     unknown: int
-    """Attempts of which nobody can say what they took: `tokens` is without what they generated."""
+    """Attempts with an unknown completion, which `tokens` leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Something a user wants remembered."""
+    """A text that a user wants remembered."""
 
     id: str
     text: str

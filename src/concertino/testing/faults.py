@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any
 
 from ..providers.base import Model, ModelEvent, ModelRequest, Reply
+from ..scope import Scope
 from ..storage.base import Store
 from ..storage.types import Claim, CommandKind, Due, Entry, Head, RunStart
 from ..tools.base import Done, NotDone, Tool, ToolContext
@@ -44,7 +45,7 @@ def _passed_on(name: str) -> Callable[..., Any]:
 
 
 class FaultyStore:
-    """A `Store` with a point before and after each write: `append:asking:before`, `append:asking:after`,
+    """A `Store` with a point before and after each write: `append:model_requested:before`, `append:model_requested:after`,
     `claim:before`, ... For `append` and `begin` the kind of the entry is in the name. Reading has no points."""
 
     def __init__(self, store: Store, points: Points) -> None:
@@ -53,9 +54,9 @@ class FaultyStore:
 
     async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> None:
         """See the port."""
-        await self._points("append:begun:before")
+        await self._points("append:started:before")
         await self.store.begin(start, entry, claim)
-        await self._points("append:begun:after")
+        await self._points("append:started:after")
 
     async def append(self, entry: Entry) -> Head:
         """See the port."""
@@ -104,7 +105,21 @@ class FaultyStore:
         await self._points("due:after")
         return due
 
+    async def postpone(self, scope: Scope, root_id: str, *, reason: str, seconds: float | None) -> None:
+        """See the port."""
+        await self._points("postpone:before")
+        await self.store.postpone(scope, root_id, reason=reason, seconds=seconds)
+        await self._points("postpone:after")
+
+    async def retry(self, scope: Scope, root_id: str) -> None:
+        """See the port."""
+        await self._points("retry:before")
+        await self.store.retry(scope, root_id)
+        await self._points("retry:after")
+
     load = _passed_on("load")
+    operations = _passed_on("operations")
+    settle_usage = _passed_on("settle_usage")
     run = _passed_on("run")
     runs = _passed_on("runs")
     messages = _passed_on("messages")

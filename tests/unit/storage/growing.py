@@ -9,8 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 
 from concertino.messages import UserMessage
+from concertino.scope import Scope
 from concertino.storage.sqlite import SqliteStore
-from concertino.storage.types import Claim, Entry, HeldMessage, RunStart
+from concertino.storage.types import Claim, Entry, EntryMessage, RunStart
 from concertino.usage import Tokens, UsageRecord
 
 
@@ -24,12 +25,11 @@ async def begin(store: SqliteStore, run_id: str) -> None:
         agent="a",
         agent_path="a",
         conversation_id="c",
-        user_id="u",
-        organization_id="o",
+        scope=Scope("o", "u"),
         task="",
         started=0.0,
     )
-    await store.begin(start, Entry(run_id=run_id, seq=0, claim=claim(run_id), kind="begun"), claim(run_id))
+    await store.begin(start, Entry(run_id=run_id, seq=0, claim=claim(run_id), kind="started"), claim(run_id))
 
 
 def claim(run_id: str) -> Claim:
@@ -48,15 +48,16 @@ def entry(run_id: str, number: int, text: str = "x", tokens: int | None = None) 
         cost=Decimal("0.1"),
     )
     said = [UserMessage(f"{number}{half}{text}") for half in "ab"]
-    messages = [HeldMessage(message=message, keep=message) for message in said]
-    more = {"messages": messages, "usage": [usage], "held": {"n": number}}
-    return Entry(run_id=run_id, seq=number, claim=claim(run_id), kind="answered", **more)  # type: ignore[arg-type]
+    messages = [EntryMessage(message=message, keep=message) for message in said]
+    more = {"messages": messages, "usage": [usage], "content": {"n": number}}
+    return Entry(run_id=run_id, seq=number, claim=claim(run_id), kind="model_answered", **more)  # type: ignore[arg-type]
 
 
 WRITER = """
 import asyncio, sys
 sys.path[:0] = sys.argv[2:]
 from growing import begin, entry
+from concertino.scope import Scope
 from concertino.storage.sqlite import SqliteStore
 
 async def main():

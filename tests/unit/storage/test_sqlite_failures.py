@@ -17,7 +17,7 @@ from concertino.errors import StorageError
 from concertino.messages import AssistantMessage, Text, ToolCall, UserMessage
 from concertino.storage.sqlite import SqliteStore
 from concertino.storage.sqlite.errors import explain
-from concertino.storage.types import Entry, HeldMessage, RunEnd
+from concertino.storage.types import Entry, EntryMessage, RunEnd
 
 from .growing import begin, claim, entry, kill_after, writer
 
@@ -262,7 +262,7 @@ async def test_a_killed_process_loses_nothing_acknowledged(tmp_path: Path, ackno
         assert [stored.message for stored in messages] == whole
         journal = await store.load("r1")
         assert journal is not None
-        assert [each.held for each in journal.entries] == [None, *({"n": n} for n in range(1, len(usage) + 1))]
+        assert [each.content for each in journal.entries] == [None, *({"n": n} for n in range(1, len(usage) + 1))]
         await store.append(entry("r1", len(usage) + 1))
 
 
@@ -289,8 +289,8 @@ async def test_the_views_are_readable(tmp_path: Path) -> None:
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
         await store.append(entry("r1", 1))
-        message = HeldMessage(message=answer, keep=answer)
-        await store.append(Entry(run_id="r1", seq=2, claim=claim("r1"), kind="answered", messages=[message]))
+        message = EntryMessage(message=answer, keep=answer)
+        await store.append(Entry(run_id="r1", seq=2, claim=claim("r1"), kind="model_answered", messages=[message]))
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT role, text, tool FROM transcript").fetchall()
         assert rows[1:] == [("user", "1bx", None), ("assistant", "Let me see.", 'search({"q":"tea"})')]

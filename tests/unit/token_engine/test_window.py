@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concertino import AgentConfig, Chat, Limits, ToolOrchestrator, ToolRegistry
+from concertino import AgentConfig, Chat, Limits, Resources, ToolOrchestrator, ToolRegistry
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.testing import ScriptedModel
 from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
@@ -74,10 +74,10 @@ def test_the_first_request_of_a_history_of_any_length(factor: float, messages: i
 
 async def test_a_long_history_through_the_engine() -> None:
     model = ScriptedModel("Done.")
-    chat = Chat(
-        model=model, message="Go on.", history=history(5_000), limits=lambda *_: Limits(context=22_000, output=2_000)
-    )
-    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry()).run()
+    chat = Chat(model=model, message="Go on.", history=history(5_000))
+    result = await ToolOrchestrator(
+        chat, AgentConfig(), ToolRegistry(), resources=Resources(limits=lambda *_: Limits(context=22_000, output=2_000))
+    ).run()
     assert result.status == "completed"
     assert len(model.requests[0].messages) > 100
 
@@ -94,8 +94,10 @@ def test_a_long_message_is_truncated_to_a_share_of_the_window(factor: float, cou
 
 async def test_a_truncated_message_is_sent_by_a_run() -> None:
     model = ScriptedModel("Done.")
-    chat = Chat(model=model, message="é wörd " * 100_000, limits=lambda *_: Limits(context=20_000, output=2_000))
-    result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry()).run()
+    chat = Chat(model=model, message="é wörd " * 100_000)
+    result = await ToolOrchestrator(
+        chat, AgentConfig(), ToolRegistry(), resources=Resources(limits=lambda *_: Limits(context=20_000, output=2_000))
+    ).run()
     assert result.status == "completed"
     sent = model.requests[0].messages[-1]
     assert isinstance(sent, UserMessage)

@@ -50,7 +50,7 @@ def _entry(entry: StoredEntry, policy: DataPolicy) -> dict[str, Any]:
         "epoch": entry.epoch,
         "erased": entry.erased,
         "body": entry.body,
-        "held": entry.held if policy.keeps_everything else None,
+        "content": entry.content if policy.keeps_everything else None,
         "usage": [record.id for record in entry.usage],
     }
 

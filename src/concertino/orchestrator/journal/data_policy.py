@@ -16,7 +16,7 @@ from typing import Any, Literal, assert_never, get_args
 from ... import events
 from ...errors import ConfigurationError
 from ...messages import AssistantMessage, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
-from ...storage.types import HeldMessage
+from ...storage.types import EntryMessage
 from ...waits import Wait
 
 _REDACTED = "[redacted]"
@@ -115,14 +115,14 @@ class DataPolicy:
             yield from (tool.arguments, tool.results)
 
 
-def held(policy: DataPolicy, message: Message, tokens: int | None, progress: Sequence[dict[str, Any]]) -> HeldMessage:
+def held(policy: DataPolicy, message: Message, tokens: int | None, progress: Sequence[dict[str, Any]]) -> EntryMessage:
     """*message* as a run needs it, with what may remain of it, and for how long.
 
     A use-and-throw result remains as its summary, unless the policy keeps whole results.
     """
     reduced = isinstance(message, ToolMessage) and message.retain == "once"
     if policy._plain and not reduced:
-        return HeldMessage(message=message, tokens=tokens, progress=progress, keep=message)
+        return EntryMessage(message=message, tokens=tokens, progress=progress, keep=message)
     keep = _filtered(policy, message)
     if isinstance(keep, ToolMessage) and reduced and not policy.keep_whole_results:
         content = keep.summary or _REDUCED.format(name=keep.name)
@@ -130,13 +130,13 @@ def held(policy: DataPolicy, message: Message, tokens: int | None, progress: Seq
     steps = all(map(_stays, _applying(policy, message)))
     time = None if keep is None else _shortest(_applying(policy, keep))
     later = None if keep is None or time is None else _filtered(_stricter(policy), keep)
-    return HeldMessage(
+    return EntryMessage(
         message=message,
         tokens=tokens,
         progress=progress,
         keep=keep,
         keep_progress=steps,
-        seconds=time,
+        keep_seconds=time,
         later=later,
     )
 

@@ -1,11 +1,12 @@
-"""The tree of a run and its sub-agents: what they share, and the claim by which this process may write them."""
+"""The tree of a run and its sub-agents: what they share, and the lease under which this process writes them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from itertools import islice
+from typing import Any, Literal
 
 from ...errors import StaleClaimError, StorageError
 from ...events import StoppedWork, StopReceipt
@@ -13,33 +14,57 @@ from ...storage.base import Store
 from ...storage.types import Claim, Head
 from ...tools.base import Session
 from ...usage import UsageRecord
-from ..state import ContentIndex
+from ..run_state import ContentIndex
 from .data_policy import DataPolicy
 
 log = logging.getLogger("concertino")
 
 LEASE = 30.0
-"""Seconds for which a tree is claimed; renewed at a third of it. Another process may take it over after them."""
-_SETTLE = 1.0
+"""Seconds for which a process claims a tree. It renews the lease after a third of them; when the lease has ended,
+another process may claim the tree."""
 STOP_DEADLINE = 5.0
-"""Seconds that cancelled work may take to end, unless somebody who stops the run says otherwise; what has not ended by
-then is left behind."""
+"""Seconds that cancelled work has to end, unless the caller of `stop` chooses others. Work that is still running then
+is abandoned."""
+_SETTLE = 1.0
+
+
+class Ledger:
+    """The usage records of a run tree: one per attempt, booked once."""
+
+    __slots__ = ("_records",)
+
+    def __init__(self) -> None:
+        self._records: dict[str, UsageRecord] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def book(self, record: UsageRecord) -> bool:
+        """Add *record*. Return False, and change nothing, if its id is booked already."""
+        return self._records.setdefault(record.id, record) is record
+
+    def records(self, path: str, start: int = 0) -> tuple[UsageRecord, ...]:
+        """Return the records of the agent at *path* and its sub-agents, from the *start*-th record of the tree on."""
+        below = path + "/"
+        records = islice(self._records.values(), start, None) if start else self._records.values()
+        return tuple([r for r in records if r.agent_path == path or r.agent_path.startswith(below)])
 
 
 class Tree:
-    """One for each root run; all runs below it have the same."""
+    """Shared by a root run and all runs below it."""
 
     __slots__ = (
         "_below",
-        "_keeper",
         "_loop",
         "_pending",
+        "_renewal",
         "_stopped",
         "accounts",
         "budgeted",
         "claim",
         "index",
         "lease",
+        "ledger",
         "lost",
         "on_stop",
         "parked",
@@ -47,139 +72,141 @@ class Tree:
         "policies",
         "root_id",
         "store",
-        "until",
+        "valid_until",
     )
 
     def __init__(self, root_id: str, store: Store | None, session: Session, lease: float) -> None:
         self.root_id = root_id
         self.store = store
         self.index = ContentIndex()
+        self.ledger = Ledger()
         self.claim: Claim | None = None
         self.lease = lease
-        self.until = 0.0
-        """When the claim surely still holds, by the loop's clock, which goes on where the process is frozen."""
-        self.accounts = accounts_of(root_id, session.user_id, session.organization_id)
+        self.valid_until = 0.0
+        """The end of the lease by the loop's clock, which continues while the process is frozen."""
+        self.accounts = accounts_of(root_id, session.user_id, session.organization_id) if store is not None else ()
         self.budgeted = False
-        """Whether any of the accounts has a budget: else nothing is counted for one."""
+        """Whether any of the accounts has a budget; without one nothing is counted for it."""
         self.policies: dict[str, DataPolicy] = {}
-        """By run, for the sinks that see the events of all of them."""
+        """By run, for observers, which see the events of all runs."""
         self.parked = False
-        """Whether what is cancelled now is left as it is, to be taken up later."""
+        """Whether work that is cancelled now stays open, to be resumed later."""
         self.patience = STOP_DEADLINE
-        self._below: set[asyncio.Task[Any]] = set()
-        """The tasks of sub-agents that have not ended, and of their ends."""
         self.lost: Exception | None = None
+        """The error with which the lease was lost."""
         self.on_stop: Callable[[], None] | None = None
-        """Cancels the run; set by whoever drives it."""
+        """Cancels the root run; set by the engine that drives it."""
+        self._below: set[asyncio.Task[Any]] = set()
+        """The tasks of sub-agents that have not ended."""
         self._stopped: dict[str, list[StoppedWork]] = {"stopped": [], "not_stopped": [], "unknown": []}
         self._loop = asyncio.get_running_loop()
-        self._keeper: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.TimerHandle | None = None
         self._pending: asyncio.Task[Any] | None = None
 
-    # -- the claim -----------------------------------------------------------------------------------------------
+    # -- the lease -----------------------------------------------------------------------------------------------
 
-    def hold(self, claim: Claim, since: float) -> None:
-        """Keep *claim*, which was asked for at *since*, alive until `let_go`."""
-        self.claim, self.until = claim, since + self.lease
-        self._arm()
+    def start_lease(self, claim: Claim, since: float) -> None:
+        """Keep *claim*, requested at *since*, valid until `release`."""
+        self.claim, self.valid_until = claim, since + self.lease
+        self._schedule()
 
     async def confirm(self) -> None:
-        """Make sure that this process still has the tree: before each effect, where it was silent for too long.
+        """Confirm before an effect that this process still holds the tree, if the lease may have ended.
 
-        Raises `StaleClaimError` if it has not.
+        Raises `StaleClaimError` if it does not.
         """
-        if self.store is None or self.claim is None or self._loop.time() < self.until:
+        if self.store is None or self.claim is None or self._loop.time() < self.valid_until:
             return
         try:
-            await self._prolong(self.store, self.claim)
+            await self._renew(self.store, self.claim)
         except StaleClaimError as error:
             self.lose(error)
             raise
 
-    async def _prolong(self, store: Store, claim: Claim) -> None:
-        since = self._loop.time()
-        self.heed(await store.renew(claim, self.lease))
-        self.until = since + self.lease
-
-    async def let_go(self) -> None:
-        """Give the claim back. A store that fails at it is logged: the claim ends by itself."""
-        self.unhold()
+    async def release(self) -> None:
+        """Release the claim. A failure is logged: the lease ends by itself."""
+        self._cancel_renewal()
         if self.claim is not None and self.store is not None and self.lost is None:
             try:
                 await self.store.release(self.claim)
             except StorageError as error:
                 log.warning("run %s: its claim could not be released: %s", self.root_id, type(error).__name__)
 
-    def unhold(self) -> None:
-        """Renew the claim no longer."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            self._keeper = None
-
-    def _arm(self) -> None:
-        self._keeper = self._loop.call_later(self.lease / 3, self._renew)
-
-    def _renew(self) -> None:
-        self._pending = self._loop.create_task(self._renewed())
-
-    async def _renewed(self) -> None:
-        assert self.store is not None and self.claim is not None
-        try:
-            await self._prolong(self.store, self.claim)
-        except StaleClaimError as error:
-            self.lose(error)
-            return
-        except StorageError as error:
-            log.warning("run %s: its claim could not be renewed: %s", self.root_id, type(error).__name__)
-        if self._keeper is not None:
-            self._arm()
-
     def lose(self, error: Exception) -> None:
-        """Somebody else has the tree now: stop everything here, and write nothing."""
+        """Stop all work without writing anything: another process has claimed the tree."""
         self.lost = self.lost or error
         self.parked = True
-        self.unhold()
+        self._cancel_renewal()
         if self.on_stop is not None:
             self.on_stop()
 
-    def heed(self, head: Head) -> None:
-        """Stop, if somebody has asked for it."""
+    def check_stop(self, head: Head) -> None:
+        """Cancel the run if a stop was requested."""
         if head.stop and self.on_stop is not None and not self.parked:
             stop, self.on_stop = self.on_stop, None
             stop()
 
+    def _cancel_renewal(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+
+    def _schedule(self) -> None:
+        self._renewal = self._loop.call_later(self.lease / 3, self._start_renewal)
+
+    def _start_renewal(self) -> None:
+        self._pending = self._loop.create_task(self._renew_in_background())
+
+    async def _renew(self, store: Store, claim: Claim) -> None:
+        since = self._loop.time()
+        self.check_stop(await store.renew(claim, self.lease))
+        self.valid_until = since + self.lease
+
+    async def _renew_in_background(self) -> None:
+        assert self.store is not None
+        assert self.claim is not None
+        try:
+            await self._renew(self.store, self.claim)
+        except StaleClaimError as error:
+            self.lose(error)
+            return
+        except StorageError as error:
+            log.warning("run %s: its lease could not be renewed: %s", self.root_id, type(error).__name__)
+        if self._renewal is not None:
+            self._schedule()
+
     # -- stopping ------------------------------------------------------------------------------------------------
 
-    def going_on_in(self, run_id: str, task: asyncio.Task[Any]) -> None:
-        """The run is not over before *task* is done."""
+    def add_task(self, run_id: str, task: asyncio.Task[Any]) -> None:
+        """Register the task of a sub-agent, or of its end."""
         if run_id != self.root_id:
             self._below.add(task)
 
-    def done_in(self, task: asyncio.Task[Any]) -> None:
-        """What went on in *task* has ended."""
+    def remove_task(self, task: asyncio.Task[Any]) -> None:
+        """Unregister a task that has ended."""
         self._below.discard(task)
 
     async def settle(self, run_id: str) -> None:
-        """If this is the root: wait for sub-agents whose end is under way, for it ends in the store what has not ended.
+        """Wait briefly for sub-agents that are still ending, since ending the root ends them in the store too.
 
-        They were waited for before, unless somebody who was tired of it cancelled a second time.
+        Their parents have waited for them already, unless a second cancellation cut that wait short.
         """
         until = self._loop.time() + min(self.patience, _SETTLE)
         while run_id == self.root_id and self._below and (left := until - self._loop.time()) > 0:
             done, _ = await asyncio.wait(self._below, timeout=left)
             self._below -= done
 
-    def note_stopped(self, how: str, work: StoppedWork) -> None:
-        """For the receipt: *how* is `stopped`, `not_stopped` or `unknown`."""
+    def note_stopped(self, how: Literal["stopped", "not_stopped", "unknown"], work: StoppedWork) -> None:
+        """Add *work* to the receipt."""
         self._stopped[how].append(work)
 
     def receipt(self) -> StopReceipt:
-        """What became of all that was going on."""
+        """Return the receipt of everything that was stopped."""
         return StopReceipt(**{how: tuple(works) for how, works in self._stopped.items()})
 
 
 def accounts_of(root_id: str, user_id: str, organization_id: str) -> tuple[str, ...]:
-    """The accounts that a run tree draws on: its own, its user's and its organization's."""
+    """Return the accounts that a run tree draws on: its own, its user's and its organization's."""
     names = [f"run:{root_id}"]
     if user_id:
         names.append(user_account(user_id, organization_id))
@@ -189,36 +216,13 @@ def accounts_of(root_id: str, user_id: str, organization_id: str) -> tuple[str, 
 
 
 def user_account(user_id: str, organization_id: str = "") -> str:
-    """The name of a user's account: in an organization, or of the sessions that name none.
+    """Return the name of a user's account in an organization.
 
-    The same user has another account in each organization, and a budget holds for that one account alone.
+    The same user has one account per organization, and a budget applies to one account.
     """
     return f"user:{organization_id}/{user_id}"
 
 
 def organization_account(organization_id: str) -> str:
-    """The name of an organization's account, which all its users draw on."""
+    """Return the name of an organization's account, which all its users share."""
     return f"organization:{organization_id}"
-
-
-class Ledger:
-    """The records of one run and of all runs below it."""
-
-    __slots__ = ("_by_id", "_parent")
-
-    def __init__(self, parent: Ledger | None = None) -> None:
-        self._by_id: dict[str, UsageRecord] = {}
-        self._parent = parent
-
-    @property
-    def records(self) -> tuple[UsageRecord, ...]:
-        """All records, in the order of booking."""
-        return tuple(self._by_id.values())
-
-    def book(self, record: UsageRecord) -> bool:
-        """Add *record* here and in all ledgers above. False, and nothing done, if its id is there already."""
-        if self._by_id.setdefault(record.id, record) is not record:
-            return False
-        if self._parent is not None:
-            self._parent.book(record)
-        return True

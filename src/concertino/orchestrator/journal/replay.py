@@ -1,45 +1,77 @@
-"""The record of a run: a fold over its journal. Resuming, replaying and forking all begin here."""
+"""Replay: the journal's typed steps, and the state of a run that follows from them.
+
+Resume, fork, the command line and exports read these steps; nothing else reads stored entries.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, Literal
 
-from ...errors import ConfigurationError, ErasedError, RunStateError, StorageError
-from ...messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoice, ToolSpec
-from ...providers.base import ModelRequest, OutputSchema
-from ...storage.codec import decode_message
-from ...storage.types import StoredEntry, StoredJournal, StoredRun
-from ...token_engine.edits import Edit, Summarize, decode_edit
+from ...errors import ConfigurationError, RunStateError, StorageError
+from ...events import StopReceipt
+from ...messages import AssistantMessage, Message, ToolCall, ToolSpec
+from ...providers.base import ModelRequest
+from ...storage.types import StoredJournal, StoredMessage, StoredRun
+from ...token_engine.edits import Edit, Summarize
 from ...token_engine.view import View, unmeasured_view
 from ...usage import UsageRecord
-from ..outcome import Finish, GoOn, Outcome, StepOutcome
-from ..plain import plain
-from ..state import RunState
+from ..outcome import CONTINUE, Finish, StepOutcome
+from ..run_state import RunState
+from .entries import (
+    Common,
+    Ended,
+    Entry,
+    ModelAnswered,
+    ModelRequested,
+    Position,
+    RequestRecord,
+    SideAnswered,
+    SideRequested,
+    Started,
+    SummaryReady,
+    decode,
+    empty_answer,
+    message_of,
+    settings_of,
+    spec_of,
+)
 
-SETTINGS = ("output_schema", "effort", "temperature", "stop")
-"""The parts of a request that an agent may set in `build_request`, and that are on record only if they are set."""
-Stage = Literal["begun", "asking", "turn", "ended"]
+Stage = Literal["started", "requested", "answered", "ended"]
 
 
-@dataclass(slots=True)
-class Attempt:
-    """An attempt at a model that had been announced; until its usage is booked, nobody knows what became of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalStep:
+    """One entry of a journal with everything that was appended with it."""
 
-    number: str
-    usage_id: str
-    model: str
-    tokens: int | None = None
-    """What was reserved for it; None: nothing."""
-    money: Decimal | None = None
-    prompt: int | None = None
-    """What of the reserved tokens was for the prompt; None: that is not on record."""
-    request: ModelRequest | None = None
-    """None: one beside the conversation, which is not on record."""
+    seq: int
+    epoch: int
+    """The number of the claim under which it was appended; a new process has a greater one."""
+    step: int
+    """The loop's step."""
+    at: float
+    """Seconds since the epoch, by the store's clock."""
+    entry: Entry
+    common: Common
+    messages: Sequence[StoredMessage]
+    usage: Sequence[UsageRecord]
+
+
+def read_steps(journal: StoredJournal) -> Iterator[JournalStep]:
+    """Yield the steps of a journal. Raises `ErasedError` and `StorageError` as `decode` does."""
+    for stored in journal.entries:
+        entry, common = decode(stored, journal.run.start.run_id)
+        yield JournalStep(
+            seq=stored.seq,
+            epoch=stored.epoch,
+            step=stored.step,
+            at=stored.at,
+            entry=entry,
+            common=common,
+            messages=stored.messages,
+            usage=stored.usage,
+        )
 
 
 @dataclass(slots=True)
@@ -48,54 +80,43 @@ class OpenRequest:
 
     request: ModelRequest
     model: str
-    """The id of the model that it goes to."""
+    """`provider:name` of the model that it goes to."""
     own_messages: bool
-    """Whether the agent had put messages of its own into it."""
+    """Whether a hook has given it messages of its own."""
 
 
 @dataclass(slots=True)
 class OpenTurn:
-    """A turn whose answer is on record, and whose calls may have begun."""
+    """A turn whose answer is recorded. The states of its calls are in the store's operations."""
 
     message: AssistantMessage
     calls: tuple[ToolCall, ...]
     outcome: StepOutcome
-    """How the step ends, as far as the answer alone decides it."""
-    begun: set[int] = field(default_factory=set)
-    """`once` calls that may have begun, by place."""
-    waiting: set[int] = field(default_factory=set)
-    """Calls that wait for somebody outside."""
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
-    """Calls that surely ended."""
-    unsure: bool = False
-    """Whether a process that may not be dead had the run since: it may still begin what it was about to begin."""
-    at: int = 0
-    """How many messages the run had added before the answer."""
+    """How the turn ends, as far as the answer alone decides it."""
+    added_before: int
+    """The number of messages that the run had added before the answer."""
 
 
 @dataclass(slots=True)
-class Record:
-    """Where a run stands, as its journal tells it."""
+class Replay:
+    """The state of a run as its journal determines it."""
 
     run: StoredRun
-    begun: dict[str, Any]
-    """What the run was given: numbers, names and ids."""
-    given: dict[str, Any]
-    """What the run was given: content."""
     texts: dict[str, str]
+    started: Started = field(init=False)
     before: tuple[Message, ...] = ()
-    """What came before the run: examples, the history, its summary."""
+    """Messages before the run: examples, the history, its summary."""
     view: View = field(default_factory=unmeasured_view)
-    """What the model sees of the conversation."""
+    """The conversation and what the model sees of it."""
     added: list[Message] = field(default_factory=list)
-    """What this run added to the conversation."""
+    """Messages that this run added."""
     replaced: bool = False
     """Whether a hook has replaced the conversation."""
     ready: list[Edit] = field(default_factory=list)
-    """Summaries that were made and not put in place yet."""
+    """Summaries that were made and are not in use yet."""
     cache_key: str = ""
-    rent: tuple[float, float] = (0.0, 0.0)
-    """See `TokenEngine.rent`."""
+    carrying_cost: tuple[float, float] = (0.0, 0.0)
+    """See `TokenEngine.carrying_cost`."""
     state: RunState = field(default_factory=RunState)
     index: int = 0
     attempts: int = 0
@@ -103,267 +124,199 @@ class Record:
     data: dict[str, Any] = field(default_factory=dict)
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
-    stage: Stage = "begun"
-    request: ModelRequest | None = None
-    """The request that was about to be sent, in stage `asking`."""
-    model: str = ""
-    """The id of the model that it goes to."""
-    own_messages: bool = False
-    decoded: dict[str, Message] = field(default_factory=dict)
-    """The agent's own messages, by what is written of them: most of them are in many requests."""
+    stage: Stage = "started"
+    request: OpenRequest | None = None
+    """In stage `requested`."""
     turn: OpenTurn | None = None
-    in_flight: dict[str, Attempt] = field(default_factory=dict)
+    """In stage `answered`."""
+    side_answers: list[SideAnswered] = field(default_factory=list)
+    """Answers to hooks' questions since the last boundary."""
     commands: int = 0
-    usage: list[UsageRecord] = field(default_factory=list)
     entries: int = 0
     error: str | None = None
-    receipt: dict[str, Any] | None = None
+    receipt: StopReceipt | None = None
+    _decoded: dict[str, Message] = field(default_factory=dict)
 
     @property
     def messages(self) -> list[Message]:
-        """The conversation, all of it."""
+        """The whole conversation."""
         return self.view.record
 
-    @property
-    def edits(self) -> list[Edit]:
-        """How what was sent differs from the conversation."""
-        return self.view.edits
-
-    def take(self, entry: StoredEntry) -> None:
-        """Fold *entry* in. Raises `ErasedError` if what it held is gone, `StorageError` if it makes no sense."""
-        if entry.erased:
-            raise ErasedError(
-                f"run {self.run.start.run_id}: what it held was erased, as its data policy wants it; it can be listed, "
-                "and neither resumed, replayed nor forked"
-            )
+    def apply(self, step: JournalStep) -> None:
+        """Apply one step. Raises `StorageError` if it contradicts the steps before it."""
         try:
-            self._take(entry, entry.held or {})
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError, ConfigurationError) as error:
-            where = f"run {self.run.start.run_id}, entry {entry.seq} ({entry.kind})"
-            raise StorageError(f"the journal of {where} cannot be read: {error!r}") from error
-        self.entries = entry.seq + 1
+            self._apply(step)
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, StopIteration, ConfigurationError) as e:
+            where = f"run {self.run.start.run_id}, entry {step.seq} ({step.entry.kind})"
+            raise StorageError(f"the journal of {where} is damaged: {e!r}; stop or erase the run") from e
+        self.entries = step.seq + 1
 
-    def _take(self, entry: StoredEntry, content: dict[str, Any]) -> None:
-        body = entry.body
-        at = len(self.added)
-        self._take_messages(entry)
-        for record in entry.usage:
-            self.usage.append(record)
-            self.in_flight.pop(record.id, None)
-        self.state.tool_calls.update(body.get("counts", {}))
-        self.state.calls_of.update(body.get("calls_of", {}))
-        self.data.update(content.get("data", {}))
-        self.agent_state = content.get("agent", self.agent_state)
-        self.state.text = content.get("text", self.state.text)
-        self._take_edits(content)
-        self.commands = body.get("commands", self.commands)
-        self.rent = tuple(body.get("rent", self.rent))
-        self._take_state(body)
-        match entry.kind:
-            case "asking":
-                self._take_asking(body, content)
-            case "answered":
-                self._take_answer(entry, content, at)
-            case "outcome" | "waiting" | "suspended":
-                self._take_outcomes(body, content)
-            case "ended":
-                self.stage = "ended"
-                self.error = content.get("error")
-                self.receipt = body.get("receipt")
-            case "resumed":
-                if self.turn is not None and body.get("unsure"):
-                    self.turn.unsure = True
-            case "begun" | "noted":
+    def _apply(self, step: JournalStep) -> None:
+        entry, common = step.entry, step.common
+        if isinstance(entry, Started):
+            self.started = entry
+            self.before = tuple(message_of(self.texts[key]) for key in entry.before)
+            self.view = unmeasured_view(self.before)
+        added_before = len(self.added)
+        self._apply_log(common, step.messages)
+        self.state.tool_calls.update(common.counts)
+        self.data.update(common.data)
+        self._apply_edits(common)
+        position = getattr(entry, "position", None)
+        if position is not None:
+            self._apply_position(position)
+        match entry:
+            case ModelRequested():
+                self._apply_request(entry)
+            case SideRequested(request=request):
+                self.attempts = max(self.attempts, int(request.attempt))
+            case SideAnswered():
+                self.side_answers.append(entry)
+            case ModelAnswered():
+                self._apply_answer(entry, added_before)
+            case SummaryReady(ready=ready):
+                self.ready = list(ready)
+            case Ended():
+                self.stage, self.error, self.receipt = "ended", entry.error, entry.receipt
+            case _:
                 pass
 
-    def _take_edits(self, content: dict[str, Any]) -> None:
-        self.view.settle()
-        for edit in map(decode_edit, content.get("edits", ())):
-            self.view.apply(edit)
-            if isinstance(edit, Summarize):
-                self.ready = []
-        if "ready" in content:
-            self.ready = [decode_edit(written) for written in content["ready"]]
-
-    def _take_messages(self, entry: StoredEntry) -> None:
-        if entry.kind == "begun":
-            self.before = tuple(decode_message(self.texts[key]) for key in entry.body.get("before", ()))
-            self.view = unmeasured_view(self.before)
-        rows = iter([stored.message for stored in entry.messages])
-        for operation in entry.body.get("operations", [len(entry.messages)]):
-            if isinstance(operation, int):
-                for _ in range(operation):
+    def _apply_log(self, common: Common, messages: Sequence[StoredMessage]) -> None:
+        rows = iter([stored.message for stored in messages])
+        for change in common.log:
+            if isinstance(change, int):
+                for _ in range(change):
                     message = next(rows)
                     self.view.append(message)
                     self.added.append(message)
                     if isinstance(message, AssistantMessage):
                         self.state.text = message.text
             else:
-                replaced = [decode_message(self.texts[key]) for key in operation]
+                replaced = [message_of(self.texts[key]) for key in change]
                 self.view, self.replaced = unmeasured_view([*replaced, self.messages[-1]]), True
 
-    def _take_state(self, body: dict[str, Any]) -> None:
-        if (kept := body.get("state")) is None:
+    def _apply_edits(self, common: Common) -> None:
+        if not common.edits:
             return
-        for name, value in kept.items():
-            setattr(self.state, name, tuple(value) if isinstance(value, list) else value)
-        self.state.tool_choice = _choice(body.get("choice", "auto"))
-        self.index, self.attempts = body["index"], body["attempts"]
+        self.view.settle()
+        for edit in common.edits:
+            self.view.apply(edit)
+            if isinstance(edit, Summarize):
+                self.ready = []
 
-    def _take_asking(self, body: dict[str, Any], content: dict[str, Any]) -> None:
-        if "system" in body:
-            self.system = self.texts[body["system"]]
-        if "tools" in body:
-            self.tools = tuple(_spec(self.texts[key]) for key in body["tools"])
-        self.cache_key = content.get("cache_key", self.cache_key)
-        asked = body["request"]
-        reserved = asked.get("reserved")
-        attempt = Attempt(asked["attempt"], asked["usage"], asked["model"])
-        if reserved is not None:
-            attempt.tokens, attempt.money = reserved[0], None if reserved[1] is None else Decimal(reserved[1])
-            attempt.prompt = None if asked["max"] is None else reserved[0] - asked["max"]
-        if not asked.get("forked"):  # where the request was copied from, it was sent
-            self.in_flight[attempt.usage_id] = attempt
-        if asked.get("side"):
-            self.attempts = max(self.attempts, int(attempt.number))
-            return
-        self.stage, self.turn = "asking", None
-        self.model, self.own_messages = asked["model"], "messages" in content
-        self.request = attempt.request = self._request(asked, content)
+    def _apply_position(self, position: Position) -> None:
+        old, self.state = self.state, position.state
+        self.state.tool_calls, self.state.calls_of, self.state.text = old.tool_calls, old.calls_of, old.text
+        self.index, self.attempts = position.index, position.attempts
+        if position.text is not None:
+            self.state.text = position.text
+        if position.agent_state is not None:
+            self.agent_state = position.agent_state
+        if position.carrying_cost is not None:
+            self.carrying_cost = position.carrying_cost
+        if position.commands is not None:
+            self.commands = position.commands
 
-    def _request(self, asked: dict[str, Any], content: dict[str, Any]) -> ModelRequest:
-        """The request, as it was sent: a pure function of what is recorded up to here."""
-        if "messages" in content:
-            messages = [self._decoded(text) for text in content["messages"]]
+    def _apply_request(self, entry: ModelRequested) -> None:
+        if entry.run_system is not None:
+            self.system = self.texts[entry.run_system]
+        if entry.run_tools is not None:
+            self.tools = tuple(spec_of(self.texts[key]) for key in entry.run_tools)
+        if entry.cache_key is not None:
+            self.cache_key = entry.cache_key
+        if entry.calls_of is not None:
+            self.state.calls_of.update(entry.calls_of)
+        self.stage, self.turn, self.side_answers = "requested", None, []
+        own = entry.messages is not None
+        self.request = OpenRequest(self._request(entry), entry.request.model, own)
+
+    def _request(self, entry: ModelRequested) -> ModelRequest:
+        """Return the request as it was sent: a pure function of what is recorded up to here."""
+        sent: RequestRecord = entry.request
+        if entry.messages is not None:
+            messages = [self._message(text) for text in entry.messages]
         else:
             messages = list(self.view.shown)
-        tools = self.tools if asked["tools"] is True else tuple(_spec(self.texts[key]) for key in asked["tools"])
+        tools = self.tools if entry.tools is True else tuple(spec_of(self.texts[key]) for key in entry.tools)
         return ModelRequest(
-            model=asked.get("name", asked["model"].partition(":")[2]),
-            system=self.texts[asked["system"]] if "system" in asked else self.system,
+            model=sent.name or sent.model.partition(":")[2],
+            system=self.system if entry.system is None else self.texts[entry.system],
             messages=messages,
             tools=tools,
-            tool_choice=_choice(asked["choice"]),
-            parallel_tool_calls=asked["parallel"],
-            max_output_tokens=asked["max"],
-            extra=content.get("extra", {}),
-            marks=tuple(asked["marks"]) if "marks" in asked else None,
+            tool_choice=entry.choice,
+            parallel_tool_calls=entry.parallel,
+            max_output_tokens=sent.max_output,
+            extra=dict(entry.extra),
+            marks=None if entry.breakpoints is None else tuple(entry.breakpoints),
             cache_key=self.cache_key,
-            **_settings(content.get("settings", {})),
+            **settings_of(entry.settings),
         )
 
-    def _decoded(self, text: str) -> Message:
-        if text not in self.decoded:
-            self.decoded[text] = decode_message(text)
-        return self.decoded[text]
+    def _message(self, text: str) -> Message:
+        if text not in self._decoded:
+            self._decoded[text] = message_of(text)
+        return self._decoded[text]
 
-    def _take_answer(self, entry: StoredEntry, content: dict[str, Any], at: int) -> None:
-        body = entry.body
-        message = AssistantMessage(())
-        if body["answer"]:
-            message = next(m for m in self.added[at:] if isinstance(m, AssistantMessage))
-        calls = message.tool_calls
-        if "calls" in content:
-            calls = tuple(ToolCall(*call) for call in content["calls"])
-        calls = calls if body["calls"] else ()
-        outcome: StepOutcome = Finish(content.get("finish")) if body.get("finish") else GoOn()
+    def _apply_answer(self, entry: ModelAnswered, added_before: int) -> None:
+        message = empty_answer()
+        if entry.has_message:
+            message = next(m for m in self.added[added_before:] if isinstance(m, AssistantMessage))
+        calls = message.tool_calls if entry.calls is None else tuple(entry.calls)
+        calls = calls if entry.call_count else ()
         for call in calls:
             self.state.calls_of[call.name] = self.state.calls_of.get(call.name, 0) + 1
-        self.stage, self.request = "turn", None
-        self.turn = OpenTurn(message, calls, outcome, set(body.get("begun", ())), at=at)
-
-    def _take_outcomes(self, body: dict[str, Any], content: dict[str, Any]) -> None:
-        assert self.turn is not None
-        self.turn.begun.update(body.get("begun", ()))
-        self.turn.waiting.update(body.get("waiting", ()))
-        for place, kept in content.get("outcomes", {}).items():
-            call = self.turn.calls[int(place)]
-            self.turn.outcomes[int(place)] = Outcome(call, **kept)
+        outcome: StepOutcome = Finish(entry.finish_text) if entry.finish else CONTINUE
+        self.stage, self.request, self.side_answers = "answered", None, []
+        self.turn = OpenTurn(message, calls, outcome, added_before)
 
 
-def fold(journal: StoredJournal, before_step: int | None = None) -> Record:
-    """The record of a run; with *before_step*, as it was when that step was about to ask its model.
+def replay(journal: StoredJournal, before_step: int | None = None) -> Replay:
+    """Return the state of a run; with *before_step*, its state when that step was about to call the model.
 
     Raises `ErasedError`, `StorageError`, or `RunStateError` if the run has no such step.
     """
-    record = _unfolded(journal)
-    for entry in journal.entries:
-        record.take(entry)
-        if before_step is not None and _asks(entry, before_step):
-            return record
+    found = _empty(journal)
+    for step in read_steps(journal):
+        found.apply(step)
+        if before_step is not None and step.step == before_step and isinstance(step.entry, ModelRequested):
+            return found
     if before_step is not None:
         raise RunStateError(
-            f"run {journal.run.start.run_id} has no step {before_step}; it has steps 1 to {record.state.step}"
+            f"run {journal.run.start.run_id} has no step {before_step}; choose one from 1 to {found.state.step}"
         )
-    return record
-
-
-def _asks(entry: StoredEntry, step: int) -> bool:
-    return entry.kind == "asking" and entry.step == step and not entry.body["request"].get("side")
-
-
-def asking_entry(journal: StoredJournal, step: int) -> StoredEntry:
-    """The first entry in which the run was about to ask its model in *step*."""
-    for entry in journal.entries:
-        if _asks(entry, step):
-            return entry
-    raise RunStateError(f"run {journal.run.start.run_id} has no step {step}")
-
-
-def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:
-    """Replay: every request that a run sent, in order, from its journal alone: the step, the model's id, the request.
-
-    Requests beside the conversation (`Run.ask`) are left out. Raises as `fold`.
-    """
-    record = _unfolded(journal)
-    for entry in journal.entries:
-        record.take(entry)
-        if entry.kind != "asking":
-            continue
-        asked = entry.body["request"]
-        if not asked.get("side") and not asked.get("forked"):  # where that was copied from, it was sent
-            assert record.request is not None
-            yield entry.step, record.model, record.request
-
-
-def _unfolded(journal: StoredJournal) -> Record:
-    if not journal.entries:
-        raise StorageError(f"run {journal.run.start.run_id} has no journal: it was kept by an older concertino")
-    first = journal.entries[0]
-    return Record(journal.run, first.body, first.held or {}, journal.texts)
-
-
-def chosen(choice: ToolChoice) -> str | dict[str, str]:
-    """A tool choice as JSON."""
-    return {"tool": choice.name} if isinstance(choice, ForcedTool) else choice
-
-
-def _settings(kept: dict[str, Any]) -> dict[str, Any]:
-    found = dict(kept)
-    if "output_schema" in found:
-        found["output_schema"] = OutputSchema(**found["output_schema"])
-    if "stop" in found:
-        found["stop"] = tuple(found["stop"])
     return found
 
 
-def _choice(kept: Any) -> ToolChoice:
-    return ForcedTool(kept["tool"]) if isinstance(kept, dict) else kept
+def request_entry(journal: StoredJournal, step: int) -> ModelRequested:
+    """Return the first request of *step*. Raises `RunStateError` if there is none."""
+    for found in read_steps(journal):
+        if found.step == step and isinstance(found.entry, ModelRequested):
+            return found.entry
+    raise RunStateError(f"run {journal.run.start.run_id} has no step {step}")
 
 
-def spec_text(spec: ToolSpec) -> str:
-    """A tool's spec as text, for the journal."""
-    return json.dumps([spec.name, spec.description, spec.parameters], ensure_ascii=False)
+def started_of(journal: StoredJournal) -> Started:
+    """Return what the run was given. Raises `ErasedError`, `StorageError`."""
+    first = next(read_steps(journal), None)
+    if first is None or not isinstance(first.entry, Started):
+        raise StorageError(f"the journal of run {journal.run.start.run_id} is damaged: it does not begin with a start")
+    return first.entry
 
 
-def _spec(text: str) -> ToolSpec:
-    return ToolSpec(*json.loads(text))
+def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:
+    """Yield every request that a run sent in its turns, in order: the step, the model's id, the request.
+
+    Requests outside the conversation (`RunContext.ask`, summaries) are left out. Raises as `replay`.
+    """
+    found = _empty(journal)
+    for step in read_steps(journal):
+        found.apply(step)
+        if isinstance(step.entry, ModelRequested) and not step.entry.request.forked:
+            assert found.request is not None
+            yield step.step, found.request.model, found.request.request
 
 
-def outcome_fields(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON, without its call."""
-    fields = [field for field in dataclasses.fields(outcome) if field.name != "call"]
-    kept = {field.name: getattr(outcome, field.name) for field in fields}
-    kept["data"] = plain(kept["data"])
-    usual = {field.name: field.default for field in fields}
-    return {name: value for name, value in kept.items() if value != usual[name] and value != []}
+def _empty(journal: StoredJournal) -> Replay:
+    if not journal.entries:
+        raise StorageError(f"run {journal.run.start.run_id} has no journal")
+    return Replay(journal.run, journal.texts)

@@ -1,4 +1,4 @@
-"""The journal: the one place where a run's happenings go to the store, each with what the data policy leaves of it."""
+"""The journal of a run: gathers what happens, and appends it to the store as the data policy leaves it."""
 
 from __future__ import annotations
 
@@ -12,60 +12,67 @@ from typing import Any
 from ...errors import StaleClaimError
 from ...ids import text_id, token
 from ...messages import AssistantMessage, Message
+from ...operations import Operation, OperationState
+from ...storage import types as stored
 from ...storage.base import Store
-from ...storage.codec import encode_message
-from ...storage.types import Entry, EntryKind, HeldMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
+from ...storage.types import EntryMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
 from ...token_engine.counting.base import TokenCounter
 from ...token_engine.counting.sizes import message_text
-from ...token_engine.edits import Edit, encode_edit
+from ...token_engine.edits import Edit
 from ...usage import UsageRecord
 from ...waits import Wait
-from ..plain import plain
 from .data_policy import KEEP_ALL, held, kept_text, text_lasts
+from .entries import Common, EndStatus, Entry, UsageBooked, encode, message_texts
 from .lease import Tree
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """What the next append will write."""
+    """The contents of the next append."""
 
-    messages: list[Message] = field(default_factory=list)
-    operations: list[Any] = field(default_factory=list)
     usage: list[UsageRecord] = field(default_factory=list)
     settle: list[Settlement] = field(default_factory=list)
-    texts: dict[str, str] = field(default_factory=dict)
-    taken: list[str] = field(default_factory=list)
-    edits: list[list[Any]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
+    attempts: list[tuple[str, OperationState]] = field(default_factory=list)
+    """Model attempts that ended; their rows leave the store with their usage."""
+    messages: list[Message] = field(default_factory=list)
     progress: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    calls: dict[str, Operation] = field(default_factory=dict)
+    """Tool calls by key, as they are now."""
+    closed: list[str] = field(default_factory=list)
+    """Keys of tool calls whose outcome the conversation contains."""
+    common: Common = field(default_factory=Common)
 
     def before(self, later: _Gathered) -> _Gathered:
-        """This and what came *later*, as one."""
-        for name in self.__slots__:
-            mine, other = getattr(self, name), getattr(later, name)
-            mine.extend(other) if isinstance(mine, list) else mine.update(other)
+        """Return this and *later* as one."""
+        for name in ("usage", "settle", "attempts", "messages", "closed"):
+            getattr(self, name).extend(getattr(later, name))
+        for name in ("progress", "texts", "calls"):
+            getattr(self, name).update(getattr(later, name))
+        mine, other = self.common, later.common
+        mine.log.extend(other.log)
+        mine.counts.update(other.counts)
+        mine.data.update(other.data)
+        mine.edits = [*mine.edits, *other.edits]
         return self
 
-    def only(self, *names: str) -> tuple[_Gathered, _Gathered]:
-        """Of *names* alone, and all the rest."""
-        mine, rest = _Gathered(), _Gathered()
-        for name in self.__slots__:
-            setattr(mine if name in names else rest, name, getattr(self, name))
-        return mine, rest
+    def split(self) -> tuple[_Gathered, _Gathered]:
+        """Return the usage alone, and the rest."""
+        usage = _Gathered(self.usage, self.settle, self.attempts)
+        self.usage, self.settle, self.attempts = [], [], []
+        return usage, self
 
 
 class Journal:
-    """Gathers what happens in a run, and appends it as one entry when the run says so. Without a store it does
-    nothing, and `on` is False."""
+    """The writer of one run's journal. Without a store it does nothing, and `on` is False."""
 
     __slots__ = (
-        "_begun",
         "_counter",
         "_gathered",
         "_known",
         "_lock",
         "_salt",
+        "_started",
         "_store",
         "_text",
         "_tree",
@@ -74,149 +81,171 @@ class Journal:
         "ended",
         "on",
         "policy",
+        "processed",
         "run_id",
-        "seen",
         "seq",
         "user_id",
     )
 
     def __init__(self, tree: Tree, run_id: str, user_id: str, counter: TokenCounter) -> None:
-        self._tree = tree
-        self._store: Store | None = tree.store
-        self._counter = counter
-        self.user_id = user_id
         self.on = tree.store is not None
         self.run_id = run_id
         self.policy = KEEP_ALL
-        self.seq = 0
-        self.seen = 0
-        """The number of the last command that was taken in."""
-        self.commands = 0
-        """The number of the last command that there is."""
         self.ended = False
-        self._begun = False
+        self.commands = 0
+        """The number of the newest command to the run."""
+        self.processed = 0
+        """The number of the newest command that the run has processed."""
+        self._tree = tree
+        if not self.on:
+            return
+        self._store: Store | None = tree.store
+        self._counter = counter
+        self.user_id = user_id
+        self.seq = 0
+        self._started = False
         self._lock = asyncio.Lock()
-        self._salt = token()  # ids outlive their texts: nobody may check a guess at a short one with them
+        self._salt = token()  # ids outlive their texts, and must not let anyone verify a guess at a short text
         self._gathered = _Gathered()
         self._unsure: tuple[int, _Gathered] | None = None
         self._known: dict[str, Any] = {}
-        """What the journal has already said, by name: it is said again only when it changes."""
+        """Values recorded last, by name: an entry repeats none of them."""
         self._text: str | None = ""
 
     # -- gathering -----------------------------------------------------------------------------------------------
 
     def add(self, message: Message) -> None:
-        """A message that joins the conversation."""
-        self._gathered.messages.append(message)
-        operations = self._gathered.operations
-        if operations and type(operations[-1]) is int:
-            operations[-1] += 1
+        """Record a message appended to the conversation."""
+        gathered = self._gathered
+        gathered.messages.append(message)
+        log = gathered.common.log
+        if log and type(log[-1]) is int:
+            log[-1] += 1
         else:
-            operations.append(1)
+            log.append(1)
         if isinstance(message, AssistantMessage):
             self._text = message.text
 
     def replace(self, messages: Sequence[Message]) -> None:
-        """The conversation begins again with *messages*, and its last one."""
-        self._gathered.operations.append(self.text_ids([encode_message(message) for message in messages]))
-        self._gathered.edits.clear()
+        """Record that *messages* replace the conversation except its last message."""
+        common = self._gathered.common
+        common.log.append(self.text_ids(message_texts(messages)))
+        common.edits = ()
 
     def book(self, record: UsageRecord, settlement: Settlement | None) -> None:
-        """A usage record, and what it takes from the accounts."""
+        """Record usage, and what it takes from the accounts. The attempt's operation ends with it."""
         self._gathered.usage.append(record)
         if settlement is not None:
             self._gathered.settle.append(settlement)
 
+    def end_attempt(self, key: str, state: OperationState) -> None:
+        """Record that the model attempt *key* ended in *state*."""
+        self._gathered.attempts.append((key, state))
+
     def count(self, path: str, calls: int) -> None:
-        """How many tools the agent at *path* has called by now."""
-        self._gathered.counts[path] = calls
+        """Record the number of tool calls so far of the agent at *path*."""
+        self._gathered.common.counts[path] = calls
 
     def data(self, tool: str, value: Any) -> None:
-        """The structured result of a tool's last call."""
-        self._gathered.data[tool] = value
+        """Record the structured result of a tool's last call."""
+        self._gathered.common.data[tool] = value
 
     def progress(self, call_id: str, steps: list[dict[str, Any]]) -> None:
-        """The steps that a tool showed, to be stored beside its result."""
+        """Record a tool's progress steps, stored with its result."""
         self._gathered.progress[call_id] = steps
 
     def edit(self, edits: Iterable[Edit]) -> None:
-        """What is sent of the conversation has been edited."""
-        self._gathered.edits.extend(map(encode_edit, edits))
+        """Record edits of the view."""
+        common = self._gathered.common
+        common.edits = [*common.edits, *edits]
 
-    def take(self, keys: Sequence[str]) -> None:
-        """Waits whose outcomes the run has taken in."""
-        self._gathered.taken.extend(keys)
+    def operation(self, operation: Operation) -> None:
+        """Record the state of a tool call."""
+        self._gathered.calls[operation.key] = operation
+
+    def close(self, keys: Iterable[str]) -> None:
+        """Record that the conversation contains the outcomes of these calls."""
+        self._gathered.closed.extend(keys)
 
     def text_ids(self, bodies: Sequence[str]) -> list[str]:
-        """The ids of texts that runs share; each is stored once."""
+        """Return the ids of texts that runs share; each is stored once."""
         owner = self.user_id if self.policy.keeps_everything else self._salt
         ids = [text_id(owner, body) for body in bodies]
         self._gathered.texts.update(zip(ids, bodies, strict=True))
         return ids
 
     def changed(self, name: str, value: Any) -> bool:
-        """Whether *value* is not what the journal said last of *name*; from now on it is."""
+        """Return whether *value* differs from the value recorded last under *name*, and remember it."""
         if name in self._known and ((known := self._known[name]) is value or known == value):
             return False
         self._known[name] = value
         return True
 
+    def text_changed(self, text: str) -> str | None:
+        """Return *text* unless it follows from the recorded messages."""
+        if text == self._text:
+            return None
+        self._text = text
+        return text
+
     # -- appending -----------------------------------------------------------------------------------------------
 
-    async def begin(self, start: RunStart, body: dict[str, Any], content: dict[str, Any]) -> None:
-        """Entry 0: what the run was given. Raises `RunExistsError`."""
-        if self._store is None:
+    async def start(self, start: RunStart, entry: Entry, operations: Sequence[Operation] = ()) -> None:
+        """Append entry 0. Raises `RunExistsError`."""
+        if not self.on:
             return
+        assert self._store is not None
         assert self._tree.claim is not None
         gathered, self._gathered = self._gathered, _Gathered()
         task = kept_text(self.policy, start.task)
         start = dataclasses.replace(start, task=task, erase_after=self.policy.erase_after)
-        self._begun = True  # also if this is cancelled or fails: the store may have it all the same
+        self._started = True  # a cancelled or failed append may have reached the store all the same
         self._unsure = (0, gathered)
-        await self._store.begin(start, self._entry("begun", 0, body, content, gathered), self._tree.claim)
+        await self._store.begin(start, self._row(entry, 0, gathered, operations), self._tree.claim)
         self._unsure = None
         self.seq = 1
 
-    def restore(self, seq: int, seen: int, text: str) -> None:
-        """Go on after what was written in another life of the run."""
-        self._begun = True
-        self.seq, self.seen, self.commands, self._text = seq, seen, seen, text
+    def restore(self, seq: int, commands: int, text: str) -> None:
+        """Continue after the entries of an earlier process."""
+        self._started = True
+        self.seq, self.processed, self.commands, self._text = seq, commands, commands, text
 
     async def append(
         self,
-        kind: EntryKind,
+        entry: Entry,
         step: int,
-        body: dict[str, Any],
-        content: dict[str, Any] | None = None,
+        operations: Sequence[Operation] = (),
         *,
         waits: Sequence[Wait] = (),
         reserve: Reservation | None = None,
         end: RunEnd | None = None,
         aside: bool = False,
     ) -> None:
-        """Write what was gathered as an entry of *kind*, atomically. What could not be written is kept for the next.
+        """Append *entry* with everything gathered, atomically. Contents that could not be written stay for the next.
 
-        What is *aside* is no boundary of a step: the conversation waits for the next entry. What is `noted` is usage
-        alone: in another life the run goes on from its last boundary, and all that followed it happens again.
+        An entry *aside* is not a boundary of a turn: the conversation waits for the next entry. `UsageBooked` contains
+        usage alone: a resumed run continues from the boundary before it, and what followed is repeated.
 
-        Raises `StaleClaimError` once somebody else has the run: then nothing more may be done for it here.
+        Raises `StaleClaimError` after another process has claimed the run: this process must stop then.
         """
-        if self._store is None or not self._begun or (self.ended and kind != "noted"):
+        usage_only = isinstance(entry, UsageBooked)
+        if not self.on or not self._started or (self.ended and not usage_only):
             return
         async with self._lock:
+            assert self._store is not None
             if self._unsure is not None:
                 await self._find_out(self._store)
-                if self.ended and kind != "noted":
+                if self.ended and not usage_only:
                     return
             gathered, self._gathered = self._gathered, _Gathered()
-            if aside or kind == "noted":
-                gathered, rest = gathered.only("usage", "settle")
+            if aside or usage_only:
+                gathered, rest = gathered.split()
                 self._gathered = rest if aside else self._gathered
-            entry = self._entry(kind, step, body, content, gathered, waits=waits, reserve=reserve, end=end)
+            row = self._row(entry, step, gathered, operations, waits=waits, reserve=reserve, end=end)
             try:
-                head = await self._store.append(entry)
+                head = await self._store.append(row)
             except asyncio.CancelledError:
-                self._unsure = (entry.seq, gathered)
+                self._unsure = (row.seq, gathered)
                 raise
             except BaseException as error:
                 self._unwritten(gathered)
@@ -225,17 +254,19 @@ class Journal:
                 raise
             self.seq, self.commands = head.seq, head.commands
             self.ended = self.ended or end is not None
-        self._tree.heed(head)
+        self._tree.check_stop(head)
 
     async def has_ended(self) -> bool:
-        """Whether the end is on record already. Ask before the end where a write may have been cancelled."""
+        """Return whether the end is recorded already; needed where an append may have been cancelled."""
+        if not self.on:
+            return False
         async with self._lock:
             if self._unsure is not None and self._store is not None:
                 await self._find_out(self._store)
         return self.ended
 
     async def _find_out(self, store: Store) -> None:
-        """Whether a write that was cancelled was carried out: nothing is written twice, and nothing is lost."""
+        """Find out whether a cancelled append was carried out, so that nothing is written twice or lost."""
         assert self._unsure is not None
         seq, gathered = self._unsure
         run = await store.run(self.run_id)
@@ -244,78 +275,69 @@ class Journal:
         else:
             self.seq = run.entries
             self.ended = run.end is not None
-        self._begun = run is not None
+        self._started = run is not None
         self._unsure = None
 
     def _unwritten(self, gathered: _Gathered) -> None:
-        """*gathered* is not on record: the next append says it all, and what was said along with it, again."""
+        """Keep *gathered* for the next append, which then repeats every value."""
         self._gathered = gathered.before(self._gathered)
         self._known.clear()
         self._text = None
 
-    def _entry(
+    def _row(
         self,
-        kind: EntryKind,
+        entry: Entry,
         step: int,
-        body: dict[str, Any],
-        content: dict[str, Any] | None,
         gathered: _Gathered,
+        operations: Sequence[Operation],
         *,
         waits: Sequence[Wait] = (),
         reserve: Reservation | None = None,
         end: RunEnd | None = None,
-    ) -> Entry:
+    ) -> stored.Entry:
         assert self._tree.claim is not None
-        if gathered.counts:
-            body["counts"] = gathered.counts
-        if gathered.operations and not (len(gathered.operations) == 1 and type(gathered.operations[0]) is int):
-            body["operations"] = gathered.operations
-        if gathered.texts:
-            body["texts"] = list(gathered.texts)
-        if gathered.data:
-            content = {**(content or {}), "data": {name: plain(value) for name, value in gathered.data.items()}}
-        if gathered.edits:
-            content = {**(content or {}), "edits": gathered.edits}
-        lives = None if self.policy.keeps_everything else self.run_id
-        return Entry(
+        changed = [*gathered.calls.values(), *operations]
+        common, closed = gathered.common, [*gathered.closed, *[key for key, _ in gathered.attempts]]
+        common.texts = list(gathered.texts)
+        common.transitions = [(operation.key, operation.state) for operation in changed]
+        common.transitions += gathered.attempts
+        body, content = encode(entry, common)
+        gone = set(closed)
+        run_id = None if self.policy.keeps_everything else self.run_id
+        return stored.Entry(
             run_id=self.run_id,
             seq=self.seq,
             claim=self._tree.claim,
-            kind=kind,
+            kind=entry.kind,
             step=step,
             body=body,
-            held=content or None,
-            messages=[self._held(message, gathered.progress) for message in gathered.messages],
+            content=content,
+            messages=[self._message(message, gathered.progress) for message in gathered.messages],
             texts=[
-                StoredText(id=key, body=text, user_id=self.user_id, run_id=lives)
+                StoredText(id=key, body=text, user_id=self.user_id, run_id=run_id)
                 for key, text in gathered.texts.items()
             ],
             usage=tuple(gathered.usage),
+            operations=[operation for operation in changed if operation.key not in gone],
+            closed=closed,
             waits=waits,
-            taken=tuple(gathered.taken),
             reserve=reserve,
             settle=tuple(gathered.settle),
             end=end,
         )
 
-    def _held(self, message: Message, progress: dict[str, list[dict[str, Any]]]) -> HeldMessage:
+    def _message(self, message: Message, progress: dict[str, list[dict[str, Any]]]) -> EntryMessage:
         tokens = self._counter.count(message_text(message))
         steps = progress.get(message.call_id, ()) if message.role == "tool" else ()
         return held(self.policy, message, tokens, steps)
 
-    def end_of(self, status: Any, answer: str, error: str | None) -> RunEnd:
-        """How the run ends, as the policy leaves it."""
+    def end_of(self, status: EndStatus, answer: str, error: str | None) -> RunEnd:
+        """Return the run's end as the policy leaves it."""
         return RunEnd(
             status=status,
             answer=kept_text(self.policy, answer),
             error=None if error is None else kept_text(self.policy, error),
             ended=time.time(),
-            lasts=text_lasts(self.policy),
+            keep_seconds=text_lasts(self.policy),
             erase_after=self.policy.erase_after,
         )
-
-    def says_text(self, text: str, content: dict[str, Any]) -> None:
-        """Put *text* into *content* unless it follows from the messages."""
-        if text != self._text:
-            content["text"] = text
-            self._text = text

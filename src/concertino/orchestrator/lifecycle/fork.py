@@ -1,32 +1,32 @@
-"""Forking: a new run that stands where another one stood."""
+"""Forking: a new run in the state that another run had before a step."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
 
 from ...ids import new_run_id, usage_id
 from ...storage.base import Store
-from ...storage.codec import encode_message
-from ...storage.owners import process_owner
+from ...storage.process import process_owner
 from ...storage.types import Claim, StoredJournal
 from ...token_engine.counting.base import EstimatingCounter
 from ...tools.base import Session
 from ..journal.data_policy import policy_of
+from ..journal.entries import ModelRequested, Position, message_texts, spec_text
 from ..journal.lease import LEASE, Tree
-from ..journal.replay import Record, asking_entry, fold, spec_text
+from ..journal.replay import Replay, replay, request_entry
 from ..journal.writer import Journal
 
 
 async def fork(store: Store, journal: StoredJournal, step: int) -> str:
-    """A run that stands where *journal*'s stood when it was about to ask its model in *step*; its id.
+    """Create a run in the state of *journal*'s before its model call of *step*, and return its id.
 
-    It is a root of its own, and waits to be taken up. Raises `RunStateError` if there was no such step, `ErasedError`.
+    The fork is a root of its own and waits to be resumed. Raises `RunStateError` if there is no such step,
+    `ErasedError`, `StorageError`.
     """
-    record = fold(journal, before_step=step)
-    kept = asking_entry(journal, step)
-    old, new_id = record.run.start, new_run_id()
+    found = replay(journal, before_step=step)
+    request = request_entry(journal, step)
+    old, new_id = found.run.start, new_run_id()
     start = dataclasses.replace(
         old,
         run_id=new_id,
@@ -40,40 +40,48 @@ async def fork(store: Store, journal: StoredJournal, step: int) -> str:
     tree = Tree(new_id, store, Session(), LEASE)
     tree.claim = Claim(root_id=new_id, epoch=1, owner=process_owner(), seconds=LEASE, tries=1)
     made = Journal(tree, new_id, old.user_id, EstimatingCounter())
-    made.policy = policy_of(record.begun["policy"])
-    before = made.text_ids([encode_message(message) for message in record.before])
-    await made.begin(start, {**record.begun, "before": before, "forked_from": old.run_id, "step": step}, record.given)
-    for message in record.added:
+    made.policy = policy_of(found.started.policy)
+    before = made.text_ids(message_texts(found.before))
+    context = found.started.context
+    if context is not None:
+        logs = [made.text_ids([found.texts[key] for key in log]) for log in context[:2]]
+        context = [*logs, *context[2:]]
+    await made.start(start, dataclasses.replace(found.started, before=before, context=context, forked_from=old.run_id))
+    for message in found.added:
         made.add(message)
-    if [*record.before, *record.added] != record.messages:
-        made.replace(record.messages[:-1])
-    made.edit(record.edits)
-    for name, value in record.data.items():
+    if [*found.before, *found.added] != found.messages:
+        made.replace(found.messages[:-1])
+    made.edit(found.view.edits)
+    for name, value in found.data.items():
         made.data(name, value)
-    for path, count in record.state.tool_calls.items():
+    for path, count in found.state.tool_calls.items():
         made.count(path, count)
-    body, content = _standing(made, record, kept.body, kept.held or {})
-    body["request"]["usage"] = usage_id(new_id, step, body["request"]["attempt"])
-    await made.append("asking", step, body, content)
-    await tree.let_go()
+    await made.append(_request(made, found, request, new_id, step), step)
+    await tree.release()
     return new_id
 
 
-def _standing(
-    made: Journal, record: Record, body: dict[str, Any], held: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The entry that asks, with all that came before it in one."""
-    assert record.request is not None
-    request = {**body["request"], "forked": True}
-    request.pop("reserved", None)
-    if "system" in request:
-        (request["system"],) = made.text_ids([record.texts[request["system"]]])
-    if request["tools"] is not True:
-        request["tools"] = made.text_ids([record.texts[key] for key in request["tools"]])
-    (system,) = made.text_ids([record.system])
-    kept = {name: value for name, value in body.items() if name in ("state", "index", "attempts", "choice", "rent")}
-    kept.update(system=system, tools=made.text_ids([spec_text(spec) for spec in record.tools]), request=request)
-    kept["calls_of"] = record.state.calls_of
-    content = {name: value for name, value in held.items() if name in ("extra", "messages", "settings")}
-    content.update(agent=record.agent_state, text=record.state.text, cache_key=record.cache_key)
-    return kept, content
+def _request(made: Journal, found: Replay, request: ModelRequested, new_id: str, step: int) -> ModelRequested:
+    """Return the request of the fork, with everything that led to it in one entry."""
+    record = dataclasses.replace(
+        request.request, usage_id=usage_id(new_id, step, request.request.attempt), forked=True, reserved=None
+    )
+    tools = request.tools
+    position: Position = dataclasses.replace(
+        request.position,
+        carrying_cost=found.carrying_cost,
+        commands=None,
+        text=found.state.text,
+        agent_state=found.agent_state,
+    )
+    return dataclasses.replace(
+        request,
+        position=position,
+        request=record,
+        tools=tools if tools is True else made.text_ids([found.texts[key] for key in tools]),
+        system=None if request.system is None else made.text_ids([found.texts[request.system]])[0],
+        run_system=made.text_ids([found.system])[0],
+        run_tools=made.text_ids([spec_text(spec) for spec in found.tools]),
+        cache_key=found.cache_key,
+        calls_of=found.state.calls_of,
+    )

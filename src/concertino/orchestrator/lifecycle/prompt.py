@@ -29,9 +29,9 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
     return "\n\n".join(section for section in sections if section)
 
 
-def before_user_message(chat: Chat) -> list[Message]:
+def before_user_message(chat: Chat, model: str) -> list[Message]:
     """Examples for the models that want them, the history, and the summary of what came before it."""
-    messages: list[Message] = [*chat.few_shot.get(f"{chat.model.provider}:{chat.model.name}", ())]
+    messages: list[Message] = [*chat.few_shot.get(model, ())]
     messages.extend(chat.history)
     if chat.summary:
         messages.append(SystemMessage(f"Summary of the conversation before this:\n{chat.summary}"))

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
-from ...events import StoppedWork
-from ...messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from ...messages import AssistantMessage, Message, ToolCall, ToolMessage
 from ..chat import Chat
-from ..journal.lease import Tree
-from ..journal.replay import OpenTurn
-from ..outcome import Outcome
 
 NO_RESULT = "no result: the call was interrupted"
 
@@ -26,13 +22,15 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
     return {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls}
 
 
-def mended(chat: Chat) -> tuple[Chat, str]:
-    """*chat* with a history, and examples, that every provider takes; and what had to be changed, in words."""
-    examples = chat.few_shot.get(f"{chat.model.provider}:{chat.model.name}", ())
+def repaired(chat: Chat, model: str) -> tuple[Chat, str]:
+    """Return *chat* with a history and examples that every provider accepts, and a list of the changes."""
+    examples = chat.few_shot.get(model, ()) if chat.few_shot else ()
+    if not examples and not chat.history:
+        return chat, ""
     if _is_well_formed(chain(examples, chat.history)):
         return chat, ""
     mending = _Mending()
-    few_shot = {f"{chat.model.provider}:{chat.model.name}": mending.mend(examples)} if examples else {}
+    few_shot = {model: mending.mend(examples)} if examples else {}
     history = mending.mend(chat.history)
     return dataclasses.replace(chat, few_shot=few_shot, history=history), mending.words() or "results out of place"
 
@@ -127,46 +125,3 @@ def _results(messages: Sequence[Message], first: int) -> dict[str, list[ToolMess
         elif isinstance(message, AssistantMessage) and message.tool_calls:
             break
     return found
-
-
-INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
-NOT_BEGUN = "not run: the run was stopped before"
-
-
-def closing(tree: Tree, path: str, turn: OpenTurn | None, added: Sequence[Message]) -> Iterator[Message]:
-    """A result for each call of an open *turn* of the agent at *path* that has none among the messages *added*.
-
-    What became of the calls goes into the tree's receipt.
-    """
-    if turn is None:
-        return
-    answered = {message.call_id for message in added[turn.at :] if isinstance(message, ToolMessage)}
-    native = {call.id for call in turn.message.tool_calls}
-    for place, call in enumerate(turn.calls):
-        if call.id in answered:
-            continue
-        outcome = turn.outcomes.get(place)
-        if outcome is None:
-            begun = place in turn.begun
-            effect = "once" if begun else ""
-            work = StoppedWork(agent_path=path, what="tool", name=call.name, call_id=call.id, effect=effect)
-            tree.note_stopped("unknown" if begun else "stopped", work)
-            outcome = Outcome(call, INTERRUPTED if begun else NOT_BEGUN, is_error=True)
-        yield result_message(outcome, native=call.id in native)
-
-
-def result_message(outcome: Outcome, *, native: bool) -> Message:
-    """A call's outcome as it stands in the conversation: a user's message, if no provider knows of the call."""
-    call = outcome.call
-    if not native:
-        return UserMessage(f"[result of {call.name}]\n{outcome.content}", tool=call.name)
-    return ToolMessage(
-        call.id,
-        call.name,
-        outcome.content,
-        outcome.is_error,
-        outcome.whole,
-        outcome.summary,
-        retain=outcome.retain,
-        handle=outcome.handle,
-    )

@@ -1,32 +1,33 @@
-"""What a run leaves when it ends."""
+"""The result of a run: from the run itself when it ends, or from its journal later."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 from ...context_state import ContextReport
 from ...events import RunResult, RunStatus
-from ...usage import Tokens
+from ...usage import Tokens, UsageRecord
 from ...waits import Wait
-from ..run import Run
+from ..journal.replay import Replay
+from ..run import RunSession
 
 
-def gathered(run: Run[Any], status: RunStatus, error: str | None, waiting: Sequence[Wait] = ()) -> RunResult:
-    """How *run* has ended, and all that it used. Nothing can be added to it from now on."""
-    run.deadlines.close()
-    run.mailbox.close()
+def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = ()) -> RunResult:
+    """Return the result of *run*. Nothing can be added to the run from now on."""
+    run.ended = True
+    if run.deadlines is not None:
+        run.deadlines.close()
     return RunResult(
         run_id=run.id,
         agent_path=run.path,
         status=status,
         text=run.state.text,
-        content_index=run.index.value,
+        content_index=run.tree.index.value,
         steps=run.state.step,
         tool_calls=dict(run.state.tool_calls),
-        usage=run.ledger.records,
+        usage=run.records,
         data=dict(run.data),
         messages=tuple(run.added),
         error=error,
@@ -37,9 +38,39 @@ def gathered(run: Run[Any], status: RunStatus, error: str | None, waiting: Seque
     )
 
 
-def _report(run: Run[Any]) -> ContextReport:
+def replayed_result(replay: Replay, usage: Sequence[UsageRecord]) -> RunResult:
+    """Return the result of a run that has ended, from its journal and the ledger of its tree."""
+    start, end = replay.run.start, replay.run.end
+    assert end is not None
+    path = start.agent_path
+    return RunResult(
+        run_id=start.run_id,
+        agent_path=path,
+        status=end.status,
+        text=replay.state.text,
+        content_index=replay.index,
+        steps=replay.state.step,
+        tool_calls=dict(replay.state.tool_calls),
+        usage=tuple([r for r in usage if r.agent_path == path or r.agent_path.startswith(path + "/")]),
+        data=dict(replay.data),
+        messages=tuple(replay.added),
+        error=replay.error,
+        receipt=replay.receipt,
+    )
+
+
+async def open_waits(run: RunSession) -> list[Wait]:
+    """Return the open waits of *run* and its sub-agents."""
+    store = run.tree.store
+    assert store is not None
+    below = run.path + "/"
+    waits = await store.waits(root_id=run.tree.root_id, limit=10_000)
+    return [wait for wait in waits if wait.agent_path == run.path or wait.agent_path.startswith(below)]
+
+
+def _report(run: RunSession) -> ContextReport:
     report = dataclasses.replace(run.window.report)
-    asked = {(record.provider, record.model) for record in run.ledger.records if record.agent_path == run.path}
+    asked = {(record.provider, record.model) for record in run.records if record.agent_path == run.path}
     if len(asked) == 1:
         ((provider, model),) = asked
         sent = [Tokens(prompt, 0, cached, written) for prompt, cached, written, _, _ in run.window.billed]
@@ -49,21 +80,12 @@ def _report(run: Run[Any]) -> ContextReport:
     return report
 
 
-def _total(run: Run[Any], provider: str, model: str, requests: list[Tokens]) -> Decimal | None:
-    """What *requests* cost, each at the price of its own size; None if that is not known."""
+def _total(run: RunSession, provider: str, model: str, requests: list[Tokens]) -> Decimal | None:
+    """Return the cost of *requests*, each at the price of its own size; None if it is unknown."""
     total = Decimal(0)
     for tokens in requests:
-        cost, _ = run.chat.price(provider, model, tokens)
+        cost, _ = run.resources.price(provider, model, tokens)
         if cost is None:
             return None
         total += cost
     return total
-
-
-async def open_waits(run: Run[Any]) -> list[Wait]:
-    """The calls that *run* and its sub-agents wait for."""
-    store = run.tree.store
-    assert store is not None
-    below = run.path + "/"
-    waits = await store.waits(root_id=run.root_id, limit=10_000)
-    return [wait for wait in waits if wait.agent_path == run.path or wait.agent_path.startswith(below)]

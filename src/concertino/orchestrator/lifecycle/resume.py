@@ -1,142 +1,167 @@
-"""A run's place in the store: begun there, or taken up from its journal where another life of it was left."""
+"""A run's start in the store, and its resumption by another process at the point that its journal records."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
 
 from ...errors import ConfigurationError, RunEndedError, UnknownRunError
-from ...events import RunResult, StopReceipt
+from ...events import RunResult
+from ...operations import Operation
 from ...storage.base import Store
-from ...storage.owners import process_owner
-from ...storage.types import Claim, RunStart, Settlement
-from ...token_engine.counting.base import TokenCounter
-from ...usage import Tokens, UsageRecord
+from ...storage.process import process_owner
+from ...storage.types import Claim, RunStart
+from ...token_engine.engine import TokenEngine, prepared_edits
+from ...tools.base import Session
+from ..chat import Attachment, Chat
+from ..journal.entries import Resumed, unpack_context
 from ..journal.lease import accounts_of
-from ..journal.replay import Attempt, OpenTurn, Record, fold
-from ..model_call.budget import tokens_of
-from ..run import Run
-from .open import Parent, chat_of, restore
+from ..journal.replay import Replay, replay
+from ..resources import Limits
+from ..run import RunSession
+from ..tool_calls.context import Parent
+from .open import example_count, started_entry
+from .repair import call_ids
+from .result import replayed_result
+from .seal import lost_usage
 
-LOST = "the process ended before it was settled: nobody can say whether it was answered; {prompt}"
 
-
-async def begin(
-    run: Run[Any], start: RunStart, body: dict[str, Any], content: dict[str, Any], parent: Parent | None
-) -> None:
-    """Note in the store that the run has begun, with what it was given. Raises `RunExistsError`."""
+async def begin(run: RunSession, start: RunStart, parent: Parent | None) -> None:
+    """Record that the run has started. Raises `RunExistsError`."""
     tree = run.tree
     assert tree.store is not None
-    if parent is None:
-        claim = Claim(root_id=run.id, epoch=1, owner=process_owner(), seconds=tree.lease, tries=1)
-        if run.chat.budget is not None:
-            await tree.store.set_budget(tree.accounts[0], run.chat.budget)
-        tree.budgeted = bool(await tree.store.accounts(tree.accounts))
-        tree.claim = claim
-        since = asyncio.get_running_loop().time()
-        await run.journal.begin(start, body, content)
-        tree.hold(claim, since)
-    else:
-        await run.journal.begin(start, body, content)
+    if parent is not None:
+        await run.journal.start(start, started_entry(run), [_sub_agent(run, start, parent)])
+        return
+    claim = Claim(root_id=run.id, epoch=1, owner=process_owner(), seconds=tree.lease, tries=1)
+    if run.chat.budget is not None:
+        await tree.store.set_budget(tree.accounts[0], run.chat.budget)
+    tree.budgeted = bool(await tree.store.accounts(tree.accounts))
+    tree.claim = claim
+    since = asyncio.get_running_loop().time()
+    await run.journal.start(start, started_entry(run))
+    tree.start_lease(claim, since)
 
 
-async def take_up(run: Run[Any], parent: Parent | None) -> Record:
-    """Claim the run, and put it where its journal says it stands. What was being asked of a model is booked as lost.
+def _sub_agent(run: RunSession, start: RunStart, parent: Parent) -> Operation:
+    """Return the operation of a sub-agent, which its parent's run owns."""
+    return Operation(
+        key=run.id,
+        scope=run.scope,
+        run_id=parent.run.id,
+        kind="sub_agent",
+        state="running",
+        step=parent.run.state.step,
+        name=start.agent,
+    )
+
+
+async def resume(run: RunSession, parent: Parent | None) -> Replay:
+    """Claim the run and restore the state that its journal records. Attempts that were in flight are booked as lost.
 
     Raises `UnknownRunError`, `RunEndedError`, `RunClaimedError`, `ErasedError`, `StorageError`.
     """
     tree = run.tree
     store = tree.store
     if store is None:
-        raise ConfigurationError("Chat(store=...) is None: a run is taken up from a store")
+        raise ConfigurationError("a run is resumed from a store: give Resources(store=...)")
     since = asyncio.get_running_loop().time()
     claim = await store.claim(run.id, process_owner(), tree.lease) if parent is None else None
     if claim is not None:
-        tree.hold(claim, since)
+        tree.start_lease(claim, since)
     try:
-        record = await open_record(store, run.id)
-        run.chat = chat_of(record, run.chat)
+        found = await _replayed(store, run.id)
+        run.chat = _chat_of(found, run.chat)
         session = run.chat.session
-        run.journal.user_id = session.user_id
+        run.set_session(session)
         if parent is None:
             tree.accounts = accounts_of(run.id, session.user_id, session.organization_id)
             tree.budgeted = bool(await store.accounts(tree.accounts))
-        restore(run, record)
-        await _restore_ledger(run, store)
-        await _settle_lost(run, record)
+            for record in await store.usage(run.id):
+                tree.ledger.book(record)
+        run.first_record = 0
+        _restore(run, found)
+        await _book_lost(run, store)
         assert tree.claim is not None
-        await run.journal.append("resumed", run.state.step, {} if tree.claim.sure else {"unsure": True})
-        if isinstance(run.opened, OpenTurn) and not tree.claim.sure:
-            run.opened.unsure = True
+        await run.journal.append(Resumed(sure=tree.claim.sure), run.state.step)
     except BaseException:
         if claim is not None:
-            await tree.let_go()
+            await tree.release()
         raise
-    return record
+    return found
 
 
-async def open_record(store: Store, run_id: str) -> Record:
-    """The record of a run that has not ended. Raises `UnknownRunError`, `RunEndedError`, and as `fold`."""
+async def _replayed(store: Store, run_id: str) -> Replay:
     journal = await store.load(run_id)
     if journal is None:
         raise UnknownRunError(f"there is no run {run_id!r} in this store")
     if journal.run.end is not None:
         raise RunEndedError(f"run {run_id} has ended: it is {journal.run.end.status}")
-    return fold(journal)
+    return replay(journal)
 
 
-async def _restore_ledger(run: Run[Any], store: Store) -> None:
-    below = run.path + "/"
-    for record in await store.usage(run.root_id):
-        if record.agent_path == run.path or record.agent_path.startswith(below):
-            run.ledger.book(record)
+async def _book_lost(run: RunSession, store: Store) -> None:
+    """Book every attempt that an earlier process announced and did not settle."""
+    for operation in await store.operations(run.scope, run_id=run.id):
+        if operation.kind != "model_call":
+            continue
+        usage, settlement = lost_usage(operation, run.path, run.tree.accounts)
+        if run.tree.ledger.book(usage):
+            run.journal.book(usage, settlement)
+        run.journal.end_attempt(operation.key, "unknown")
 
 
-async def _settle_lost(run: Run[Any], record: Record) -> None:
-    """Every attempt that was announced is booked: these ended with their process."""
-    for lost, settlement in lost_usage(record, run.chat.counter, run.tree.accounts):
-        if run.ledger.book(lost):
-            run.journal.book(lost, settlement)
+def _chat_of(found: Replay, chat: Chat) -> Chat:
+    """Return the chat that the run was given; the model stays the one of *chat*."""
+    start, given = found.run.start, found.started
+    return Chat(
+        given.message,
+        model=chat.model,
+        history=found.before,
+        context=None if given.context is None else unpack_context(given.context, found.texts),
+        session=Session(user_id=start.user_id, organization_id=start.organization_id, plan=given.plan),
+        conversation_id=start.conversation_id,
+        system_prompt=given.system_prompt,
+        personalization=given.personalization,
+        memories=tuple(given.memories),
+        project_rules=given.project_rules,
+        attachments=[Attachment(*file) for file in given.attachments],
+        chatbot_id=given.chatbot,
+        budget=chat.budget,
+    )
 
 
-def lost_usage(
-    record: Record, counter: TokenCounter, accounts: tuple[str, ...]
-) -> Iterator[tuple[UsageRecord, Settlement | None]]:
-    """For each attempt of which nobody knows what became of it: its record, and what it takes from the accounts.
-
-    Budgets must hold: it takes what was set aside for it.
-    """
-    for attempt in record.in_flight.values():
-        provider, _, model = attempt.model.partition(":")
-        prompt, how = _lost_prompt(attempt, counter)
-        lost = UsageRecord(
-            id=attempt.usage_id,
-            run_id=record.run.start.run_id,
-            agent_path=record.run.start.agent_path,
-            provider=provider,
-            model=model,
-            tokens=Tokens(prompt=prompt),
-            source="unknown",
-            how=LOST.format(prompt=how),
-        )
-        settlement = None
-        if attempt.tokens is not None:
-            settlement = Settlement(id=lost.id, accounts=accounts, tokens=attempt.tokens, money=attempt.money)
-        yield lost, settlement
-
-
-def _lost_prompt(attempt: Attempt, counter: TokenCounter) -> tuple[int, str]:
-    """The tokens of what was asked, as far as they are known, and how they are known."""
-    if attempt.request is not None:
-        return tokens_of(attempt.request, counter), f"prompt counted with {counter.name}"
-    if attempt.prompt is not None:
-        return attempt.prompt, "prompt as it was reserved, at most"
-    return 0, "its prompt is not on record"
+def _restore(run: RunSession, found: Replay) -> None:
+    """Restore everything but the agent's own state."""
+    run.limits = Limits(**found.started.limits)
+    run.reserve.limits = run.limits
+    run.window = TokenEngine(run.resources.counter, run.limits.context, run.resources.retention)
+    run.state, run.attempts, run.data = found.state, found.attempts, found.data
+    run.tree.index.value = max(run.tree.index.value, found.index)
+    run.journal.restore(found.entries, found.commands, found.state.text)
+    if found.stage == "started":
+        return
+    run.system = found.system
+    skipped = tuple(found.started.skipped)
+    run.skipped = None if found.replaced else skipped
+    run.window.example_count = 0 if found.replaced else example_count(skipped)
+    for message in found.messages:
+        run.window.append(message)
+    run.window.restore(found.view.edits, found.carrying_cost)
+    if found.ready or run.chat.context is None:
+        run.window.restore_prepared(found.ready)
+    else:
+        run.window.restore_prepared(prepared_edits(run.chat.context, run.window.example_count))
+    run.added = found.added
+    run.call_ids = call_ids(found.messages)
+    kept = {spec.name for spec in found.tools}
+    for name in run.registry.names():
+        if name not in kept:  # a hook has removed it
+            run.registry.unregister(name)
+    run.opened = found.request if found.stage == "requested" else found.turn
 
 
-async def child_result(run: Run[Any], parent: Parent) -> tuple[RunResult | None, bool]:
-    """What a call's sub-agent came to in an earlier life: its result if it has ended, and whether it had begun."""
+async def child_result(run: RunSession, parent: Parent) -> tuple[RunResult | None, bool]:
+    """Return the result of a call's sub-agent from an earlier process, if it has ended, and whether it had started."""
     store = run.tree.store
     if store is None or (stored := await store.run(parent.child_id())) is None:
         return None, False
@@ -144,26 +169,5 @@ async def child_result(run: Run[Any], parent: Parent) -> tuple[RunResult | None,
         return None, True
     journal = await store.load(stored.start.run_id)
     assert journal is not None
-    return result_of(fold(journal), list(await store.usage(run.root_id))), True
-
-
-def result_of(record: Record, usage: list[UsageRecord]) -> RunResult:
-    """The result of a run that has ended, as its journal and the ledger of its tree tell it."""
-    start, end = record.run.start, record.run.end
-    assert end is not None
-    path = start.agent_path
-    mine = [r for r in usage if r.agent_path == path or r.agent_path.startswith(path + "/")]
-    return RunResult(
-        run_id=start.run_id,
-        agent_path=path,
-        status=end.status,
-        text=record.state.text,
-        content_index=record.index,
-        steps=record.state.step,
-        tool_calls=dict(record.state.tool_calls),
-        usage=tuple(mine),
-        data=dict(record.data),
-        messages=tuple(record.added),
-        error=record.error,
-        receipt=None if record.receipt is None else StopReceipt.restored(record.receipt),
-    )
+    found = replay(journal)
+    return replayed_result(found, run.tree.ledger.records(stored.start.agent_path)), True

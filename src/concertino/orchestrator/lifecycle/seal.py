@@ -1,37 +1,48 @@
-"""Ending a tree of runs that nobody drives: one that waits, or lies where its process was killed."""
+"""Ending a tree of runs that no process drives, from its open operations alone: no journal is replayed."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Literal
 
-from ...events import StopReceipt
+from ...errors import StorageError
+from ...events import StoppedWork, StopReceipt
+from ...messages import AssistantMessage, ToolCall
+from ...operations import ENDED, Operation
 from ...storage.base import Store
-from ...storage.owners import process_owner
+from ...storage.process import process_owner
+from ...storage.types import Settlement, StoredRun
 from ...token_engine.counting.base import EstimatingCounter
 from ...tools.base import Session
-from ..journal.data_policy import policy_of
+from ...usage import Tokens, UsageRecord
+from ..journal.data_policy import NOTHING, DataPolicy, policy_of
+from ..journal.entries import Ended, outcome_of
 from ..journal.lease import LEASE, Tree, accounts_of
-from ..journal.replay import Record
+from ..journal.replay import started_of
 from ..journal.writer import Journal
-from .repair import closing
-from .resume import lost_usage, open_record
+from ..outcome import Outcome, result_message
+from ..tool_calls.dispatch import INTERRUPTED, NOT_RUN
+
+LOST = "the process ended before the attempt was settled, so it is unknown whether it was answered; {prompt}"
 
 
 async def seal(store: Store, root_id: str, status: Literal["cancelled", "failed"], why: str) -> StopReceipt:
-    """End *root_id* and all below it as *status*, without their agents: every open call gets a result, every attempt
-    that was announced is booked, and what waits is cancelled. Calls that may have taken effect are unknown in the
-    receipt.
+    """End *root_id* and all runs below it as *status*, without their agents.
 
-    Raises `RunClaimedError` if a process is at work on it, `RunEndedError`, `UnknownRunError`, `StorageError`.
+    Each open call gets a result, each open attempt is booked as unknown, and each wait is cancelled. The receipt lists
+    calls that may have taken effect as unknown.
+
+    Raises `RunClaimedError` while a process works on the tree, `RunEndedError`, `UnknownRunError`, `StorageError`.
     """
     tree = Tree(root_id, store, Session(), LEASE)
     tree.claim = await store.claim(root_id, process_owner(), tree.lease)
     try:
         await seal_below(tree, status, why)
-        await _seal_one(tree, await open_record(store, root_id), status, why)
+        root = await store.run(root_id)
+        assert root is not None
+        await _seal_one(tree, root, status, why)
     finally:
-        await tree.let_go()
+        await tree.release()
     return tree.receipt()
 
 
@@ -42,20 +53,92 @@ async def seal_below(tree: Tree, status: Literal["cancelled", "failed"], why: st
     runs = await store.runs(root_id=tree.root_id, limit=1_000_000)
     for run in sorted(runs, key=lambda run: run.start.agent_path.count("/"), reverse=True):
         if run.end is None and run.start.run_id != tree.root_id:
-            await _seal_one(tree, await open_record(store, run.start.run_id), status, why)
+            await _seal_one(tree, run, status, why)
 
 
-async def _seal_one(tree: Tree, record: Record, status: Literal["cancelled", "failed"], why: str) -> None:
-    start = record.run.start
+async def _seal_one(tree: Tree, run: StoredRun, status: Literal["cancelled", "failed"], why: str) -> None:
+    store, start = tree.store, run.start
+    assert store is not None
+    operations = await store.operations(start.scope, run_id=start.run_id)
+    journal = Journal(tree, start.run_id, start.user_id, EstimatingCounter())
+    journal.policy = await _policy(store, start.run_id)
+    journal.restore(run.entries, 0, "")
     accounts = accounts_of(start.root_id, start.user_id, start.organization_id)
-    counter = EstimatingCounter()
-    journal = Journal(tree, start.run_id, start.user_id, counter)
-    journal.policy = policy_of(record.begun["policy"])
-    journal.restore(record.entries, record.commands, record.state.text)
-    for usage, settlement in lost_usage(record, counter, accounts):
-        journal.book(usage, settlement)
-    for message in closing(tree, record.run.start.agent_path, record.turn, record.added):
-        journal.add(message)
-    body = {"status": status, "receipt": asdict(tree.receipt()) if start.run_id == tree.root_id else None}
-    end = journal.end_of(status, record.state.text, why)
-    await journal.append("ended", record.state.step, body, {"error": why}, end=end)
+    for operation in operations:
+        if operation.kind == "model_call":
+            usage, settlement = lost_usage(operation, start.agent_path, accounts)
+            journal.book(usage, settlement)
+            journal.end_attempt(operation.key, "unknown")
+    for outcome, native in closed_calls(tree, start.agent_path, operations):
+        journal.add(result_message(outcome, native=native))
+    journal.close([operation.key for operation in operations if operation.kind == "tool_call"])
+    receipt = tree.receipt() if start.run_id == start.root_id else None
+    end = journal.end_of(status, await _last_text(store, start.run_id), why)
+    await journal.append(Ended(status=status, error=why, receipt=receipt), _last_step(operations), end=end)
+
+
+async def _policy(store: Store, run_id: str) -> DataPolicy:
+    """Return the run's data policy; one that keeps nothing if entry 0 is damaged."""
+    try:
+        stored = await store.load(run_id)
+        return NOTHING if stored is None else policy_of(started_of(stored).policy)
+    except Exception:  # noqa: BLE001 - whatever is wrong with the entry, the run must be ended
+        return NOTHING
+
+
+async def _last_text(store: Store, run_id: str) -> str:
+    """Return the model's last text; empty if the messages are damaged."""
+    try:
+        messages = [stored.message for stored in await store.messages(run_id)]
+    except StorageError:
+        return ""
+    return next((m.text for m in reversed(messages) if isinstance(m, AssistantMessage)), "")
+
+
+def _last_step(operations: Sequence[Operation]) -> int:
+    return max((operation.step for operation in operations), default=0)
+
+
+def closed_calls(tree: Tree, path: str, operations: Sequence[Operation]) -> list[tuple[Outcome, bool]]:
+    """Return an outcome for each open call of a turn, and whether the model's message contains the call.
+
+    The receipt of *tree* lists what became of the calls.
+    """
+    found: list[tuple[Outcome, bool]] = []
+    for operation in sorted(operations, key=lambda operation: operation.index):
+        if operation.kind != "tool_call":
+            continue
+        call = ToolCall(operation.call_id, operation.name, "")
+        if operation.outcome is not None:
+            found.append((outcome_of(call, operation.outcome), bool(operation.call_id)))
+            continue
+        running = operation.state == "running" or operation.state in ENDED
+        lost = running and operation.effect != "read"
+        work = StoppedWork(
+            agent_path=path, what="tool", name=call.name, call_id=call.id, effect=operation.effect if running else ""
+        )
+        tree.note_stopped("unknown" if lost else "stopped", work)
+        found.append((Outcome(call, INTERRUPTED if running else NOT_RUN, is_error=True), bool(operation.call_id)))
+    return found
+
+
+def lost_usage(operation: Operation, path: str, accounts: tuple[str, ...]) -> tuple[UsageRecord, Settlement | None]:
+    """Return the usage record of an attempt whose outcome is unknown, and what it takes from the accounts.
+
+    Budgets must hold, so the attempt takes everything that was reserved for it.
+    """
+    provider, _, model = operation.name.partition(":")
+    prompt = "its prompt is not recorded" if operation.prompt is None else "its prompt is counted"
+    record = UsageRecord(
+        id=operation.key,
+        run_id=operation.run_id,
+        agent_path=path,
+        provider=provider,
+        model=model,
+        tokens=Tokens(prompt=operation.prompt or 0),
+        source="unknown",
+        how=LOST.format(prompt=prompt),
+    )
+    if operation.tokens is None:
+        return record, None
+    return record, Settlement(id=record.id, accounts=accounts, tokens=operation.tokens, money=operation.money)

@@ -1,13 +1,14 @@
-"""The next request: made as the agent wants it, paid for from its budgets, and on record before it is sent."""
+"""The request of a turn: built as the agent decides, within the context window and the budgets, recorded before it is
+sent."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from ...errors import BudgetError, ContextTooLongError, ProviderError
-from ...events import ContextEdited
+from ...events import CacheMiss, ContextEdited
 from ...messages import Messages
 from ...providers.base import Model, ModelRequest, model_id
 from ...token_engine.edits import Edit, Reduce, Summarize
@@ -16,142 +17,154 @@ from ...token_engine.planner import SummaryJob
 from ...token_engine.recall import RECALL
 from ..hooks import Hooks
 from ..journal.replay import OpenRequest
-from ..lifecycle.recorder import note_asking
-from ..limits import Limits
-from ..outcome import Finish, GoOn, StepOutcome
-from ..run import Run
-from .summarize import can_summarise
+from ..outcome import Continue, Fail, Finish
+from ..recorder import record_request
+from ..resources import Limits
+from ..run import RunSession
+from .attempt import Attempt
+from .call import Prepared, for_model
+from .summarize import Summaries, can_summarize
 
-Asked = tuple[Model, ModelRequest, str]
-"""The model, the request, and the usage id of the attempt."""
+
+@dataclass(slots=True)
+class _Planned:
+    """How the request was made."""
+
+    model: str
+    """The id of the model that it was planned for; empty for a request found in the journal."""
+    own_messages: bool = False
+    """Whether a hook has given it messages of its own."""
 
 
-class Requesting:
-    """Makes one request. If a budget has no room for it, `outcome` says how the step ends instead."""
+class TurnRequests:
+    """Makes the requests of one turn after another."""
 
-    __slots__ = ("_hooks", "_own_messages", "_planned", "_run", "job", "model", "outcome")
+    __slots__ = ("_hooks", "_planned", "_run", "_summaries", "job")
 
-    def __init__(self, run: Run[Any], hooks: Hooks) -> None:
+    def __init__(self, run: RunSession, hooks: Hooks, summaries: Summaries) -> None:
         self._run = run
         self._hooks = hooks
-        self._own_messages = False
-        self._planned = False
-        self.model = ""
-        """The id of the model that the request was made for."""
+        self._summaries = summaries
+        self._planned = _Planned("")
         self.job: SummaryJob | None = None
-        """A summary that is to be made as soon as the answer is there."""
-        self.outcome: StepOutcome = GoOn()
+        """A summary to start once the answer has arrived."""
 
-    @property
-    def planned(self) -> bool:
-        """Whether the request was made here, and not found on record."""
-        return self._planned
-
-    @property
-    def own_messages(self) -> bool:
-        """Whether the agent has put messages of its own into the request."""
-        return self._own_messages
-
-    async def on_record(self) -> Asked | None:
-        """The request, which may be sent now; None: it may not."""
+    async def prepare(self) -> Prepared | Finish | Fail:
+        """Return the next request, which may be sent; or how the run ends because no budget covers it."""
         run = self._run
         opened, run.opened = run.opened, None
         if isinstance(opened, OpenRequest):
-            model, request = run.chat.find_model(opened.model), opened.request
-            self._own_messages = opened.own_messages
+            model, request = run.find_model(opened.model), opened.request
+            self._planned = _Planned("", opened.own_messages)
         else:
             run.state.step += 1
             model = run.model
-            if self._hooks.has_own("get_model_id"):
-                model = run.chat.find_model(await self._hooks.ask("get_model_id", run))
-            request = await self._request(model)
-        usage = run.next_attempt()
+            if self._hooks.get_model_id.own:
+                model = run.find_model(await self._hooks.get_model_id(run.context))
+            request = await self._build(model)
+        usage_id = run.next_attempt()
         if run.tree.budgeted:
-            return await self._within_budget(model, request, usage)
+            return await self._within_budget(model, request, usage_id)
         if run.journal.on:
-            await note_asking(run, usage, model, request, own_messages=self._own_messages)
-        return model, request, usage
+            await record_request(run, model, request, usage_id, own_messages=self._planned.own_messages)
+        return Prepared(model, request, usage_id)
 
-    async def again(self, asked: Asked, wanted: str, error: ProviderError) -> Asked | None:
-        """The same request once more after *error*, to the model with the id *wanted*, and smaller if that takes less:
-        on record and paid for like the first; None: it cannot be made smaller, or there is no room for it in a budget.
+    async def renew(self, prepared: Prepared, model: Model, error: ProviderError) -> Prepared | None:
+        """Prepare the request once more for *model* after *error*, smaller if that model takes less.
 
-        Raises `ContextFloorError`.
+        Returns None if it cannot be made smaller or no budget covers it. Raises `ContextFloorError`.
         """
-        run, request = self._run, asked[1]
-        model = run.chat.find_model(wanted)
-        refused = isinstance(error, ContextTooLongError) and wanted == model_id(asked[0])
-        if refused or wanted != model_id(asked[0]):
-            limits = self._limits(model)
-            output = request.max_output_tokens and min(request.max_output_tokens, limits.output)
-            request = dataclasses.replace(request, model=model.name, max_output_tokens=output)
-            if refused and self._own_messages:
+        run, request = self._run, prepared.request
+        same = model_id(model) == model_id(prepared.model)
+        refused = same and isinstance(error, ContextTooLongError)
+        if refused or not same:
+            limits = run.limits_of(model)
+            request = for_model(request, model, limits)
+            if refused and self._planned.own_messages:
                 return None
             if refused:
                 run.window.lower_limit()
-            if refused or (limits.context < run.window.limit and not self._own_messages):
-                request.messages = await self._shown(model, limits, summaries=False)
+            if refused or (limits.context < run.window.limit and not self._planned.own_messages):
+                request.messages = await self._view(model, limits, summaries=False)
                 request.marks = run.window.breakpoints
-        usage = run.next_attempt()
+        usage_id = run.next_attempt()
         if run.tree.budgeted:
-            return None if await self._reserve(model, request, usage) else (model, request, usage)
+            return None if await self._reserve(model, request, usage_id) else Prepared(model, request, usage_id)
         if run.journal.on:
-            await note_asking(run, usage, model, request, own_messages=self._own_messages)
-        return model, request, usage
+            await record_request(run, model, request, usage_id, own_messages=self._planned.own_messages)
+        return Prepared(model, request, usage_id)
 
-    async def _request(self, model: Model) -> ModelRequest:
-        run = self._run
+    def observe(self, attempt: Attempt) -> None:
+        """Compare what the provider measured with what the token engine expected."""
+        run, request, planned = self._run, attempt.request, self._planned
+        if attempt.tokens is None or planned.own_messages or attempt.model_id != planned.model:
+            return
+        choice, schema = request.tool_choice, request.output_schema
+        settings: tuple[object, ...] = (choice, request.effort, request.parallel_tool_calls, schema, request.extra)
+        if request.system != run.system or request.tools != run.registry.specs():
+            settings += (request.system, request.tools)  # a hook's own
+        miss = run.window.observe(attempt.tokens, settings)
+        if miss is not None:
+            run.emit(CacheMiss, attempt.model_id, miss.reason, miss.expected, miss.cached)
+
+    def start_summary(self, attempt: Attempt) -> None:
+        """Start the summary that is due, now that the provider has cached what was sent."""
+        job, self.job = self.job, None
+        if job is not None:
+            self._summaries.start(job, attempt.model, attempt.request)
+
+    async def _build(self, model: Model) -> ModelRequest:
+        run, hooks = self._run, self._hooks
         tools = run.registry.specs()
-        send = bool(tools) and await self._hooks.ask("should_send_tools", run)
+        send = bool(tools) and await hooks.should_send_tools(run.context)
         choice = run.state.tool_choice if send else "none"
         if not send and not run.call_ids:
-            tools = ()  # else they stay: providers refuse a history with calls of tools that nobody declares
-        limits = self._limits(model)
-        messages = await self._shown(model, limits, summaries=can_summarise(model))
+            tools = ()  # otherwise they stay: providers refuse a history with calls of undeclared tools
+        limits = run.limits_of(model)
+        messages = await self._view(model, limits, summaries=can_summarize(model))
         request = ModelRequest(
             model=model.name,
             system=run.system,
             messages=messages,
             tools=tools,
             tool_choice=choice,
-            parallel_tool_calls=self._hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
+            parallel_tool_calls=hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
             max_output_tokens=limits.output,
             marks=run.window.breakpoints,
             cache_key=run.cache_key,
         )
         run.state.tool_choice = "auto"
-        if self._hooks.has_own("build_request"):
-            request = await self._hooks.ask("build_request", run, request)
-            self._own_messages = request.messages is not messages
+        if hooks.build_request.own:
+            request = await hooks.build_request(run.context, request)
+            self._planned.own_messages = request.messages is not messages and list(request.messages) != list(messages)
+            if not self._planned.own_messages:
+                request.messages = messages
         return request
 
-    def _limits(self, model: Model) -> Limits:
-        run = self._run
-        return run.limits if model is run.model else run.chat.limits_of(model, self._hooks.config)
-
-    async def _shown(self, model: Model, limits: Limits, *, summaries: bool) -> Messages:
-        """What *model* is to see of the conversation: as much as it takes."""
+    async def _view(self, model: Model, limits: Limits, *, summaries: bool) -> Messages:
+        """Return the part of the conversation that *model* is sent, within its context window."""
         run, window = self._run, self._run.window
-        window.limit, self.model = limits.context, model_id(model)
+        self._planned = _Planned(model_id(model))
+        window.limit = limits.context
         recallable = RECALL in run.registry
-        plan = window.plan(run.fixed(), limits.output, self.model, recallable=recallable, summaries=summaries)
+        name = self._planned.model
+        plan = window.plan(run.fixed(), limits.output, name, recallable=recallable, summaries=summaries)
         while plan.urgent:
-            await self._summarise(plan, model)
+            await self._summarize_now(plan, model)
             if plan.job is None or not plan.job.prefix_only or not window.prepared:
                 break
-            plan = window.plan(run.fixed(), limits.output, self.model, recallable=recallable, summaries=summaries)
-        self._planned = True
-        if plan.job is not None:  # a request that is made anew plans without it: it is under way
+            plan = window.plan(run.fixed(), limits.output, name, recallable=recallable, summaries=summaries)
+        if plan.job is not None:
             self.job = None if plan.urgent else plan.job
         if edits := window.fit():
-            self._tell(edits, window.tokens_before)
+            self._report(edits, window.tokens_before)
         return window.view()
 
-    async def _summarise(self, plan: Plan, model: Model) -> None:
-        """The window is full: nothing can be asked before a summary is there."""
+    async def _summarize_now(self, plan: Plan, model: Model) -> None:
+        """Wait for a summary: the window is full, and nothing can be sent without one."""
         run = self._run
         if plan.job is None:
-            await run.summaries.settle()
+            await self._summaries.settle()
             return
         messages = run.window.preview()
         request = ModelRequest(
@@ -159,61 +172,61 @@ class Requesting:
             system=run.system,
             messages=messages[: run.window.position_of(plan.job.end)] if plan.job.prefix_only else messages,
             tools=run.registry.specs(),
-            max_output_tokens=self._limits(model).output,
+            max_output_tokens=run.limits_of(model).output,
             marks=run.window.breakpoints and (),
             cache_key=run.cache_key,
         )
-        await run.summaries.now(plan.job, model, request)
+        await self._summaries.make(plan.job, model, request)
 
-    def _tell(self, edits: Sequence[Edit], before: int) -> None:
+    def _report(self, edits: Sequence[Edit], before: int) -> None:
         run = self._run
         if run.journal.on:
             run.journal.edit(edits)
+        if run.stream is None:
+            return
         reduced = sum(len(edit.indexes) for edit in edits if isinstance(edit, Reduce))
         spans = [edit for edit in edits if isinstance(edit, Summarize)]
         left_out = sum(edit.messages for edit in spans if edit.omitted)
-        summarised = sum(edit.messages for edit in spans if not edit.omitted)
-        told = (reduced, summarised, left_out, before, run.window.tokens)
-        run.mailbox.put(ContextEdited(run.id, run.path, run.index.value, *told))
+        summarized = sum(edit.messages for edit in spans if not edit.omitted)
+        run.emit(ContextEdited, reduced, summarized, left_out, before, run.window.tokens)
         if left_out:
             run.notify("context_trimmed", f"the model no longer sees {left_out:,} of the oldest messages")
 
-    async def _within_budget(self, model: Model, request: ModelRequest, usage: str) -> Asked | None:
-        """Reserve the worst case. Where there is no room, the agent ends: with a last, shorter answer if it can be
-        paid, else with what there is."""
+    # -- budgets -------------------------------------------------------------------------------------------------
+
+    async def _within_budget(self, model: Model, request: ModelRequest, usage_id: str) -> Prepared | Finish | Fail:
+        """Reserve the worst case. If no budget covers it, the agent ends: with a last, shorter answer if one is
+        affordable, else with what there is."""
         run = self._run
-        refused = await self._reserve(model, request, usage)
+        refused = await self._reserve(model, request, usage_id)
         if refused is None:
-            return model, request, usage
+            return Prepared(model, request, usage_id)
         if not run.state.budget_reached:
             run.state.budget_reached = True
             run.notify("budget_reached", str(refused))
-            decision = await self._hooks.ask("on_no_tool_calls", run, "BUDGET_REACHED", ())
-            if decision is False or isinstance(decision, Finish):
-                self._end(decision)
-                return None
-            run.prepare_next(decision if isinstance(decision, GoOn) else GoOn())
-            request = await self._request(model)
-        for _ in range(3):  # others draw on the same accounts meanwhile
+            decision = await self._hooks.on_limit(run.context, "budget")
+            if not isinstance(decision, Continue):
+                run.state.step -= 1  # the model was not called
+                return decision
+            run.apply(decision)
+            request = await self._build(model)
+        for _ in range(3):  # other runs draw on the same accounts meanwhile
             output = run.reserve.affordable(model, request, refused.tokens, refused.money)
             if not output:
                 break
             request = dataclasses.replace(request, max_output_tokens=output)
-            refused = await self._reserve(model, request, usage)
+            refused = await self._reserve(model, request, usage_id)
             if refused is None:
-                return model, request, usage
-        self._end(False)
-        return None
+                return Prepared(model, request, usage_id)
+        run.state.step -= 1
+        return Finish()
 
-    async def _reserve(self, model: Model, request: ModelRequest, usage: str) -> BudgetError | None:
+    async def _reserve(self, model: Model, request: ModelRequest, usage_id: str) -> BudgetError | None:
         run = self._run
-        reserve = run.reserve.reservation(usage, model, request, last=run.state.budget_reached)
+        reserve = run.reserve.reservation(usage_id, model, request, last=run.state.budget_reached)
         try:
-            await note_asking(run, usage, model, request, reserve, own_messages=self._own_messages)
+            own = self._planned.own_messages
+            await record_request(run, model, request, usage_id, reserve, own_messages=own)
         except BudgetError as error:
             return error
         return None
-
-    def _end(self, decision: bool | Finish) -> None:
-        self._run.state.step -= 1  # nobody was asked
-        self.outcome = decision if isinstance(decision, Finish) else Finish()

@@ -1,6 +1,6 @@
-"""Summaries of what is older: made beside the conversation, by the model that leads it, through its cached prefix.
+"""Summaries of older messages, written by the run's own model through its cached prefix while the run continues.
 
-A summary that fails changes nothing: messages stay as they are, or are left out where they cannot.
+A summary that fails changes nothing: the messages stay, or are left out where they no longer fit.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ...messages import AssistantMessage, UserMessage
 from ...providers.base import Model, ModelRequest
 from ...token_engine.planner import SummaryJob
 from ..hooks import Hooks
-from ..lifecycle.recorder import note_asking, note_summary
-from ..run import Run
-from .attempt import Asking
+from ..recorder import record_summary
+from ..run import RunSession
+from .call import SideCall
 
 log = logging.getLogger("concertino")
 
 ASKS = "[Context summary]"
-"""How the engine's request for a summary begins, so that a scripted model can tell it."""
+"""The beginning of the engine's request for a summary, by which a scripted model recognizes it."""
 PATIENCE = 10.0
-"""Seconds that a run's end waits for a summary that is being made: it is paid for."""
+"""Seconds that a run's end waits for a summary in progress, since it is paid for."""
 _LIMIT = 120.0
 """Seconds that a summary may take."""
-_SUMMARISE = ASKS + (
-    " The engine asks, not the user. Summarise the conversation above for yourself{upto}.{earlier} Keep the task and "
+_SUMMARIZE = ASKS + (
+    " The engine asks, not the user. Summarize the conversation above for yourself{upto}.{earlier} Keep the task and "
     "what the user asked for or ruled out; decisions and their reasons; facts, names, numbers, ids and places exactly "
     "as they were; what was done and what it led to; what failed; what is still open. Leave out what no longer matters."
     " Write plain notes of at most {words} words. Call no tools, and write nothing but the summary."
@@ -47,27 +47,26 @@ _MERGE = ASKS + (
 
 
 class Summaries:
-    """The summaries of one run; one is made at a time."""
+    """The summaries of one run, made one at a time."""
 
-    def __init__(self, run: Run[Any], hooks: Hooks) -> None:
+    def __init__(self, run: RunSession, hooks: Hooks) -> None:
         self._run = run
         self._hooks = hooks
         self._task: asyncio.Task[None] | None = None
 
     def start(self, job: SummaryJob, model: Model, request: ModelRequest) -> None:
-        """Begin to make the summary of *job*, while the run goes on; *request* is the one whose prefix is cached."""
+        """Start the summary of *job* while the run continues; the provider has cached the prefix of *request*."""
         task, self._task = self._task, None
         if task is not None and not task.cancelled() and (error := task.exception()) is not None:
-            raise error  # what a hook has raised in the one before
-        self._task = asyncio.create_task(self._make(job, model, request, self._asking_for(job, request)))
+            raise error  # raised by a hook during the previous summary
+        self._task = asyncio.create_task(self._make(job, model, request, self._request_for(job, request)))
 
-    async def now(self, job: SummaryJob, model: Model, request: ModelRequest) -> None:
-        """Make it before anything else is done."""
-        await self._make(job, model, request, self._asking_for(job, request))
+    async def make(self, job: SummaryJob, model: Model, request: ModelRequest) -> None:
+        """Make the summary of *job* before anything else."""
+        await self._make(job, model, request, self._request_for(job, request))
 
     async def settle(self, seconds: float = _LIMIT) -> None:
-        """Wait for the one that is being made; one that takes more than *seconds* is given up. Raises what a hook has
-        raised meanwhile."""
+        """Wait for the summary in progress and give up after *seconds*. Raises what a hook raised meanwhile."""
         if self._task is None:
             return
         task, self._task = self._task, None
@@ -79,7 +78,7 @@ class Summaries:
             raise error
 
     async def stop(self) -> None:
-        """Give up what is being made."""
+        """Give up the summary in progress."""
         with suppress(HookError):
             await self.settle(0.0)
 
@@ -95,51 +94,35 @@ class Summaries:
         except (asyncio.CancelledError, HookError):
             window.complete(job, None)
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a model's adapter raises must not end the run
+        except Exception as error:  # noqa: BLE001 - a failing adapter must not end the run
             log.warning("run %s: a summary failed: %s", self._run.id, type(error).__name__)
         if window.complete(job, text, merged):
-            await note_summary(self._run, window.prepared)
+            await record_summary(self._run, window.prepared)
         else:
             self._run.notify("summary_failed", "a summary of older messages failed, and changes nothing")
 
-    def _asking_for(self, job: SummaryJob, request: ModelRequest) -> ModelRequest:
+    def _request_for(self, job: SummaryJob, request: ModelRequest) -> ModelRequest:
         kept = max(len(request.messages) - self._run.window.position_of(job.end), 1)
         upto = ": your summary will stand in its place" if job.prefix_only else _UPTO.format(kept=kept)
         earlier = _EARLIER if job.follows_summary else ""
-        asked = UserMessage(_SUMMARISE.format(upto=upto, words=_words(job.tokens), earlier=earlier))
+        asked = UserMessage(_SUMMARIZE.format(upto=upto, words=_words(job.tokens), earlier=earlier))
         return _beside(request, (*request.messages, asked), job.tokens)
 
     def _merging(self, job: SummaryJob, request: ModelRequest) -> ModelRequest:
         texts = [segment.text for segment in job.merges]
-        tokens = sum(map(self._run.chat.counter.count, texts))
+        tokens = sum(map(self._run.resources.counter.count, texts))
         asked = _MERGE.format(words=_words(tokens * 4), summaries="\n\n".join(texts))
         return ModelRequest(
             model=request.model, system="", messages=(UserMessage(asked),), max_output_tokens=max(tokens, 256)
         )
 
     async def _ask(self, model: Model, request: ModelRequest) -> str | None:
-        """The answer; None if it is not a whole text. Booked like any other attempt."""
-        run = self._run
-        usage = run.next_attempt()
-        if run.journal.on:
-            reserve = None
-            if run.tree.budgeted:
-                reserve = run.reserve.reservation(usage, model, request, last=False)
-            await note_asking(run, usage, model, request, reserve, side=True)
-        asking = Asking(run, self._hooks, model, request, usage)
-        try:
-            async for chunk in asking.chunks:
-                asking.take(chunk)
-            event = await asking.settle()
-            run.mailbox.put(event)
-            run.window.report.summaries += 1
-            run.window.report.summary_tokens += event.record.tokens.total
-        except Exception as error:
-            await asking.close(error)
-            raise
-        finally:
-            await asking.close()
-        return _text(asking.message)
+        """Return the answer; None if it is not a complete text."""
+        attempt = await SideCall(self._run, self._hooks, visible=False, last=False).answer(model, request)
+        report = self._run.window.report
+        report.summaries += 1
+        report.summary_tokens += attempt.record.tokens.total
+        return _text(attempt.message)
 
 
 def _text(message: AssistantMessage) -> str | None:
@@ -148,12 +131,12 @@ def _text(message: AssistantMessage) -> str | None:
 
 
 def _words(tokens: int) -> int:
-    """How long a summary of *tokens* should be: about a tenth."""
+    """Return the length of a summary of *tokens*: about a tenth."""
     return min(max(tokens // 14, 60), 1_500)
 
 
 def _beside(request: ModelRequest, messages: Any, tokens: int) -> ModelRequest:
-    """*request* with the same beginning, so that the provider reads it from its cache, and a short answer."""
+    """Return *request* with a short answer and the same prefix, which the provider reads from its cache."""
     return ModelRequest(
         model=request.model,
         system=request.system,
@@ -170,6 +153,6 @@ def _beside(request: ModelRequest, messages: Any, tokens: int) -> ModelRequest:
     )
 
 
-def can_summarise(model: Model) -> bool:
-    """Whether *model* can write a summary: one that can says so (`summarises = True`)."""
+def can_summarize(model: Model) -> bool:
+    """Return whether *model* declares that it can write summaries (`summarises = True`)."""
     return bool(getattr(model, "summarises", False))

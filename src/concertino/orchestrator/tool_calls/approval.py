@@ -1,21 +1,19 @@
-"""Calls that wait: what they wait for, and what the answer makes of them."""
+"""Calls that wait for an answer from outside: the wait's row, and what the answer makes of the call."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ToolError
 from ...messages import ToolCall
 from ...storage.codec import storable
 from ...waits import Wait, WaitKind, arguments_hash
-
-if TYPE_CHECKING:
-    from ..run import Run
+from ..run import RunSession
 
 
-class Waiting(Exception):  # noqa: N818 - no error: how a call tells its dispatch, and nobody else, that it waits
-    """The call cannot go on without an answer from outside."""
+class NeedsAnswer(Exception):  # noqa: N818 - a signal from a call to its dispatcher, not an error
+    """The call cannot continue without an answer from outside."""
 
     def __init__(self, kind: WaitKind, seconds: float | None, who: tuple[str, ...], note: str, arguments: str) -> None:
         super().__init__(kind)
@@ -26,33 +24,33 @@ class Waiting(Exception):  # noqa: N818 - no error: how a call tells its dispatc
         self.arguments = arguments
 
 
-def asked_arguments(arguments: dict[str, Any]) -> str:
-    """*arguments* as the JSON text that is shown to whoever approves, and that the approval is bound to."""
+def arguments_text(arguments: dict[str, Any]) -> str:
+    """Return *arguments* as the JSON text that an approver sees, and that the approval is bound to."""
     text = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
-    # A store changes what is no Unicode (lone surrogates), and the approval would no longer be for this text.
+    # A store replaces lone surrogates, and the approval would no longer be bound to this text.
     return text if storable(text) == text else json.dumps(arguments, sort_keys=True)
 
 
-def open_wait(run: Run[Any], call: ToolCall, key: str, waiting: Waiting) -> Wait:
-    """The row that anybody who may can answer."""
+def wait_of(run: RunSession, call: ToolCall, key: str, needs: NeedsAnswer) -> Wait:
+    """Return the row of a waiting call."""
     return Wait(
         key=key,
         run_id=run.id,
-        root_id=run.root_id,
+        root_id=run.tree.root_id,
         agent_path=run.path,
         call_id=call.id,
         tool=call.name,
-        kind=waiting.kind,
-        arguments=waiting.arguments,
-        arguments_hash=arguments_hash(waiting.arguments),
-        who=waiting.who,
-        note=waiting.note,
-        expires=waiting.seconds,
+        kind=needs.kind,
+        arguments=needs.arguments,
+        arguments_hash=arguments_hash(needs.arguments),
+        who=needs.who,
+        note=needs.note,
+        expires=needs.seconds,
     )
 
 
-def outcome_of(wait: Wait) -> tuple[str, bool] | None:
-    """What the model reads of an answer, and whether that is an error; None: the call was approved, and may run."""
+def answer_text(wait: Wait) -> tuple[str, bool] | None:
+    """Return the model's text for an answer and whether it is an error; None if the call was approved and may run."""
     resolution = wait.resolution
     assert resolution is not None
     match resolution.verdict:
@@ -61,27 +59,25 @@ def outcome_of(wait: Wait) -> tuple[str, bool] | None:
         case "result":
             return resolution.content, False
         case "failed":
-            return resolution.content or "it failed", True
+            return resolution.content or "the call failed", True
         case "denied":
             by = f" by {resolution.by}" if resolution.by else ""
             return f"not allowed{by}: {resolution.content or 'no reason was given'}", True
         case "expired":
-            what = "nobody allowed it in time" if wait.kind == "approval" else "no result came in time"
-            return what, True
+            return "approval timed out" if wait.kind == "approval" else "no result arrived in time", True
         case "cancelled":
-            return "the run was stopped while this waited", True
+            return "the run was stopped while this call waited", True
 
 
-def approved(wait: Wait, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that were approved. Raises `ToolError` if the call's are no longer those that were shown."""
+def approved_arguments(wait: Wait, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that were approved. Raises `ToolError` if the call's differ from those that were shown."""
     resolution = wait.resolution
     assert resolution is not None
-    shown = asked_arguments(arguments)
-    if arguments_hash(shown) != wait.arguments_hash:
-        raise ToolError("refused: the arguments are not those that were shown for approval")
+    if arguments_hash(arguments_text(arguments)) != wait.arguments_hash:
+        raise ToolError("refused: the arguments differ from those shown for approval")
     if resolution.arguments is None:
         return arguments
     edited = json.loads(resolution.arguments)
     if not isinstance(edited, dict):
-        raise ToolError("refused: the approved arguments are no JSON object")
+        raise ToolError("refused: the approved arguments are not a JSON object")
     return edited

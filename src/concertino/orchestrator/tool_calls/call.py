@@ -1,149 +1,248 @@
-"""One tool call of a turn: how it stands, and what it comes to."""
+"""One tool call of a turn: its operation, its execution and its outcome."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 from ...errors import ToolError
-from ...messages import ToolCall
+from ...messages import AssistantMessage, ToolCall
+from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
 from ...token_engine.recall import RECALL, cut_middle, handle_for, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...waits import Wait
 from ..agent import read_arguments
 from ..hooks import Hooks
+from ..journal.entries import outcome_json, outcome_of
 from ..outcome import Ask, Deny, Outcome
 from ..plain import as_text
-from ..run import Run
-from .approval import Waiting, approved, asked_arguments, outcome_of
+from ..recorder import record_calls
+from ..run import RunSession
+from .approval import NeedsAnswer, answer_text, approved_arguments, arguments_text
 from .context import CallContext
 
 NOT_ENABLED = "TOOL_NOT_ENABLED"
 UNKNOWN = (
-    "OUTCOME_UNKNOWN: the process ended while this tool was at work, and nobody can tell whether it took effect. It "
-    "was not run again. Do not call it again with the same arguments before that is cleared up."
+    "OUTCOME_UNKNOWN: the process ended while this tool was running, and it cannot be determined whether it took "
+    "effect. It was not run again. Do not call it again with the same arguments before this has been cleared up."
 )
 CUT_OFF = (
-    "not run: the answer reached its limit of tokens before the arguments of this call were complete. Call it again "
+    "not run: the answer reached its token limit before the arguments of this call were complete. Call the tool again "
     "with shorter arguments, or in several calls."
 )
 _ERROR_LENGTH = 2_000
-_SHOWN = "The user sees this already. Do not write it again.\n<shown_to_the_user>\n{content}\n</shown_to_the_user>"
+_SHOWN = "The user already sees this. Do not write it again.\n<shown_to_the_user>\n{content}\n</shown_to_the_user>"
 
 
-class Job:
-    """A call on its way to its outcome."""
+class NotEnabledError(ToolError):
+    """The tool is not enabled for this user."""
+
+
+class Call:
+    """A tool call while its turn runs. Only `apply` changes its state."""
 
     __slots__ = (
+        "_effect",
         "_hooks",
+        "_remote",
         "_run",
         "_uncut",
+        "abandoned",
         "answer",
-        "begun",
         "call",
+        "cut_off",
+        "executing",
         "expired",
-        "has_child",
-        "left",
+        "index",
+        "native",
         "ordinal",
         "outcome",
-        "place",
-        "recorded",
+        "siblings",
+        "state",
+        "sure",
         "task",
-        "unsure",
-        "waits",
-        "working",
+        "transitions",
+        "waits_for",
     )
 
-    def __init__(self, run: Run[Any], hooks: Hooks, place: int, call: ToolCall, ordinal: int) -> None:
-        self._run = run
-        self._hooks = hooks
-        self.place = place
+    def __init__(self, run: RunSession, hooks: Hooks, index: int, call: ToolCall, ordinal: int) -> None:
+        self.index = index
         self.call = call
         self.ordinal = ordinal
-        """The how-manieth call of its tool in this run, from 1."""
-        self.task: asyncio.Task[None] | None = None
+        """The 1-based count of calls to this tool in this run."""
+        self.state: OperationState = "planned"
+        self.transitions = 0
+        """The number of state changes in this process."""
+        self.waits_for: WaitsFor | None = None
         self.outcome: Outcome | None = None
-        self.recorded = False
-        """Whether the outcome is in the journal."""
-        self.begun = False
-        """Whether the journal says that it may have begun; for `once` calls."""
-        self.waits = False
-        """Whether somebody outside must answer it."""
-        self.has_child = False
-        """Whether its sub-agent is suspended."""
         self.answer: Wait | None = None
-        """What was answered to it."""
-        self.working: Tool | None = None
-        """The tool that is at work on it."""
-        self.unsure = False
-        """Whether another process may still begin it: that its probe finds nothing proves nothing then."""
+        """The answer from outside, once there is one."""
+        self.native = True
+        """Whether the call is part of the model's message."""
+        self.siblings = 0
+        """The number of calls whose results share the context; 0 while the model is still writing the turn."""
+        self.cut_off = False
+        """Whether the answer's limit cut off the arguments."""
+        self.sure = True
+        """Whether no other process can still begin the call: otherwise a probe that finds nothing proves nothing."""
+        self.executing: Tool | None = None
+        """The tool while it executes."""
+        self.task: asyncio.Task[None] | None = None
         self.expired = False
-        self.left = False
+        """Whether the tool exceeded its timeout."""
+        self.abandoned = False
+        """Whether the tool ignored its cancellation and is still running."""
+        self._run = run
+        self._hooks = hooks
+        tool = self.tool
+        self._effect = "" if tool is None else tool.effect
+        self._remote = tool is not None and tool.remote
         self._uncut: tuple[Tool, Outcome] | None = None
 
     @property
     def tool(self) -> Tool | None:
-        """The tool that is called."""
+        """The tool that is called; None if the registry has none of this name."""
         return self._run.registry.get(self.call.name)
 
-    async def perform(self, tool: Tool, context: CallContext, *, again: bool) -> Outcome:
-        """What the call comes to: what was answered for it, what it had come to before a crash, or its tool's work."""
+    @property
+    def key(self) -> str:
+        """The engine's id of the call."""
+        return self._run.call_key(self.index)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the call has its outcome."""
+        return self.outcome is not None
+
+    @property
+    def declared(self) -> bool:
+        """Whether the store must know that the call runs before it does: for `once` effects and remote results."""
+        return self._effect == "once" or self._remote
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def apply(self, event: OperationEvent, waits_for: WaitsFor | None = None) -> bool:
+        """Apply *event* and return whether it changed the state. The journal's next entry contains the change."""
+        state = transition(self.state, event)
+        if state == self.state:
+            return False
+        self.state, self.waits_for = state, waits_for
+        self.transitions += 1
+        return True
+
+    def note(self) -> None:
+        """Record the operation in the journal's next entry."""
+        self._run.journal.operation(self.operation())
+
+    def operation(self) -> Operation:
+        """Return the call's operation as it is now."""
+        outcome = self.outcome
+        return Operation(
+            key=self.key,
+            scope=self._run.scope,
+            run_id=self._run.id,
+            kind="tool_call",
+            state=self.state,
+            step=self._run.state.step,
+            name=self.call.name,
+            index=self.index,
+            call_id=self.call.id if self.native else "",
+            effect=self._effect,
+            remote=self._remote,
+            waits_for=self.waits_for,
+            outcome=None if outcome is None else outcome_json(outcome),
+        )
+
+    def restore(self, operation: Operation, wait: Wait | None, *, sure: bool) -> None:
+        """Continue from the stored *operation*; *wait* is the call's answered wait."""
+        self.state, self.waits_for, self.sure = operation.state, operation.waits_for, sure
+        if operation.outcome is not None:
+            self.outcome = outcome_of(self.call, operation.outcome)
+        if operation.state != "waiting":
+            self.answer = wait
+
+    def end(self, outcome: Outcome) -> None:
+        """Set the outcome and the state that follows from it."""
+        self.outcome = outcome
+        if self.state not in ENDED:
+            self.apply("lose" if outcome.unknown else "fail" if outcome.is_error else "complete")
+
+    # -- execution -----------------------------------------------------------------------------------------------
+
+    async def perform(self, context: CallContext, *, again: bool) -> Outcome:  # noqa: C901 - the order of checks
+        """Return the outcome: from an answer, from a probe after a crash, or from the tool.
+
+        Raises `NeedsAnswer`, `SubAgentWaits`, and what hooks and tools raise.
+        """
         run, call = self._run, self.call
-        if run.cut_off is call:
+        tool = self._enabled_tool()
+        if self.cut_off:
             raise ToolError(CUT_OFF)
-        if self.answer is not None and (text := outcome_of(self.answer)) is not None:
-            content, is_error = text
+        if self.answer is not None and (answered := answer_text(self.answer)) is not None:
+            content, is_error = answered
             return failed(call, content) if is_error else self._outcome(tool, content)
-        if self.begun and again and (known := await self._probe(tool, context)) is not None:
-            return known
+        if self.state == "running" and again:
+            if self._effect == "once" and (known := await self._probe(tool, context)) is not None:
+                return known
+            self.apply("recover")
         arguments = await self._arguments(tool, context)
-        if run.journal.on and tool.effect == "once" and not self.begun:
-            self.begun = True
-            await run.journal.append("outcome", run.state.step, {"begun": [self.place]})
+        if self.apply("start") and self.declared and run.journal.on:
+            self.note()
+            await record_calls(run)
         if run.journal.on:
             await run.tree.confirm()
-        self.working = tool
+        self.executing = tool
         value = tool.execute(arguments, context)
         if hasattr(value, "__await__"):
             value = await value
         if hasattr(value, "__aiter__"):
             value = await _last(value, context)
         if isinstance(value, Pending):
-            raise Waiting("result", value.seconds, (), value.note, call.arguments)
+            if not tool.remote:
+                raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
+            raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
         return self._outcome(tool, value)
 
+    def _enabled_tool(self) -> Tool:
+        tool = self.tool
+        if tool is None:
+            names = ", ".join(self._run.registry.names()) or "none"
+            raise ToolError(f"there is no tool {self.call.name!r}; the tools are: {names}")
+        return tool
+
     async def _arguments(self, tool: Tool, context: CallContext) -> dict[str, Any]:
-        """The checked arguments of a call that may run. Raises `Waiting` if somebody must be asked first."""
+        """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval."""
         run, call, hooks = self._run, self.call, self._hooks
         if type(tool).should_use is not Tool.should_use and not await tool.should_use(context):
-            raise ToolError(NOT_ENABLED)
-        if hooks.preprocesses:
-            arguments = await hooks.ask("preprocess_tool_arguments", run, call)
+            raise NotEnabledError(NOT_ENABLED)
+        if hooks.preprocess_tool_arguments.own:
+            arguments = await hooks.preprocess_tool_arguments(run.context, call)
         else:
             arguments = read_arguments(call)
         if self.answer is not None and self.answer.kind == "approval":
-            return tool.validate(approved(self.answer, arguments))
-        if not hooks.authorizes:
+            return tool.validate(approved_arguments(self.answer, arguments))
+        if not hooks.authorize_tool_call.own:
             return tool.validate(arguments)
-        asked, arguments = asked_arguments(arguments), tool.validate(arguments)
-        decision = await hooks.ask("authorize_tool_call", run, call, arguments)
+        shown, arguments = arguments_text(arguments), tool.validate(arguments)
+        decision = await hooks.authorize_tool_call(run.context, call, arguments)
         if isinstance(decision, Deny):
             raise ToolError(f"not allowed: {decision.reason}")
         if isinstance(decision, Ask):
-            raise Waiting("approval", decision.seconds, decision.who, decision.note, asked)
+            raise NeedsAnswer("approval", decision.seconds, decision.who, decision.note, shown)
         return arguments
 
     async def _probe(self, tool: Tool, context: CallContext) -> Outcome | None:
-        """What became of a `once` call that a crash interrupted; None: it surely took no effect, and may be run."""
+        """Return the outcome of a `once` call that a crash interrupted; None if it certainly had no effect."""
         why = ""
         try:
             found = await tool.probe(context.key, context)
-        except Exception as error:  # noqa: BLE001 - a probe that fails cannot tell
-            found, why = None, f" (its probe failed: {type(error).__name__})"  # a notice is shown as it is
+        except Exception as error:  # noqa: BLE001 - a failing probe knows nothing
+            found, why = None, f" (its probe failed: {type(error).__name__})"  # the text may not pass the data policy
         match found:
             case Done(result):
                 return self._outcome(tool, result)
-            case NotDone() if not self.unsure:
+            case NotDone() if self.sure:
                 return None
         text = f"whether {self.call.name} took effect is unknown: it was interrupted{why}"
         self._run.notify("outcome_unknown", text)
@@ -151,30 +250,32 @@ class Job:
         outcome.unknown = True
         return outcome
 
+    # -- the outcome ---------------------------------------------------------------------------------------------
+
     def _outcome(self, tool: Tool, value: Any) -> Outcome:
         result = value if isinstance(value, ToolResult) else ToolResult(value)
         content = as_text(result.content)
         outcome = Outcome(self.call, content, data=result.data, summary=result.summary, retain=tool.retain)
-        if self._run.calls_at_once:
+        if self.siblings:
             self._cut(tool, outcome)
         else:
             self._uncut = tool, outcome
         return outcome
 
     def cut_early(self) -> None:
-        """Cut what the call came to before it was known how many results share the room, now that it is."""
+        """Shorten the result of a call that ended before the number of calls was known."""
         if self._uncut is not None:
             self._cut(*self._uncut)
             self._uncut = None
 
     def _cut(self, tool: Tool, outcome: Outcome) -> None:
-        """Leave as much of the content of *outcome* as its share of the room allows."""
+        """Shorten the content of *outcome* to its share of the context."""
         run, whole = self._run, outcome.content
-        most = run.window.allowance(run.calls_at_once, tool.max_tokens)
+        most = run.window.allowance(self.siblings, tool.max_tokens)
         if len(whole) > most or not whole.isascii():
-            outcome.handle = handle_for(run.call_key(self.place))
-            told = hint(outcome.handle, recallable=RECALL in run.registry)
-            outcome.content = cut_middle(run.chat.counter, whole, most, told)
+            outcome.handle = handle_for(self.key)
+            note = hint(outcome.handle, recallable=RECALL in run.registry)
+            outcome.content = cut_middle(run.resources.counter, whole, most, note)
         if tool.shown:
             outcome.content = _SHOWN.format(content=outcome.content)
         if outcome.content != whole:
@@ -182,22 +283,34 @@ class Job:
 
 
 def failed(call: ToolCall, problem: str) -> Outcome:
-    """The outcome of a call that failed; what is too long of the problem is left out."""
+    """Return the outcome of a failed call, with a problem that is too long shortened."""
     if len(problem) > _ERROR_LENGTH:
         problem = problem[:_ERROR_LENGTH] + " [...]"
     return Outcome(call, problem, is_error=True)
 
 
 def described(error: BaseException) -> str:
-    """What the model reads of an error."""
+    """Return the model's text for an error."""
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an error that cannot even be printed is a tool's failure like any other
+    except Exception:  # noqa: BLE001 - an error that cannot be printed is a failure like any other
         return type(error).__name__
 
 
+def cut_off_call(message: AssistantMessage) -> ToolCall | None:
+    """Return the last call of *message* if the answer's limit cut off its arguments."""
+    if message.stop_reason != "length" or not message.tool_calls or message.parts[-1] is not message.tool_calls[-1]:
+        return None
+    call = message.tool_calls[-1]
+    try:
+        complete = isinstance(json.loads(call.arguments), dict)
+    except ValueError:
+        complete = False
+    return None if complete else call
+
+
 async def _last(items: Any, context: CallContext) -> Any:
-    """The last item of an async iterator; each of them is streamed as it comes."""
+    """Stream each item of an async iterator and return the last one."""
     last: Any = None
     try:
         async for item in items:

@@ -1,50 +1,89 @@
-"""What one tool call is given: the engine's side of `ToolContext`."""
+"""`ToolContext` as the engine implements it, and the link from a sub-agent to the call that spawned it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from ...events import RunResult, ToolProgress, ToolStreamed, UsageRecorded
-from ...ids import call_key, usage_id
+from ...ids import call_key, child_run_id, usage_id
 from ...messages import ToolCall
 from ...tools.base import Session, Tool, ToolContext
 from ...tools.progress import Progress
 from ...tools.registry import ToolRegistry
 from ...usage import Tokens
-from ..lifecycle.open import Parent
-from ..run import Run
+from ..hooks import Hooks
+from ..run import RunSession
 
-SpawnFor = Callable[..., Awaitable[RunResult]]
-"""Starts a sub-agent: for which call, and what `spawn` takes."""
-
-_AT_ONCE = 4
-"""How many calls a turn is taken to have while it is still being written."""
+_ASSUMED_CALLS = 4
+"""The number of calls that a turn is assumed to have while the model is still writing it."""
 
 
-class ChildWaits(Exception):  # noqa: N818 - no error: how `spawn` tells the dispatch, and nobody else, that it waits
-    """A sub-agent of the call is suspended, and so is the call."""
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The tool call that spawned a run."""
+
+    run: RunSession
+    call_id: str
+    key: str
+    """The engine's id of the call."""
+    element: str
+    """The sub-agent's element of the agent path."""
+    ordinal: int
+    """The sub-agent's number within the call, from 1."""
+    again: bool = False
+    """Whether the call is repeated, so that the sub-agent may have started already."""
+
+    def child_id(self) -> str:
+        """Return the child's run id, which follows from the call's key."""
+        return child_run_id(self.key, self.ordinal)
+
+
+Spawn = Callable[[Parent, Any, str, ToolRegistry | None, int | None], Awaitable[RunResult]]
+"""Runs a sub-agent: the call, the agent, its task, its registry and its limit of tool calls."""
+
+
+class SubAgentWaits(Exception):  # noqa: N818 - a signal from a call to its dispatcher, not an error
+    """The call's sub-agent is suspended, and so is the call."""
 
 
 class CallContext(ToolContext):
-    """One call of one run."""
+    """The context of one call of one run."""
 
-    __slots__ = ("_again", "_booked", "_call", "_ordinal", "_place", "_progress", "_run", "_spawn", "_spawned", "_step")
+    __slots__ = (
+        "_again",
+        "_booked",
+        "_call",
+        "_calls",
+        "_hooks",
+        "_index",
+        "_ordinal",
+        "_progress",
+        "_run",
+        "_spawn",
+        "_spawned",
+        "_step",
+    )
 
-    def __init__(self, run: Run[Any], call: ToolCall, spawn: SpawnFor, ordinal: int, place: int, again: bool) -> None:
+    def __init__(
+        self, run: RunSession, hooks: Hooks, call: ToolCall, index: int, ordinal: int, spawn: Spawn, *, again: bool
+    ) -> None:
         self._run = run
+        self._hooks = hooks
         self._call = call
-        self._spawn = spawn
+        self._index = index
         self._ordinal = ordinal
-        self._place = place
-        self._step = run.state.step
+        self._spawn = spawn
         self._again = again
+        self._step = run.state.step
+        self._calls = 0
         self._booked = 0
-        self._progress: Progress | None = None
         self._spawned = 0
+        self._progress: Progress | None = None
 
     @property
-    def run_id(self) -> str:  # type: ignore[override]  # a read-only attribute is all that the port promises
+    def run_id(self) -> str:  # type: ignore[override]  # the port promises no more than reading
         return self._run.id
 
     @property
@@ -53,7 +92,7 @@ class CallContext(ToolContext):
 
     @property
     def key(self) -> str:  # type: ignore[override]
-        return call_key(self._run.id, self._step, self._place)
+        return call_key(self._run.id, self._step, self._index)
 
     @property
     def tool(self) -> str:  # type: ignore[override]
@@ -69,7 +108,7 @@ class CallContext(ToolContext):
 
     @property
     def deps(self) -> Any:
-        return self._run.chat.deps
+        return self._run.resources.deps
 
     @property
     def progress(self) -> Progress:  # type: ignore[override]
@@ -86,45 +125,54 @@ class CallContext(ToolContext):
         tool_call_limit: int | None = None,
     ) -> RunResult:
         """See `ToolContext.spawn`."""
+        registry = tools if tools is None or isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self._spawned += 1
         element = f"{agent.name}-{self._ordinal}" + (f".{self._spawned}" if self._spawned > 1 else "")
         parent = Parent(self._run, self._call.id, self.key, element, self._spawned, self._again)
-        registry = tools if tools is None or isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         result = await self._spawn(parent, agent, task, registry, tool_call_limit)
         if result.status == "suspended":
-            raise ChildWaits
+            raise SubAgentWaits
         return result
 
     def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
         """See `ToolContext.add_usage`."""
         run = self._run
         self._booked += 1
-        usage = usage_id(run.id, run.state.step, f"call{self._place}.{self._booked}")
+        usage = usage_id(run.id, run.state.step, f"call{self._index}.{self._booked}")
         record = run.record(usage, provider, model, tokens, (self._call.name,))
         run.book(record)
-        run.mailbox.put(UsageRecorded(run.id, run.path, run.index.value, record))
+        run.emit(UsageRecorded, record)
 
     def recall(self, handle: str) -> str | None:
         """See `ToolContext.recall`."""
         return self._run.window.recall(handle)
 
+    def expect(self, calls: int) -> None:
+        """Set how many calls of the turn share the context; 0 while the model is still writing the turn."""
+        self._calls = calls
+
     def truncate(self, text: str, reserve: int = 0) -> str:
         """See `ToolContext.truncate`."""
         run, tool = self._run, self._run.registry.get(self._call.name)
-        most = run.window.allowance(run.calls_at_once or _AT_ONCE, None if tool is None else tool.max_tokens) - reserve
-        return text if len(text) <= most and text.isascii() else run.chat.counter.cut(text, max(most, 1))
+        most = run.window.allowance(self._calls or _ASSUMED_CALLS, None if tool is None else tool.max_tokens) - reserve
+        return text if len(text) <= most and text.isascii() else run.resources.counter.cut(text, max(most, 1))
 
     def stream(self, content: str) -> None:
         """See `ToolContext.stream`."""
         self.emit(ToolStreamed, content)
 
     def emit(self, kind: Any, *details: Any) -> None:
-        """Put an event about this call into the run's stream."""
+        """Emit an event of this call, if anyone sees it."""
         run, call = self._run, self._call
-        run.mailbox.put(kind(run.id, run.path, run.index.value, call.id, call.name, *details))
+        if run.stream is None and not self._hooks.watches_tools:
+            return
+        event = kind(run.id, run.path, run.tree.index.value, call.id, call.name, *details)
+        run.put(event)
+        if self._hooks.watches_tools:
+            self._hooks.observe_tool(run.context, event)
 
     def end_progress(self) -> list[dict[str, Any]]:
-        """End what is still open; all steps, as they are to be stored."""
+        """End the open progress steps and return all of them for storage."""
         if self._progress is None:
             return []
         self._progress.end()

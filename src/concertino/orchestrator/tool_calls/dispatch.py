@@ -1,282 +1,385 @@
-"""Running the tools of one turn: side by side, each within its time, and each with an outcome, whatever happens."""
+"""The tool calls of one turn: they run concurrently, each within its time, and each has an outcome whatever happens."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import inspect
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...errors import HookError, StorageError, ToolError
+from ...errors import EngineError, HookError, StorageError, ToolError
 from ...events import CallWaiting, StoppedWork, ToolDone, ToolFailed, ToolStarted
 from ...messages import ToolCall
-from ...tools.base import Tool
+from ...operations import Operation
 from ...waits import Wait
 from ..hooks import Hooks
-from ..journal.replay import OpenTurn
-from ..lifecycle.recorder import note_outcomes
-from ..lifecycle.repair import INTERRUPTED
 from ..outcome import Outcome
-from ..run import Run
-from .approval import Waiting, open_wait
-from .call import Job, described, failed
-from .context import CallContext, ChildWaits, SpawnFor
+from ..recorder import record_calls, record_suspension
+from ..run import RunSession
+from .approval import NeedsAnswer, answer_text, wait_of
+from .call import Call, NotEnabledError, described, failed
+from .context import CallContext, Spawn, SubAgentWaits
+from .timeouts import Deadlines
+
+INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
+NOT_RUN = "not run: the run was stopped first"
+_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+"""From Python 3.12 on, work that never waits ends without a pass through the event loop."""
 
 
-class Dispatch:
-    """The calls of one turn: `start`, then read the run's mailbox to its end. Then `outcomes` has one for each call
-    that has ended, and `open_keys` tells the others.
+class ToolCalls:
+    """The calls of one turn.
 
-    *turn* is the turn as the journal knows it, if the run was taken up in the middle of it.
+    *again* is True for a turn that an earlier process began; then `restore` gives each call its stored operation.
     """
 
-    __slots__ = ("_gate", "_hooks", "_jobs", "_run", "_spawn", "_turn", "started")
+    __slots__ = (
+        "_again",
+        "_calls",
+        "_error",
+        "_hooks",
+        "_open",
+        "_run",
+        "_slots",
+        "_spawn",
+        "_tasks",
+        "_waiter",
+        "started",
+    )
 
-    def __init__(self, run: Run[Any], hooks: Hooks, spawn: SpawnFor, turn: OpenTurn | None = None) -> None:
+    def __init__(self, run: RunSession, hooks: Hooks, spawn: Spawn, *, again: bool = False) -> None:
+        self.started = False
+        """Whether the model's answer is complete and its calls may run."""
         self._run = run
         self._hooks = hooks
         self._spawn = spawn
-        self._turn = turn
-        self._jobs: list[Job] = []
-        self._gate: asyncio.Semaphore | None = None
-        self.started = False
+        self._again = again
+        self._calls: list[Call] = []
+        self._slots: asyncio.Semaphore | None = None
+        self._tasks: dict[asyncio.Task[None], Coroutine[Any, Any, None]] = {}
+        self._open = 0
+        """The number of tasks that have not ended and are waited for."""
+        self._error: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
-    @property
-    def again(self) -> bool:
-        """Whether the calls may have begun in another life of the run."""
-        return self._turn is not None
-
-    # -- starting ------------------------------------------------------------------------------------------------
+    # -- before they run -----------------------------------------------------------------------------------------
 
     @property
     def _width(self) -> int:
         return self._run.limits.parallel_tools if self._hooks.config.use_parallel_tools else 1
 
     def start_early(self, calls: Sequence[ToolCall]) -> None:
-        """Begin the newest of *calls*, of a turn that the model is still writing, if its tool only reads."""
-        self._run.calls_at_once = 0  # nobody knows yet
-        for place in range(len(self._jobs), len(calls)):
-            call = calls[place]
+        """Start the newest of *calls*, of a turn that the model is still writing, if its tool only reads."""
+        for index in range(len(self._calls), len(calls)):
+            call = calls[index]
             before = self._run.state.calls_of.get(call.name, 0)
-            same = [other.name for other in calls[: place + 1]].count(call.name)
-            job = Job(self._run, self._hooks, place, call, before + same)
-            self._jobs.append(job)
-            if job.tool is not None and job.tool.effect == "read" and place < self._width:
-                (job.task,) = self._run.mailbox.start([self._one(job)])
+            same = [other.name for other in calls[: index + 1]].count(call.name)
+            early = Call(self._run, self._hooks, index, call, before + same)
+            self._calls.append(early)
+            if early.tool is not None and early.tool.effect == "read" and index < self._width:
+                self._start(early, self._one(early))
 
-    def kept_early(self, calls: Sequence[ToolCall]) -> bool:
-        """Whether the calls that began early are those of the answer. They must be ended if not."""
-        return len(self._jobs) <= len(calls) and all(job.call == calls[job.place] for job in self._jobs)
+    def keeps_early(self, calls: Sequence[ToolCall]) -> bool:
+        """Return whether the calls that started early are those of the answer. If not, they must be stopped."""
+        return len(self._calls) <= len(calls) and all(early.call == calls[early.index] for early in self._calls)
 
-    def begun_at_once(self, calls: Sequence[ToolCall]) -> list[int]:
-        """Which `once` calls begin as soon as the answer is on record. The others say so by themselves."""
-        if self._hooks.authorizes:
-            return []
-        tools = [self._run.registry.get(call.name) for call in calls[: self._width]]
-        return [place for place, tool in enumerate(tools) if tool is not None and tool.effect == "once"]
+    def plan(self, calls: Sequence[ToolCall], native: frozenset[str], cut_off: ToolCall | None) -> None:
+        """Set the turn's calls, count them, and record their operations with the answer.
 
-    def count(self, calls: Sequence[ToolCall]) -> None:
-        """Enter *calls* among those that the run has made."""
-        run, state = self._run, self._run.state
-        for call in calls:
-            state.calls_of[call.name] = state.calls_of.get(call.name, 0) + 1
-        state.tool_calls[run.path] = total = state.tool_calls.get(run.path, 0) + len(calls)
-        if run.journal.on:
-            run.journal.count(run.path, total)
-
-    def start(self, calls: Sequence[ToolCall], begun: Sequence[int] = (), waits: dict[str, Wait] | None = None) -> None:
-        """Begin all *calls* that have no outcome yet; more than may run side by side wait for their turn.
-
-        *begun* are the places of those that the journal says begin now. *waits* are those of the run by key, with what
-        has been answered since.
+        *native* are the ids of the calls that are part of the model's message.
         """
-        self._run.calls_at_once = len(calls)
-        if not self.started:
-            for job in self._jobs:
-                job.cut_early()
-            self._make_jobs(calls, begun)
-        if waits:
-            self._take_answers(waits)
-        jobs = [job for job in self._jobs if job.outcome is None and not (job.waits or job.has_child or job.task)]
-        one = self._one
-        if len(jobs) > self._width:
-            self._gate = asyncio.Semaphore(self._width)
-            one = self._gated
-        for job, task in zip(jobs, self._run.mailbox.start([one(job) for job in jobs]), strict=True):
-            job.task = task
-
-    def _make_jobs(self, calls: Sequence[ToolCall], begun: Sequence[int]) -> None:
+        run, state = self._run, self._run.state
         self.started = True
-        calls_of, jobs = self._run.state.calls_of, self._jobs
-        for place in range(len(jobs), len(calls)):
-            call = calls[place]
-            later = [other.name for other in calls[place + 1 :]].count(call.name) if place + 1 < len(calls) else 0
-            jobs.append(Job(self._run, self._hooks, place, call, calls_of[call.name] - later))
-        for place in begun:
-            jobs[place].begun = True
-        if (turn := self._turn) is not None:
-            for job in jobs:
-                job.outcome = turn.outcomes.get(job.place)
-                job.recorded = job.outcome is not None
-                job.begun = job.place in turn.begun
-                job.waits = job.place in turn.waiting
-                job.unsure = turn.unsure
+        if not self._again:
+            for call in calls:
+                state.calls_of[call.name] = state.calls_of.get(call.name, 0) + 1
+            total = state.tool_calls.get(run.path, 0) + len(calls)
+            run.count_calls({run.path: total})
+        for early in self._calls:
+            early.siblings = len(calls)
+            early.cut_early()
+        for index in range(len(self._calls), len(calls)):
+            call = calls[index]
+            later = [other.name for other in calls[index + 1 :]].count(call.name) if index + 1 < len(calls) else 0
+            self._calls.append(Call(run, self._hooks, index, call, state.calls_of[call.name] - later))
+        at_once = not self._hooks.authorize_tool_call.own and not self._again
+        for planned in self._calls:
+            planned.siblings = len(calls)
+            planned.native = planned.call.id in native
+            planned.cut_off = planned.call is cut_off
+            if run.journal.on and not self._again:
+                if at_once and planned.declared and planned.index < self._width and not planned.cut_off:
+                    planned.apply("start")
+                planned.note()
 
-    def _take_answers(self, waits: dict[str, Wait]) -> None:
-        for job in self._jobs:
-            wait = waits.get(self._run.call_key(job.place))
-            if wait is not None and wait.resolution is not None and job.outcome is None:
-                job.answer, job.waits, job.task = wait, False, None
-                self._run.journal.take([wait.key])
+    def restore(self, operations: Mapping[str, Operation], waits: Sequence[Wait], *, sure: bool) -> None:
+        """Continue from the stored operations and answers of an earlier process."""
+        for call in self._calls:
+            operation = operations.get(call.key)
+            if operation is not None:
+                kind = operation.waits_for or ("approval" if operation.state == "planned" else None)
+                call.restore(operation, _answer(waits, call.key, kind), sure=sure)
 
-    async def _gated(self, job: Job) -> None:
-        assert self._gate is not None
-        await self._gate.acquire()
-        try:
-            await self._one(job)
-        finally:
-            if not job.left:
-                self._gate.release()
+    # -- running -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> tuple[str, ...]:
+        """Run the calls until each has an outcome or waits; return the keys of those that need an answer.
+
+        Raises `EngineError` if a pass changes the state of no call: the loop must never spin.
+        """
+        while True:
+            before = sum([call.transitions for call in self._calls])
+            self._start_calls()
+            await self._finished()
+            if self.finished:
+                return ()
+            if not self._run.journal.on or not await self._take_answers():
+                return await self._suspend()
+            if sum([call.transitions for call in self._calls]) == before:
+                raise EngineError(f"step {self._run.state.step} of run {self._run.id} made no progress: report this")
+
+    def _start_calls(self) -> None:
+        ready = [call for call in self._calls if not call.ended and call.task is None and self._may_start(call)]
+        if len(ready) > self._width and self._slots is None:
+            self._slots = asyncio.Semaphore(self._width)
+        for call in ready:
+            self._start(call, self._one(call) if self._slots is None else self._one_in_slot(call, self._slots))
+
+    def _may_start(self, call: Call) -> bool:
+        """Return whether a call needs no answer from outside: a resumed call starts its sub-agent again."""
+        return call.state != "waiting" or (self._again and call.waits_for == "sub_agent")
+
+    async def _take_answers(self) -> bool:
+        """Apply the answers that have arrived. Return whether one has."""
+        store = self._run.tree.store
+        assert store is not None
+        if not any(call.state == "waiting" and call.waits_for != "sub_agent" for call in self._calls):
+            return False
+        waits = await store.waits(run_id=self._run.id, open=False, limit=10_000)
+        taken = False
+        for call in self._calls:
+            wait = _answer(waits, call.key, call.waits_for) if call.state == "waiting" else None
+            if wait is None:
+                continue
+            call.answer, call.task = wait, None
+            answered = answer_text(wait)
+            call.apply("approve" if answered is None else "deny" if answered[1] else "resolve")
+            taken = True
+        return taken
+
+    async def _suspend(self) -> tuple[str, ...]:
+        for call in self._calls:
+            call.note()
+        await record_suspension(self._run)
+        return tuple([c.key for c in self._calls if c.state == "waiting" and c.waits_for != "sub_agent"])
 
     # -- one call ------------------------------------------------------------------------------------------------
 
-    async def _one(self, job: Job) -> None:  # noqa: C901 - one line for each way in which a call can end
-        """One call, from its start to its outcome."""
-        run, call = self._run, job.call
-        context = CallContext(run, call, self._spawn, job.ordinal, job.place, self.again)
-        context.emit(ToolStarted, call.arguments)
+    async def _one_in_slot(self, call: Call, slots: asyncio.Semaphore) -> None:
+        await slots.acquire()
         try:
-            tool = self._tool(call)
-            if tool.timeout is not None:
-                run.deadlines.add(job, tool.timeout, partial(self._expire, job, context))
-            outcome = await job.perform(tool, context, again=self.again)
+            await self._one(call)
+        finally:
+            if not call.abandoned:
+                slots.release()
+
+    async def _one(self, call: Call) -> None:  # noqa: C901, PLR0912 - one branch for each way in which a call can end
+        """Run one call from its start to its outcome."""
+        run = self._run
+        context = CallContext(run, self._hooks, call.call, call.index, call.ordinal, self._spawn, again=self._again)
+        context.expect(call.siblings)
+        context.emit(ToolStarted, call.call.arguments)
+        deadlines: Deadlines | None = None
+        try:
+            tool = call.tool
+            if tool is not None and tool.timeout is not None:
+                deadlines = run.deadlines = run.deadlines or Deadlines()
+                deadlines.add(call, tool.timeout, partial(self._expire, call, context))
+            outcome = await call.perform(context, again=self._again)
         except asyncio.CancelledError:
-            why = self._why_cancelled(job)
+            why = _why_cancelled(call)
             if why is None:
                 raise
-            outcome = failed(call, why)
+            outcome = failed(call.call, why)
         except (HookError, StorageError):
-            raise  # hooks decide, and one that cannot ends the run; and without its store a run cannot go on
-        except (ChildWaits, Waiting) as pause:
-            await self._pause(job, context, pause)
+            raise  # a failing hook ends the run, and a run cannot continue without its store
+        except (SubAgentWaits, NeedsAnswer) as needs:
+            await self._wait(call, context, needs)
             return
+        except NotEnabledError as error:
+            outcome = failed(call.call, str(error))
+            outcome.not_enabled = True
         except ToolError as error:
-            outcome = failed(call, str(error))
-        except (KeyboardInterrupt, GeneratorExit):
+            outcome = failed(call.call, str(error))
+        except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - a failing tool never fails the run, nor ends the program
-            outcome = failed(call, described(error))
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and asyncio.current_task() is not call.task:
+                raise  # the coroutine itself is being closed
+            outcome = failed(call.call, described(error))  # a failing tool never fails the run or ends the program
         finally:
-            run.deadlines.remove(job)
-        job.working = None
-        if not job.left:
+            call.executing = None
+            if deadlines is not None:
+                deadlines.remove(call)
+        if not call.abandoned:
             outcome.progress = context.end_progress()
-            if job.begun and run.journal.on:
-                await self._keep(job, outcome)
-            self._end(job, outcome, context)
+            await self._end(call, outcome, context)
 
-    def _tool(self, call: ToolCall) -> Tool:
-        tool = self._run.registry.get(call.name)
-        if tool is None:
-            names = ", ".join(self._run.registry.names()) or "none"
-            raise ToolError(f"there is no tool {call.name!r}; the tools are: {names}")
-        return tool
+    async def _end(self, call: Call, outcome: Outcome, context: CallContext) -> None:
+        call.end(outcome)
+        if call.declared and self._run.journal.on and not self.finished:
+            call.note()  # the outcome of an effect does not wait for other calls to be recorded
+            await record_calls(self._run)
+        self._emit_end(call, context)
 
-    async def _keep(self, job: Job, outcome: Outcome) -> None:
-        """The outcome of a `once` call does not wait for its siblings: it is on record at once."""
-        job.outcome = outcome
-        if any(other.outcome is None for other in self._jobs):
-            await note_outcomes(self._run, {job.place: outcome})
-            job.recorded = True
-
-    def _end(self, job: Job, outcome: Outcome, context: CallContext) -> None:
-        job.outcome = outcome
+    def _emit_end(self, call: Call, context: CallContext) -> None:
+        outcome = call.outcome
+        assert outcome is not None
         if outcome.is_error:
             context.emit(ToolFailed, outcome.content)
-            return
-        context.emit(ToolDone, outcome.content if outcome.whole is None else outcome.whole, outcome.data)
+        else:
+            context.emit(ToolDone, outcome.content if outcome.whole is None else outcome.whole, outcome.data)
 
-    # -- waiting -------------------------------------------------------------------------------------------------
-
-    async def _pause(self, job: Job, context: CallContext, pause: ChildWaits | Waiting) -> None:
-        job.working = None
-        if isinstance(pause, ChildWaits):
-            job.has_child = True
+    async def _wait(self, call: Call, context: CallContext, needs: SubAgentWaits | NeedsAnswer) -> None:
+        if isinstance(needs, SubAgentWaits):
+            call.apply("start")
+            call.apply("wait", "sub_agent")
             return
-        run, call = self._run, job.call
+        run = self._run
         if not run.journal.on:
-            kind = "an approval" if pause.kind == "approval" else "a result from outside"
-            self._end(job, failed(call, f"cannot wait for {kind}: the chat has no store"), context)
+            kind = "an approval" if needs.kind == "approval" else "a result from outside"
+            await self._end(call, failed(call.call, f"cannot wait for {kind}: the run has no store"), context)
             return
-        job.waits = True
-        wait = open_wait(run, call, context.key, pause)
-        await run.journal.append("waiting", run.state.step, {"waiting": [job.place]}, waits=[wait])
-        context.emit(CallWaiting, context.key, pause.kind, pause.arguments, pause.who, pause.note, pause.seconds)
+        wait = wait_of(run, call.call, call.key, needs)
+        call.apply("wait", needs.kind)
+        call.note()
+        await record_calls(run, waits=[wait])
+        context.emit(CallWaiting, call.key, needs.kind, needs.arguments, needs.who, needs.note, needs.seconds)
+
+    # -- tasks ---------------------------------------------------------------------------------------------------
+
+    def _start(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
+        self._open += 1
+        call.task = asyncio.Task(self._watched(call, work), loop=asyncio.get_running_loop(), **_EAGER)
+        self._tasks[call.task] = work
+
+    async def _watched(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
+        if call.task is None:  # an eager start runs before the assignment
+            call.task = asyncio.current_task()
+        try:
+            await work
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - `_finished` raises it
+            self._error = self._error or error
+        finally:
+            if not call.abandoned:
+                self._done()
+
+    def _done(self) -> None:
+        self._open -= 1
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _finished(self) -> None:
+        """Wait until every call has ended or waits. Raises the first error of a hook or the store."""
+        if self._open:
+            await asyncio.sleep(0)  # most calls end in their first pass, and this is the cheapest way to give it
+        loop = asyncio.get_running_loop()
+        while self._open and self._error is None:
+            self._waiter = loop.create_future()
+            await self._waiter
+        self._waiter = None
+        if self._error is not None:
+            raise self._error
+
+    async def stop(self, patience: float) -> None:
+        """Cancel the calls that run and wait at most *patience* seconds for them."""
+        running = [task for task in self._tasks if not task.done()]
+        for task in running:
+            task.cancel()
+        if running:
+            _, pending = await asyncio.wait(running, timeout=patience)
+            for call in self._calls:
+                call.abandoned = call.abandoned or call.task in pending
+            for work in self._tasks.values():
+                if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                    work.close()  # cancelled before its first pass
+        self._tasks, self._open, self._error = {}, 0, None
+
+    def _expire(self, call: Call, context: CallContext) -> None:
+        assert call.task is not None
+        call.expired = True
+        call.task.cancel()
+        assert self._run.deadlines is not None
+        self._run.deadlines.add(call, self._run.tree.patience, partial(self._abandon, call, context))
+
+    def _abandon(self, call: Call, context: CallContext) -> None:
+        """Continue without a tool that ignores its cancellation."""
+        assert call.task is not None
+        if call.task.done():
+            return
+        outcome = failed(call.call, _overdue(call))
+        outcome.progress = context.end_progress()
+        call.end(outcome)
+        self._emit_end(call, context)
+        call.abandoned = True
+        self._done()
+        if self._slots is not None:
+            self._slots.release()
+
+    # -- results -------------------------------------------------------------------------------------------------
 
     @property
-    def waits(self) -> bool:
-        """Whether some calls have no outcome because they wait."""
-        return any(job.outcome is None for job in self._jobs)
-
-    def open_keys(self) -> tuple[str, ...]:
-        """The keys of the calls that wait for an answer from outside; those of sub-agents are in their own runs."""
-        return tuple(self._run.call_key(job.place) for job in self._jobs if job.waits)
-
-    def may_go_on(self, waits: dict[str, Wait]) -> bool:
-        """Whether a call that waits has been answered by now."""
-        answers = [waits.get(key) for key in self.open_keys()]
-        return any(wait is not None and wait.resolution is not None for wait in answers)
-
-    def unrecorded(self) -> dict[int, Outcome]:
-        """The outcomes that no entry of the journal has yet."""
-        return {job.place: job.outcome for job in self._jobs if job.outcome is not None and not job.recorded}
-
-    # -- ending --------------------------------------------------------------------------------------------------
+    def finished(self) -> bool:
+        """Whether every call has its outcome."""
+        return all(call.ended for call in self._calls)
 
     def outcomes(self) -> list[Outcome]:
-        """One outcome for each call; a call that was stopped has one that says so."""
-        return [job.outcome or Outcome(job.call, INTERRUPTED, is_error=True) for job in self._jobs]
+        """Return one outcome per call; a call that was stopped has one that says so."""
+        return [
+            call.outcome or Outcome(call.call, NOT_RUN if call.state == "planned" else INTERRUPTED, is_error=True)
+            for call in self._calls
+        ]
+
+    def close(self) -> None:
+        """Close the operations: the conversation contains their outcomes."""
+        if self._run.journal.on:
+            self._run.journal.close([call.key for call in self._calls])
 
     def note_stopped(self) -> None:
-        """Say in the tree's receipt what became of the calls that were at work."""
+        """Add the calls that were running to the tree's receipt."""
         run = self._run
-        for job in self._jobs:
-            if (tool := job.working) is None:
+        for call in self._calls:
+            if (tool := call.executing) is None and not call.abandoned:
                 continue
-            call = job.call
-            work = StoppedWork(agent_path=run.path, what="tool", name=call.name, call_id=call.id, effect=tool.effect)
-            if not tool.interruptible or (job.task is not None and not job.task.done()):
+            tool = tool or call.tool
+            assert tool is not None
+            work = StoppedWork(
+                agent_path=run.path, what="tool", name=call.call.name, call_id=call.call.id, effect=tool.effect
+            )
+            if not tool.interruptible or (call.task is not None and not call.task.done()):
                 run.tree.note_stopped("not_stopped", work)
             else:
                 run.tree.note_stopped("stopped" if tool.effect == "read" else "unknown", work)
 
-    def _expire(self, job: Job, context: CallContext) -> None:
-        assert job.task is not None
-        job.expired = True
-        job.task.cancel()
-        self._run.deadlines.add(job, self._run.tree.patience, partial(self._leave, job, context))
 
-    def _leave(self, job: Job, context: CallContext) -> None:
-        """A tool that takes no notice of its cancellation is left behind; the run goes on without it."""
-        assert job.task is not None
-        if job.task.done():
-            return
-        job.left = True
-        outcome = failed(job.call, _overdue(job))
-        outcome.progress = context.end_progress()
-        self._end(job, outcome, context)
-        self._run.mailbox.leave(job.task)
-        if self._gate is not None:
-            self._gate.release()  # those behind it must not wait for it either
-
-    def _why_cancelled(self, job: Job) -> str | None:
-        """What the model is told of a cancelled call; None if the run itself is being cancelled."""
-        task = asyncio.current_task()
-        assert task is not None
-        if job.expired and task.uncancel() == 0:
-            return _overdue(job)
-        return None if task.cancelling() else "the tool was cancelled from within"
+def _answer(waits: Sequence[Wait], key: str, kind: str | None) -> Wait | None:
+    """Return the newest answered wait of a call; of *kind* unless that is None."""
+    found = [w for w in waits if w.key == key and w.resolution is not None and kind in (None, w.kind)]
+    return found[-1] if found else None
 
 
-def _overdue(job: Job) -> str:
-    return f"no result within the time limit of {job.tool.timeout if job.tool else 0:g} s"
+def _overdue(call: Call) -> str:
+    return f"no result within the time limit of {call.tool.timeout if call.tool else 0:g} s"
+
+
+def _why_cancelled(call: Call) -> str | None:
+    """Return the model's text for a cancelled call; None if the run itself is being cancelled."""
+    task = asyncio.current_task()
+    assert task is not None
+    if call.expired and task.uncancel() == 0:
+        return _overdue(call)
+    return None if task.cancelling() else "the tool was cancelled from within"

@@ -1,4 +1,4 @@
-"""Time limits of tools, at the price of a dictionary entry each."""
+"""Timeouts of tool calls, at the cost of one dictionary entry per call."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class Deadlines:
-    """Calls back what is not done in time.
+    """Calls back for whatever is not done in time.
 
-    One timer serves all calls of a run and stays armed from one to the next: a timer for each call costs more than
+    One timer serves all calls of a run and stays armed from one to the next: a timer per call would cost more than
     everything else that a short tool needs.
     """
 
@@ -22,18 +22,18 @@ class Deadlines:
         self._next = 0.0
 
     def add(self, key: object, seconds: float, expire: Callable[[], None]) -> None:
-        """Call *expire* in *seconds*, unless *key* is removed before."""
+        """Call *expire* after *seconds*, unless *key* is removed first."""
         when = self._loop.time() + seconds
         self._open[key] = (when, expire)
         if self._timer is None or when < self._next:
             self._arm(when)
 
     def remove(self, key: object) -> None:
-        """*key* is done."""
+        """Remove *key*, which is done."""
         self._open.pop(key, None)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self._open.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -48,8 +48,7 @@ class Deadlines:
     def _ring(self) -> None:
         self._timer = None
         now = self._loop.time()
-        late = [key for key, (when, _) in self._open.items() if when <= now]
-        for key in late:
+        for key in [key for key, (when, _) in self._open.items() if when <= now]:
             _, expire = self._open.pop(key)
             expire()
         if self._open:

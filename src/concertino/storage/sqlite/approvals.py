@@ -1,26 +1,54 @@
-"""Waits and their outcomes, the commands to runs, and which trees should be taken up."""
+"""Waits and their answers, and the commands to runs."""
 
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from ...errors import RunEndedError, UnknownRunError, UnknownWaitError
-from ...waits import Resolution, Wait
+from ...errors import RunEndedError, StorageError, UnknownRunError, UnknownWaitError
+from ...operations import OperationEvent, transition
+from ...waits import Resolution, Verdict, Wait
 from ..codec import storable
-from ..types import Command, CommandKind, Due
-from .claims import is_free
-from .journal import standing
-from .rows import answer_row, to_wait
-from .schema import queries, transaction
+from ..types import Command, CommandKind, Entry
+from .operations import FROM_OUTSIDE
+from .rows import answer_row, to_wait, wait_row
+from .schedule import expire, reschedule
+from .statements import clock, queries, transaction
+
+_EVENTS: dict[Verdict, OperationEvent] = {
+    "approved": "approve",
+    "denied": "deny",
+    "result": "resolve",
+    "failed": "fail",
+    "expired": "expire",
+    "cancelled": "cancel",
+}
+
+
+def open_waits(connection: sqlite3.Connection, run: int, entry: Entry, now: float) -> None:
+    """Open the waits of *entry*, inside its transaction. Each needs an operation of the same key."""
+    sql = queries()
+    for wait in entry.waits:
+        if wait.run_id != entry.run_id:
+            raise StorageError(f"wait {wait.key!r} belongs to run {wait.run_id!r}, not to {entry.run_id!r}")
+        row = {**wait_row(wait, now), "run": run}
+        state = connection.execute(sql["operation_state"], row).fetchone()
+        if state is None:
+            raise StorageError(f"wait {wait.key!r} has no operation: add it to the entry in state 'waiting'")
+        opened = connection.execute(sql["open_wait"], row).fetchall()
+        verdict = connection.execute(sql["verdict"], (wait.key, wait.kind)).fetchone()
+        if state[0] == "waiting" and verdict is not None:  # opened again, or answered early: the first answer counts
+            row |= {"state": transition("waiting", _EVENTS[verdict[0]]), "scope_key": state[1]}
+            connection.execute(sql["answer_operation"], row)
+        elif opened:
+            connection.execute(sql["set_deadline"], row)
 
 
 def waits(
     connection: sqlite3.Connection, root_id: str | None, run_id: str | None, only_open: bool, limit: int
 ) -> tuple[Wait, ...]:
-    """Waits, the oldest first."""
-    conditions = ["w.open" if only_open else "true"]
+    """Return waits, the oldest first."""
+    conditions = ["true"]
     if root_id is not None:
         conditions.append(
             "w.run IN (SELECT number FROM runs WHERE root = (SELECT number FROM runs WHERE run_id = :root_id))"
@@ -28,94 +56,78 @@ def waits(
     if run_id is not None:
         conditions.append("w.run = (SELECT number FROM runs WHERE run_id = :run_id)")
     bound = {"root_id": root_id, "run_id": run_id, "limit": max(limit, 0)}
-    sql = queries()["waits"].replace("/*conditions*/", " AND ".join(conditions))
+    sql = queries()["open_waits" if only_open else "waits"].replace("/*conditions*/", " AND ".join(conditions))
     return tuple(to_wait(row) for row in connection.execute(sql, bound).fetchall())
 
 
 def wait(connection: sqlite3.Connection, key: str) -> Wait | None:
-    """One wait, also where its outcome came first."""
-    sql = queries()["waits"].replace("/*conditions*/", "w.key = :key")
-    row = connection.execute(sql, {"key": key, "limit": 1}).fetchone()
+    """Return the last wait of a call, or its early answer."""
+    sql = queries()
+    row = connection.execute(sql["early_answer"], (key,)).fetchone()
     if row is None:
-        row = connection.execute(queries()["early_answer"], (key,)).fetchone()
+        row = connection.execute(sql["wait"], (key,)).fetchone()
     return None if row is None else to_wait(row)
 
 
 def resolve(connection: sqlite3.Connection, key: str, resolution: Resolution, run_id: str | None) -> Wait:
-    """Answer a wait, if nobody has yet. The unique key of the answers makes one of them the first."""
-    sql = queries()
+    """Answer a wait unless it has an answer, and return it with the answer that counts."""
     with transaction(connection):
-        _expire(connection)  # an answer that comes too late is none
-        found = connection.execute(sql["wait_run"], (key,)).fetchone()
-        run = _early(connection, key, run_id) if found is None else found[0]
-        if run is not None:
-            connection.execute(sql["answer"], answer_row(key, run, resolution, time.time()))
-            connection.execute(sql["close_wait"], (key,))
-        stands = wait(connection, key)
-    assert stands is not None, "it was answered just now, or before"
-    return stands
-
-
-def _early(connection: sqlite3.Connection, key: str, run_id: str | None) -> int | None:
-    """The run whose call may be answered before it waits; None if it was answered already."""
-    if connection.execute(queries()["early_answer"], (key,)).fetchone() is not None:
-        return None
-    if run_id is None:
-        raise UnknownWaitError(f"no call waits under the key {key!r}")
-    try:
-        row = standing(connection, run_id)
-    except UnknownRunError as error:
-        raise UnknownWaitError(f"no call waits under the key {key!r}, and run {run_id!r} was never begun") from error
-    if row["ending"] is not None:
-        raise UnknownWaitError(f"no call waits under the key {key!r}, and run {run_id!r} has ended")
-    return int(row["number"])
-
-
-def due(connection: sqlite3.Connection, limit: int, agents: Collection[str] | None = None) -> Due:
-    """Expire what is overdue, and find the trees that should be taken up."""
-    sql, now = queries(), time.time()
-    with transaction(connection):
-        expired = _expire(connection)
-    return Due(
-        expired=expired,
-        ready=_free(connection, "suspended", limit, now, agents),
-        orphaned=_free(connection, "running", limit, now, agents),
-        stopping=tuple(row[0] for row in connection.execute(sql["stopping"]).fetchall()),
-    )
-
-
-def _expire(connection: sqlite3.Connection) -> int:
-    bound = {"now": time.time()}
-    connection.execute(queries()["answer_overdue"], bound)
-    return connection.execute(queries()["close_overdue"], bound).rowcount
-
-
-def _free(
-    connection: sqlite3.Connection, state: str, limit: int, now: float, agents: Collection[str] | None
-) -> tuple[str, ...]:
-    found: list[str] = []
-    for run_id, agent, owner, lease, ready in connection.execute(queries()["trees"], {"state": state}).fetchall():
-        if len(found) >= limit:
-            break
-        if agents is not None and agent not in agents:
-            continue
-        if (ready or state == "running") and is_free(owner, lease, now):
-            found.append(run_id)
-    return tuple(found)
+        now = clock()
+        expire(connection, now)  # an answer after the deadline does not count
+        operation = _answerable(connection, key, resolution.verdict, run_id)
+        if operation is not None:
+            _answer(connection, operation, resolution, now)
+        found = wait(connection, key)
+    if found is None:
+        raise UnknownWaitError(
+            f"no call waits under the key {key!r}, and none may be answered before it waits: check the key"
+        )
+    return found
 
 
 def send(connection: sqlite3.Connection, run_id: str, kind: CommandKind, text: str, by: str) -> None:
-    """Leave a command for whoever runs *run_id*."""
+    """Add a command to *run_id*. A stop makes the tree due."""
     with transaction(connection):
-        found = connection.execute(queries()["command"], {"run_id": run_id, "stop": kind == "stop"}).fetchall()
+        sql, now = queries(), clock()
+        found = connection.execute(sql["command"], {"run_id": run_id, "stop": kind == "stop"}).fetchall()
         if not found:
-            standing(connection, run_id)
-            raise RunEndedError(f"run {run_id!r} has ended: nothing can be sent to it")
-        ((run, number),) = found
-        connection.execute(queries()["add_command"], (run, number, kind, storable(text), by, time.time()))
+            _check_known(connection, run_id)
+            raise RunEndedError(f"run {run_id!r} has ended: it takes no more commands")
+        ((run, root, number),) = found
+        connection.execute(sql["add_command"], (run, number, kind, storable(text), by, now))
+        if kind == "stop":
+            connection.execute(sql["stop_now"], {"root": root, "now": now})
 
 
 def commands(connection: sqlite3.Connection, run_id: str, after: int) -> Sequence[Command]:
-    """The commands to *run_id* after number *after*."""
+    """Return the commands to *run_id* after number *after*."""
     rows = connection.execute(queries()["commands"], (run_id, after)).fetchall()
     return tuple(Command(number=row[0], kind=row[1], text=row[2], by=row[3], at=row[4]) for row in rows)
+
+
+def _answerable(connection: sqlite3.Connection, key: str, verdict: Verdict, run_id: str | None) -> sqlite3.Row | None:
+    """Return the operation that *verdict* may answer now."""
+    sql = queries()
+    row: sqlite3.Row | None = connection.execute(sql["operation_of_wait"], {"key": key}).fetchone()
+    if row is not None and row["state"] == "waiting" and row["waits_for"] in FROM_OUTSIDE:
+        return row
+    if run_id is None or verdict not in ("result", "failed"):
+        return None
+    # Before the call waits: only a call that was declared as remote, and that may have handed out its key already.
+    row = connection.execute(sql["operation_of_run"], {"key": key, "run_id": run_id}).fetchone()
+    return row if row is not None and row["state"] == "running" and row["remote"] else None
+
+
+def _answer(connection: sqlite3.Connection, operation: sqlite3.Row, resolution: Resolution, now: float) -> None:
+    sql, key = queries(), operation["key"]
+    state = transition(operation["state"], _EVENTS[resolution.verdict])
+    kind = operation["waits_for"] if operation["state"] == "waiting" else "result"
+    bound = {"scope_key": operation["scope_key"], "key": key, "state": state}
+    connection.execute(sql["answer"], answer_row(key, kind, operation["run"], resolution, now))
+    connection.execute(sql["answer_operation"], bound)
+    reschedule(connection, operation["root"], now)
+
+
+def _check_known(connection: sqlite3.Connection, run_id: str) -> None:
+    if connection.execute(queries()["run_number"], (run_id,)).fetchone() is None:
+        raise UnknownRunError(f"unknown run {run_id!r}")

@@ -1,4 +1,4 @@
-"""Accounts with budgets: what is set aside before an attempt, and what it took in the end."""
+"""Accounts with budgets: reservations before an attempt, charges after it, and corrections by the provider's bill."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import sqlite3
 from collections.abc import Sequence
 from decimal import Decimal
 
-from ...errors import BudgetError, StorageError
+from ...errors import BudgetError, StorageError, UnknownRunError
+from ...scope import Scope
+from ...usage import UsageRecord
 from ..types import Account, Budget, Reservation, Settlement
-from .schema import account_key, from_nano, queries, to_nano, transaction
+from .rows import bill_row
+from .statements import account_key, from_nano, queries, scope_row, to_nano, transaction
 
 
 def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
-    """Set *wanted* aside on each of its accounts that has a budget, or raise BudgetError.
+    """Reserve *wanted* on each of its accounts that has a budget, or raise `BudgetError`.
 
-    What was set aside under the same id before is given back first; after its settlement nothing is set aside.
+    An earlier reservation of the same id is replaced. After its settlement nothing is reserved.
     """
     sql = queries()
     if wanted.tokens < 0 or (wanted.money is not None and wanted.money < 0):
-        raise StorageError(f"reservation {wanted.id!r} is of less than nothing")
+        raise StorageError(f"reservation {wanted.id!r}: amounts must not be negative")
     money = 0 if wanted.money is None else to_nano(wanted.money, up=True)
-    spare = to_nano(wanted.spare_money, up=True)
     for name in dict.fromkeys(wanted.accounts):
         key = account_key(name)
         row = connection.execute(sql["account"], (key,)).fetchone()
@@ -31,27 +33,19 @@ def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
             continue
         tokens_left = _left(row["limit_tokens"], row["spent_tokens"] + row["reserved_tokens"] - before[1])
         money_left = _left(row["limit_money"], row["spent_money"] + row["reserved_money"] - before[2])
-        if tokens_left is not None and tokens_left < wanted.tokens + wanted.spare_tokens:
-            asked = f"{wanted.tokens} tokens and {wanted.spare_tokens} to spare"
-            raise _no_room(name, f"has room for {tokens_left} tokens, not for {asked}", tokens_left, money_left)
-        if money_left is not None:
-            if wanted.money is None:
-                says = "is limited in money, and the model has no known price"
-                raise _no_room(name, says, tokens_left, money_left)
-            if money_left < money + spare:
-                says = (
-                    f"has room for ${from_nano(money_left)}, not for ${wanted.money} and ${wanted.spare_money} to spare"
-                )
-                raise _no_room(name, says, tokens_left, money_left)
+        if (problem := _shortfall(wanted, money, tokens_left, money_left)) is not None:
+            tokens = None if tokens_left is None else max(0, tokens_left)
+            left: Decimal | None = None if money_left is None else from_nano(max(0, money_left))
+            raise BudgetError(f"account {name!r} {problem}", name, tokens, left)
         connection.execute(sql["reserve"], (wanted.id, key, wanted.tokens, money))
         connection.execute(sql["charge"], (wanted.tokens - before[1], money - before[2], 0, 0, key))
 
 
 def settle(connection: sqlite3.Connection, done: Settlement) -> None:
-    """Give back what was set aside under the id of *done*, and add what it took; once for each account."""
+    """Release the reservation with the id of *done*, and charge the final amount; once per account."""
     sql = queries()
     if done.tokens < 0 or (done.money is not None and done.money < 0):
-        raise StorageError(f"settlement {done.id!r} is of less than nothing")
+        raise StorageError(f"settlement {done.id!r}: amounts must not be negative")
     money = 0 if done.money is None else to_nano(done.money, up=True)
     named = [account_key(name) for name in done.accounts]
     reserved = [row[0] for row in connection.execute(sql["reserved_for"], (done.id,)).fetchall()]
@@ -61,14 +55,39 @@ def settle(connection: sqlite3.Connection, done: Settlement) -> None:
         limited = row is not None and row["limited"] and key in named
         if (before is None and not limited) or (before is not None and before[0]):
             continue
-        connection.execute(sql["settle"], (done.id, key))
-        back = (0, 0) if before is None else (-before[1], -before[2])
         spent = (done.tokens, money) if limited else (0, 0)
-        connection.execute(sql["charge"], (*back, *spent, key))
+        connection.execute(sql["settle"], (done.id, key, *spent))
+        released = (0, 0) if before is None else (-before[1], -before[2])
+        connection.execute(sql["charge"], (*released, *spent, key))
+
+
+def charge_reserved(connection: sqlite3.Connection, id: str) -> None:
+    """Charge what is reserved under *id*: the worst case of an attempt that cannot be settled."""
+    sql = queries()
+    for key, settled, tokens, money in connection.execute(sql["charges"], (id,)).fetchall():
+        if not settled:
+            connection.execute(sql["settle"], (id, key, tokens, money))
+            connection.execute(sql["charge"], (-tokens, -money, tokens, money, key))
+
+
+def settle_usage(connection: sqlite3.Connection, scope: Scope, record: UsageRecord) -> None:
+    """Replace an unknown or estimated usage record by *record*, and correct the accounts that paid for it."""
+    sql = queries()
+    with transaction(connection):
+        run = connection.execute(sql["run_of_scope"], {"run_id": record.run_id, **scope_row(scope)}).fetchone()
+        if run is None:
+            raise UnknownRunError(f"unknown run {record.run_id!r} of usage record {record.id!r}")
+        source = connection.execute(sql["usage_source"], {"id": record.id, "run": run[0]}).fetchone()
+        if source is None:
+            raise StorageError(f"run {record.run_id!r} has no usage record {record.id!r}: check the id")
+        if source[0] == "measured":
+            raise StorageError(f"usage record {record.id!r} is measured: only 'unknown' and 'estimated' can be settled")
+        connection.execute(sql["correct_usage"], (*bill_row(record), record.id))
+        _correct(connection, record)
 
 
 def set_budget(connection: sqlite3.Connection, account: str, budget: Budget | None) -> None:
-    """Give *account* a limit from now on, or none; what it has spent stays."""
+    """Set or remove the limit of *account*; its spending stays."""
     tokens, money = (None, None) if budget is None else (budget.tokens, budget.money)
     bound = {
         "name_key": account_key(account),
@@ -81,7 +100,7 @@ def set_budget(connection: sqlite3.Connection, account: str, budget: Budget | No
 
 
 def accounts(connection: sqlite3.Connection, names: Sequence[str]) -> tuple[Account, ...]:
-    """Those of *names* that have a budget, in this order."""
+    """Return the accounts among *names* that have a budget, in this order."""
     found = []
     for name in dict.fromkeys(names):
         row = connection.execute(queries()["account"], (account_key(name),)).fetchone()
@@ -101,10 +120,32 @@ def accounts(connection: sqlite3.Connection, names: Sequence[str]) -> tuple[Acco
     return tuple(found)
 
 
+def _correct(connection: sqlite3.Connection, record: UsageRecord) -> None:
+    sql, tokens = queries(), record.tokens.total
+    for key, settled, old_tokens, old_money in connection.execute(sql["charges"], (record.id,)).fetchall():
+        # Without a price the charge in money stays as it is: it was the worst case.
+        money = old_money if record.cost is None else to_nano(record.cost, up=True)
+        connection.execute(sql["settle"], (record.id, key, tokens, money))
+        charge = (0, 0, tokens - old_tokens, money - old_money)
+        if not settled:
+            charge = (-old_tokens, -old_money, tokens, money)
+        connection.execute(sql["charge"], (*charge, key))
+
+
 def _left(limit: int | None, used: int) -> int | None:
-    return None if limit is None else max(0, limit - used)
+    return None if limit is None else limit - used
 
 
-def _no_room(name: str, says: str, tokens: int | None, nano: int | None) -> BudgetError:
-    money: Decimal | None = None if nano is None else from_nano(nano)
-    return BudgetError(f"account {name!r} {says}", name, tokens, money)
+def _shortfall(wanted: Reservation, money: int, tokens_left: int | None, money_left: int | None) -> str | None:
+    """Return why an account cannot cover *wanted*, or None."""
+    if tokens_left is not None and tokens_left < wanted.tokens + wanted.spare_tokens:
+        asked = f"{wanted.tokens} tokens and {wanted.spare_tokens} to spare"
+        return f"has {max(0, tokens_left)} tokens left, and {asked} are needed"
+    if money_left is None:
+        return None
+    if wanted.money is None:
+        return "is limited in money, and the model has no known price"
+    if money_left < money + to_nano(wanted.spare_money, up=True):
+        asked = f"${wanted.money} and ${wanted.spare_money} to spare"
+        return f"has ${from_nano(max(0, money_left))} left, and {asked} are needed"
+    return None

@@ -1,4 +1,4 @@
-"""The one thread that uses the connection: the event loop never waits for the disk."""
+"""Connections: a thread that owns one, so that the event loop never waits for the disk, and one in memory."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ T = TypeVar("T")
 Job = tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]
 
 
-class Hands(Protocol):
-    """What a store works with: somebody who has the connection."""
+class StoreConnection(Protocol):
+    """Runs work on a store's connection."""
 
-    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What *work* returns. StorageError: SQLite failed, or it is closed."""
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of *work*. Raises `StorageError` if SQLite failed or the store is closed."""
         ...
 
     async def close(self) -> None:
-        """Finish what was asked for, then release the connection. May be called twice."""
+        """Finish pending work, then close the connection. Closing twice is allowed."""
         ...
 
 
-class Worker:
-    """Does work on one connection, in the order in which it was asked for.
+class ThreadConnection:
+    """A connection in a thread of its own, which does the work in the order of the calls.
 
-    Whoever waits may be cancelled: what was asked for is done all the same, whole. Each job costs one hop to the
-    thread and one back, without an executor's futures and locks between them.
+    Work is done as a whole even if its caller is cancelled. A job costs one hop to the thread and one back, without an
+    executor's futures and locks in between.
     """
 
     def __init__(self, path: Path, busy_timeout: float) -> None:
         self.path = path
         self._busy_timeout = busy_timeout
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        # A daemon, so that a store that nobody closes does not keep the process; `atexit` waits for its work.
-        self._thread = threading.Thread(target=self._run, name="concertino-sqlite", daemon=True)
+        # A daemon, so that an unclosed store does not block the interpreter's exit; `atexit` waits for its work.
+        self._thread = threading.Thread(target=self._work, name="concertino-sqlite", daemon=True)
         self._lock = threading.Lock()
         self._closing = False
         self._closed: Future[None] = Future()
@@ -56,25 +56,25 @@ class Worker:
         self._file: tuple[int, int] | None = None
 
     async def open(self) -> None:
-        """Connect. What `connect` raises, as `StorageError`; then the worker is closed."""
+        """Connect. Raises `StorageError`, and is closed then."""
         self._thread.start()
         atexit.register(self._stop)
         try:
-            await self._ask(self._open)
+            await self._submit(self._open)
         except BaseException:
             self._begin_closing()
             raise
 
-    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What *work* returns. StorageError: SQLite failed, or the worker is closed."""
-        return await self._ask(lambda: work(self._opened()))  # type: ignore[no-any-return]
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of *work*. Raises `StorageError` if SQLite failed or the store is closed."""
+        return await self._submit(lambda: work(self._opened()))  # type: ignore[no-any-return]
 
     async def close(self) -> None:
-        """Finish what was asked for, then close the connection. May be called twice."""
+        """Finish pending work, then close the connection. Closing twice is allowed."""
         self._begin_closing()
         await asyncio.shield(asyncio.wrap_future(self._closed))
 
-    def _ask(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
+    def _submit(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         with self._lock:
@@ -94,13 +94,13 @@ class Worker:
         self._begin_closing()
         self._thread.join()
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             call, future, loop = job
             outcome = _outcome(call, self.path)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(_tell, future, *outcome)
-            del job, call, future, loop, outcome  # while this waits, it holds nothing
+            with suppress(RuntimeError):  # the loop is closed, and so is the caller
+                loop.call_soon_threadsafe(_deliver, future, *outcome)
+            del job, call, future, loop, outcome  # a waiting thread must not keep them alive
         if self._connection is not None:
             self._connection.close()
         self._closed.set_result(None)
@@ -110,30 +110,22 @@ class Worker:
         self._file = _identity(self.path)
 
     def _opened(self) -> sqlite3.Connection:
-        assert self._connection is not None, "nothing is asked for before open() has returned"
+        assert self._connection is not None, "open() has returned"
         if _identity(self.path) != self._file:
-            # SQLite would go on writing to a file that nobody can find any more.
-            raise StorageError(f"database {self.path} is gone, or another file is in its place: put it back")
+            # SQLite would continue to write to the removed file.
+            raise StorageError(f"database {self.path} was removed or replaced: restore it, or open the store again")
         return self._connection
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-class Inline:
-    """Does work at once, where it is asked for, on a database without a file that is made at the first use."""
+class InlineConnection:
+    """A connection to a database in memory, created at the first use, that works in the caller's thread."""
 
     def __init__(self) -> None:
         self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
 
-    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What *work* returns. StorageError: SQLite failed."""
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of *work*. Raises `StorageError` if SQLite failed."""
         with self._lock:
             if self._connection is None:
                 self._connection = connect_in_memory()
@@ -144,25 +136,33 @@ class Inline:
         return result  # type: ignore[no-any-return]
 
     async def close(self) -> None:
-        """Nothing: what was kept can be read as long as the store is there."""
+        """Do nothing: the content stays readable as long as the store exists."""
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _outcome(call: Callable[[], Any], path: Path) -> tuple[Any, BaseException | None]:
     try:
         return call(), None
     except (sqlite3.Error, UnicodeError, OverflowError) as error:
-        # Those that are not SQLite's: a text that is not Unicode (in a damaged schema SQLite's own message may be
-        # none), and a number over 64 bits.
+        # Two that are not SQLite's: text that is not Unicode (in a corrupt schema even SQLite's own message may not
+        # be), and numbers over 64 bits.
         explained = explain(error, path)
         explained.__cause__ = error
         return None, explained
-    except BaseException as error:  # noqa: BLE001 - it is raised again, to the one who waits
+    except BaseException as error:  # noqa: BLE001 - the caller raises it
         return None, error
 
 
-def _tell(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     if future.done():
-        return  # whoever waited was cancelled
+        return  # the caller was cancelled
     if error is None:
         future.set_result(result)
     else:

@@ -1,20 +1,19 @@
-"""What users want remembered."""
+"""Memories: texts that users want remembered, and their index of words."""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
-import time
 
 from ...text import index_terms, query_terms
 from ..codec import memory_id, storable
 from ..types import Memory
 from .rows import to_memory
-from .schema import hash_key, queries, transaction
+from .statements import clock, hash_key, queries, transaction
 
 
 def remember(connection: sqlite3.Connection, owner: str, text: str) -> Memory:
-    """Keep *text* for *owner*, unless it is there."""
+    """Store *text* for *owner* unless it exists, and return it."""
     text = storable(text)
     key = memory_id(owner, text)
     found = " ".join(index_terms(text))
@@ -23,16 +22,16 @@ def remember(connection: sqlite3.Connection, owner: str, text: str) -> Memory:
         row = connection.execute(sql["memory"], (key, owner)).fetchone()
         if row is not None:
             return to_memory(row)
-        created = time.time()
+        created = clock()
         number = connection.execute(sql["add_memory"], (key, hash_key(owner), owner, text, created, "{}")).lastrowid
         connection.execute(sql["add_memory_words"], (number, _owner_word(owner), found))
     return Memory(id=key, text=text, created=created)
 
 
 def recall(connection: sqlite3.Connection, owner: str, query: str, limit: int) -> tuple[Memory, ...]:
-    """The memories of *owner* that match *query* best, or the newest if it has no word."""
+    """Return the memories of *owner* that match *query* best, or the newest if it has no word."""
     wanted = query_terms(storable(query))
-    # Words have letters and digits only, so that none of them is syntax of the index.
+    # Words have letters and digits only, so none of them is FTS5 syntax.
     either = " OR ".join(f'"{word}"' for word in wanted)
     match = f"owner_key : {_owner_word(owner)} AND words : ({either})"
     bound = {"owner": owner, "owner_key": hash_key(owner), "limit": max(limit, 0), "match": match}
@@ -41,5 +40,5 @@ def recall(connection: sqlite3.Connection, owner: str, query: str, limit: int) -
 
 
 def _owner_word(owner: str) -> str:
-    """*owner* as one word of the index, whatever signs it has."""
+    """Return *owner* as one word of the index, whatever characters it has."""
     return "o" + hashlib.sha256(owner.encode()).hexdigest()

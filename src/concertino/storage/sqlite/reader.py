@@ -12,7 +12,7 @@ from ...usage import Tokens, UsageRecord
 from ..codec import decode_json
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .rows import to_message, to_run, to_usage
-from .schema import hash_key, queries, reading
+from .statements import hash_key, queries, reading
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ _KINDS = frozenset(get_args(EntryKind))
 
 
 def runs(connection: sqlite3.Connection, limit: int, **asked: Any) -> tuple[StoredRun, ...]:
-    """Runs, newest first: those for which all that is *asked*, and not None or False, holds."""
+    """Return the runs that match every filter in *asked* that is not None or False, newest first."""
     wanted = {name: value for name, value in asked.items() if value is not None and value is not False}
     keys = {f"{name.removesuffix('_id')}_key": hash_key(wanted[name]) for name in _HASHED if name in wanted}
     conditions = " AND ".join(_CONDITIONS[name] for name in wanted) or "true"
@@ -49,25 +49,25 @@ _HASHED = ("conversation_id", "user_id")
 
 
 def messages(connection: sqlite3.Connection, run_id: str) -> tuple[StoredMessage, ...]:
-    """The messages of a run, in the form that remains."""
+    """Return the messages of a run in the form that the data policy leaves."""
     return tuple(to_message(row) for row in connection.execute(queries()["messages"], (run_id,)).fetchall())
 
 
 def usage(connection: sqlite3.Connection, root_id: str) -> tuple[UsageRecord, ...]:
-    """The usage records of a tree."""
+    """Return the usage records of a tree."""
     return tuple(to_usage(row) for row in connection.execute(queries()["usage"], (root_id,)).fetchall())
 
 
 def usage_sums(
     connection: sqlite3.Connection, by: Sequence[str], since: float | None, until: float | None
 ) -> tuple[UsageSum, ...]:
-    """Sums over the ledger. Costs are added exactly."""
+    """Return sums over the ledger. Costs are added exactly."""
     unknown = [word for word in by if word not in _COLUMNS]
     if unknown:
-        raise StorageError(f"usage cannot be summed by {unknown[0]!r}: give some of {', '.join(_COLUMNS)}")
+        raise StorageError(f"usage cannot be summed by {unknown[0]!r}: choose from {', '.join(_COLUMNS)}")
     columns = "".join(f"{_COLUMNS[word]}, " for word in by)
-    places = ", ".join(str(place + 1) for place in range(len(by)))
-    grouping = f"GROUP BY {places} ORDER BY {places}" if by else "HAVING count(*) > 0"
+    numbers = ", ".join(str(number + 1) for number in range(len(by)))
+    grouping = f"GROUP BY {numbers} ORDER BY {numbers}" if by else "HAVING count(*) > 0"
     sql = queries()["usage_sums"].replace("/*columns*/", columns).replace("/*grouping*/", grouping)
     rows = connection.execute(sql, {"since": since, "until": until}).fetchall()
     return tuple(_to_sum(tuple(row), len(by)) for row in rows)
@@ -87,18 +87,18 @@ def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:
 
 
 def load(connection: sqlite3.Connection, run_id: str) -> StoredJournal | None:
-    """A run's journal, whole. StorageError, which names the run and the entry: one of them cannot be read."""
+    """Return a run's whole journal. Raises `StorageError` with run and entry if an entry cannot be read."""
     sql = queries()
-    # One transaction: entries, messages and usage must be of one moment.
+    # One transaction: entries, messages and usage must be consistent.
     with reading(connection):
         found = connection.execute(sql["run_number"], (run_id,)).fetchone()
         if found is None:
             return None
         (run,) = runs(connection, 1, run_id=run_id)
         rows = connection.execute(sql["entries"], found).fetchall()
-        said = _by_entry(run_id, connection.execute(sql["messages_of_entries"], found).fetchall(), _message)
+        sent = _by_entry(run_id, connection.execute(sql["messages_of_entries"], found).fetchall(), _message)
         used = _by_entry(run_id, connection.execute(sql["usage_of_entries"], found).fetchall(), _usage)
-        entries = tuple(_entry(run_id, row, said, used) for row in rows)
+        entries = tuple(_entry(run_id, row, sent, used) for row in rows)
         names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
         texts = {name: _text(connection, name) for name in names}
     return StoredJournal(
@@ -107,19 +107,19 @@ def load(connection: sqlite3.Connection, run_id: str) -> StoredJournal | None:
 
 
 def _entry(
-    run_id: str, row: sqlite3.Row, said: dict[int, list[StoredMessage]], used: dict[int, list[UsageRecord]]
+    run_id: str, row: sqlite3.Row, sent: dict[int, list[StoredMessage]], used: dict[int, list[UsageRecord]]
 ) -> StoredEntry:
     seq = row["seq"]
     if row["version"] > JOURNAL_VERSION or row["kind"] not in _KINDS:
         raise StorageError(
-            f"entry {seq} of run {run_id!r} is {row['kind']!r} of version {row['version']}, which this concertino "
-            f"does not know (up to {JOURNAL_VERSION}): install a newer concertino"
+            f"entry {seq} of run {run_id!r} has kind {row['kind']!r} and format {row['version']}, and this concertino "
+            f"reads up to format {JOURNAL_VERSION}: install a newer concertino"
         )
     try:
         body = decode_json(row["body"], dict)
-        held = None if row["held"] is None else decode_json(row["held"], dict)
+        content = None if row["content"] is None else decode_json(row["content"], dict)
     except StorageError as error:
-        raise _damaged(run_id, seq, error) from error
+        raise _corrupt(run_id, seq, error) from error
     return StoredEntry(
         seq=seq,
         epoch=row["epoch"],
@@ -127,9 +127,9 @@ def _entry(
         step=row["step"],
         at=row["at"],
         body=body,
-        held=held,
+        content=content,
         erased=bool(row["erased"]),
-        messages=tuple(said.get(seq, ())),
+        messages=tuple(sent.get(seq, ())),
         usage=tuple(used.get(seq, ())),
     )
 
@@ -140,7 +140,7 @@ def _by_entry(run_id: str, rows: Iterable[sqlite3.Row], build: Callable[[sqlite3
         try:
             found.setdefault(row["entry"], []).append(build(row))
         except StorageError as error:
-            raise _damaged(run_id, row["entry"], error) from error
+            raise _corrupt(run_id, row["entry"], error) from error
     return found
 
 
@@ -152,8 +152,8 @@ def _usage(row: sqlite3.Row) -> UsageRecord:
     return to_usage(row)
 
 
-def _damaged(run_id: str, seq: int, error: StorageError) -> StorageError:
-    return StorageError(f"entry {seq} of run {run_id!r} cannot be read: {error}")
+def _corrupt(run_id: str, seq: int, error: StorageError) -> StorageError:
+    return StorageError(f"entry {seq} of run {run_id!r} is unreadable: {error}")
 
 
 def _texts(body: dict[str, Any]) -> list[str]:

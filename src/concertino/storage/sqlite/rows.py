@@ -8,50 +8,62 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from ...errors import StorageError
+from ...operations import Operation
+from ...scope import Scope
 from ...usage import Tokens, UsageRecord
 from ...waits import Resolution, Wait
 from ..codec import decode_json, decode_message, decode_progress, encode_json, encode_message, encode_progress, storable
-from ..types import HeldMessage, Memory, RunEnd, RunStart, StoredMessage, StoredRun
-from .schema import hash_key
+from ..types import EntryMessage, Memory, RunEnd, RunStart, StoredMessage, StoredRun
+from .statements import hash_key, scope_key
 
 
 def start_row(start: RunStart) -> dict[str, Any]:
-    """The parameters of `begin_run`, without the root's number."""
+    """Return the parameters of `begin_run`, without the root's number."""
     return {
         "run_id": start.run_id,
+        "scope_key": scope_key(start.scope),
         "parent_id": start.parent_id,
         "parent_call": start.parent_call,
         "agent": start.agent,
         "agent_path": start.agent_path,
         "conversation_key": hash_key(start.conversation_id),
         "conversation_id": start.conversation_id,
-        "user_key": hash_key(start.user_id),
-        "user_id": start.user_id,
-        "organization_id": start.organization_id,
+        "user_key": hash_key(start.scope.user),
+        "user_id": start.scope.user,
+        "organization_id": start.scope.tenant,
         "task": storable(start.task),
         "started": start.started,
         "forked_from": start.forked_from,
     }
 
 
-def message_row(held: HeldMessage) -> tuple[Any, ...]:
-    """The parameters of `add_message` after the entry. StorageError: it cannot be stored."""
-    body = encode_message(held.message)
+def message_row(entry: EntryMessage) -> tuple[Any, ...]:
+    """Return the parameters of `add_message` after the entry. Raises `StorageError` if it cannot be encoded."""
+    body = encode_message(entry.message)
     kept = None
-    if held.keep is not held.message:
-        kept = "" if held.keep is None else encode_message(held.keep)
-    progress = encode_progress(held.progress)
+    if entry.keep is not entry.message:
+        kept = "" if entry.keep is None else encode_message(entry.keep)
+    progress = encode_progress(entry.progress)
     kept = None if kept == body else kept
-    later = None if held.later is None else encode_message(held.later)
-    return (held.message.role, held.tokens, held.seconds, held.keep_progress, progress, body, kept, later)
+    later = None if entry.later is None else encode_message(entry.later)
+    return (entry.message.role, entry.tokens, entry.keep_seconds, entry.keep_progress, progress, body, kept, later)
 
 
 def usage_row(record: UsageRecord, booked: float) -> tuple[Any, ...]:
-    """The parameters of `add_usage` after the entry."""
-    tokens = record.tokens
+    """Return the parameters of `add_usage` after the entry."""
     return (
         record.id,
         record.agent_path,
+        *bill_row(record),
+        encode_json(list(record.tools)),
+        booked,
+    )
+
+
+def bill_row(record: UsageRecord) -> tuple[Any, ...]:
+    """Return the columns of a usage record that a provider's bill determines."""
+    tokens = record.tokens
+    return (
         record.provider,
         record.model,
         tokens.prompt,
@@ -64,13 +76,32 @@ def usage_row(record: UsageRecord, booked: float) -> tuple[Any, ...]:
         storable(record.how),
         None if record.cost is None else str(record.cost),
         record.price_version,
-        encode_json(list(record.tools)),
-        booked,
     )
 
 
+def operation_row(operation: Operation) -> dict[str, Any]:
+    """Return the parameters of `put_operation`, without the root's number and the outcome's."""
+    return {
+        "scope_key": scope_key(operation.scope),
+        "key": operation.key,
+        "run_id": operation.run_id,
+        "kind": operation.kind,
+        "state": operation.state,
+        "step": operation.step,
+        "call_index": operation.index,
+        "name": storable(operation.name),
+        "call_id": storable(operation.call_id),
+        "effect": operation.effect,
+        "remote": operation.remote,
+        "waits_for": operation.waits_for,
+        "tokens": operation.tokens,
+        "money": None if operation.money is None else str(operation.money),
+        "prompt": operation.prompt,
+    }
+
+
 def wait_row(wait: Wait, now: float) -> dict[str, Any]:
-    """The parameters of `open_wait`, without the run's number."""
+    """Return the parameters of `open_wait`, without the run's number."""
     return {
         "key": wait.key,
         "agent_path": wait.agent_path,
@@ -86,14 +117,15 @@ def wait_row(wait: Wait, now: float) -> dict[str, Any]:
     }
 
 
-def answer_row(key: str, run: int, resolution: Resolution, now: float) -> tuple[Any, ...]:
-    """The parameters of `answer`."""
+def answer_row(key: str, kind: str, run: int, resolution: Resolution, now: float) -> tuple[Any, ...]:
+    """Return the parameters of `answer`."""
     arguments = None if resolution.arguments is None else storable(resolution.arguments)
-    return (key, run, resolution.id, resolution.verdict, now, resolution.by, storable(resolution.content), arguments)
+    content = storable(resolution.content)
+    return (key, kind, run, resolution.id, resolution.verdict, now, resolution.by, content, arguments)
 
 
 def to_run(row: sqlite3.Row) -> StoredRun:
-    """A run from its row."""
+    """Return a run from its row."""
     start = RunStart(
         run_id=row["run_id"],
         root_id=row["root_id"],
@@ -102,8 +134,7 @@ def to_run(row: sqlite3.Row) -> StoredRun:
         agent=row["agent"],
         agent_path=row["agent_path"],
         conversation_id=row["conversation_id"],
-        user_id=row["user_id"],
-        organization_id=row["organization_id"],
+        scope=Scope(row["organization_id"], row["user_id"]),
         task=row["task"],
         started=row["started"],
         forked_from=row["forked_from"],
@@ -120,22 +151,20 @@ def to_run(row: sqlite3.Row) -> StoredRun:
         owner=row["owner"],
         tries=row["tries"],
         stop=bool(row["stop"]),
+        reason=row["reason"],
+        ready_at=row["ready_at"],
     )
 
 
 def to_message(row: Sequence[Any]) -> StoredMessage:
-    """A message from `body, tokens, progress`. StorageError: it is damaged."""
+    """Return a message from `body, tokens, progress`. Raises `StorageError` if it is corrupt."""
     body, tokens, progress = row
     return StoredMessage(message=decode_message(body), tokens=tokens, progress=decode_progress(progress))
 
 
 def to_usage(row: sqlite3.Row) -> UsageRecord:
-    """A usage record from its row. StorageError: it is damaged."""
+    """Return a usage record from its row. Raises `StorageError` if it is corrupt."""
     names = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h")
-    try:
-        cost = None if row["cost"] is None else Decimal(row["cost"])
-    except (InvalidOperation, TypeError, ValueError) as error:
-        raise StorageError(f"the cost of usage record {row['id']!r} is damaged: {row['cost']!r}") from error
     return UsageRecord(
         id=row["id"],
         run_id=row["run_id"],
@@ -145,14 +174,36 @@ def to_usage(row: sqlite3.Row) -> UsageRecord:
         tokens=Tokens(**{name: row[name] for name in names}),
         source=row["source"],
         how=row["how"],
-        cost=cost,
+        cost=_decimal(row["cost"], f"cost of usage record {row['id']!r}"),
         price_version=row["price_version"],
         tools=tuple(decode_json(row["tools"], list)),
     )
 
 
+def to_operation(row: sqlite3.Row) -> Operation:
+    """Return an operation from its row. Raises `StorageError` if it is corrupt."""
+    return Operation(
+        key=row["key"],
+        scope=Scope(row["organization_id"], row["user_id"]),
+        run_id=row["run_id"],
+        kind=row["kind"],
+        state=row["state"],
+        step=row["step"],
+        name=row["name"],
+        index=row["call_index"],
+        call_id=row["call_id"],
+        effect=row["effect"],
+        remote=bool(row["remote"]),
+        waits_for=row["waits_for"] if row["state"] == "waiting" else None,
+        tokens=row["tokens"],
+        money=_decimal(row["money"], f"reservation of operation {row['key']!r}"),
+        prompt=row["prompt"],
+        outcome=decode_json(row["content"], dict) if row["content"] else None,
+    )
+
+
 def to_wait(row: sqlite3.Row) -> Wait:
-    """A wait from its row. StorageError: it is damaged."""
+    """Return a wait from its row. Raises `StorageError` if it is corrupt."""
     resolution = None
     if row["verdict"] is not None:
         resolution = Resolution(
@@ -182,6 +233,13 @@ def to_wait(row: sqlite3.Row) -> Wait:
 
 
 def to_memory(row: Sequence[Any]) -> Memory:
-    """A memory from `id, text, created, metadata`. StorageError: it is damaged."""
+    """Return a memory from `id, text, created, metadata`. Raises `StorageError` if it is corrupt."""
     key, text, created, metadata = row
     return Memory(id=key, text=text, created=created, metadata=decode_json(metadata, dict))
+
+
+def _decimal(text: str | None, name: str) -> Decimal | None:
+    try:
+        return None if text is None else Decimal(text)
+    except (InvalidOperation, TypeError, ValueError) as error:
+        raise StorageError(f"corrupt stored value: the {name} is {text!r}") from error

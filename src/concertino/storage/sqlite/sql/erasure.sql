@@ -1,14 +1,14 @@
--- Erasing: rows are blanked where they lie (see migrations/0002_journal.sql).
+-- Erasure: rows are blanked in their pages (see schema.sql).
 
 -- name: erase_messages
 UPDATE messages SET
     body = coalesce(kept, body),
     kept = CASE WHEN kept = '' THEN '' END,
-    progress = CASE WHEN keeps_progress AND coalesce(kept, body) <> '' THEN progress END
-WHERE run = :run AND (kept IS NOT NULL OR (progress IS NOT NULL AND NOT keeps_progress));
+    progress = CASE WHEN keep_progress AND coalesce(kept, body) <> '' THEN progress END
+WHERE run = :run AND (kept IS NOT NULL OR (progress IS NOT NULL AND NOT keep_progress));
 
--- name: erase_held
-UPDATE journal SET held = NULL, erased = 1 WHERE run = :run AND held IS NOT NULL;
+-- name: erase_content
+UPDATE journal SET content = NULL, erased = 1 WHERE run = :run AND content IS NOT NULL;
 
 -- name: erase_waits
 UPDATE waits SET arguments = '', arguments_hash = '', note = '' WHERE run = :run;
@@ -25,19 +25,20 @@ WHERE run_id = (SELECT run_id FROM runs WHERE number = :run);
 
 -- name: expire_messages
 UPDATE messages SET
-    body = coalesce(later, ''), kept = CASE WHEN later IS NULL THEN '' END, later = NULL, lasts = NULL, progress = NULL
-WHERE run = :run AND lasts <= :now - (SELECT ended FROM heads WHERE run = :run) AND body <> '';
+    body = coalesce(later, ''), kept = CASE WHEN later IS NULL THEN '' END, later = NULL, keep_seconds = NULL,
+    progress = NULL
+WHERE run = :run AND keep_seconds <= :now - (SELECT ended FROM heads WHERE run = :run) AND body <> '';
 
 -- name: next_expiry
-SELECT min(lasts) + (SELECT ended FROM heads WHERE run = :run) FROM (
-    SELECT lasts FROM messages WHERE run = :run AND body <> ''
-    UNION ALL SELECT lasts FROM ends WHERE number = (SELECT ending FROM heads WHERE run = :run)
+SELECT min(keep_seconds) + (SELECT ended FROM heads WHERE run = :run) FROM (
+    SELECT keep_seconds FROM messages WHERE run = :run AND body <> ''
+    UNION ALL SELECT keep_seconds FROM ends WHERE number = (SELECT ending FROM heads WHERE run = :run)
 );
 
 -- name: expire_end
-UPDATE ends SET answer = '', error = NULL, lasts = NULL
+UPDATE ends SET answer = '', error = NULL, keep_seconds = NULL
 WHERE number = (SELECT ending FROM heads WHERE run = :run)
-    AND lasts <= :now - (SELECT ended FROM heads WHERE run = :run)
+    AND keep_seconds <= :now - (SELECT ended FROM heads WHERE run = :run)
 RETURNING number;
 
 -- name: expire_task
@@ -55,11 +56,26 @@ FROM runs AS r JOIN heads AS h ON h.run = r.number
 WHERE r.user_key = :user_key AND r.user_id = :user_id
     AND (:organization_id IS NULL OR r.organization_id = :organization_id);
 
+-- name: open_roots_of_user
+SELECT DISTINCT r.root, top.erase_after
+FROM runs AS r JOIN heads AS h ON h.run = r.number JOIN heads AS top ON top.run = r.root
+WHERE r.user_key = :user_key AND r.user_id = :user_id AND h.ending IS NULL
+    AND (:organization_id IS NULL OR r.organization_id = :organization_id);
+
+-- name: attempts_of_tree
+SELECT o.*, r.run_id, r.organization_id, r.user_id, r.agent_path, NULL AS content
+FROM operations AS o JOIN runs AS r ON r.number = o.run
+WHERE o.root = :root AND o.kind = 'model_call' AND o.state = 'running';
+
+-- name: revoke
+UPDATE heads SET epoch = epoch + 1, owner = '', process = '', lease = 0 WHERE run = ?;
+
 -- name: forget_messages
 UPDATE messages SET body = '', kept = '', later = NULL, progress = NULL WHERE run = :run;
 
 -- name: forget_run
-UPDATE runs SET conversation_key = NULL, conversation_id = '', user_key = NULL, user_id = '', task = ''
+UPDATE runs SET
+    conversation_key = NULL, conversation_id = '', user_key = NULL, user_id = '', task = '', scope_key = :scope_key
 WHERE number = :run;
 
 -- name: forget_end
@@ -95,19 +111,3 @@ DELETE FROM accounts WHERE name_key = ?;
 
 -- name: forget_reservations
 DELETE FROM reservations WHERE account = ?;
-
--- name: words_new
-CREATE VIRTUAL TABLE new_words USING fts5 (owner_key, words, tokenize = 'unicode61 remove_diacritics 0');
-
--- name: words_copy
-INSERT INTO new_words (rowid, owner_key, words)
-SELECT w.rowid, w.owner_key, w.words
-FROM memory_words AS w JOIN memories AS m ON m.number = w.rowid
-WHERE m.id IS NOT NULL
-ORDER BY w.rowid;
-
--- name: words_drop
-DROP TABLE memory_words;
-
--- name: words_rename
-ALTER TABLE new_words RENAME TO memory_words;

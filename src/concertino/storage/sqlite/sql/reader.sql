@@ -1,8 +1,9 @@
--- Reading what was kept.
+-- Reading runs, their journals and the ledger.
 
 -- name: runs
 SELECT
-    r.*, top.run_id AS root_id, h.state, h.entries, h.erase_at, e.answer, e.error, e.ended, t.epoch, t.owner, t.tries, t.stop
+    r.*, top.run_id AS root_id, h.state, h.entries, h.erase_at, e.answer, e.error, e.ended, t.epoch, t.owner, t.tries, t.stop,
+    t.reason, t.ready_at
 FROM runs AS r
 JOIN heads AS h ON h.run = r.number
 JOIN heads AS t ON t.run = r.root
@@ -13,7 +14,7 @@ ORDER BY r.started DESC, r.number DESC
 LIMIT :limit;
 
 -- name: messages
-SELECT coalesce(m.kept, m.body), m.tokens, CASE WHEN m.keeps_progress THEN m.progress END
+SELECT coalesce(m.kept, m.body), m.tokens, CASE WHEN m.keep_progress THEN m.progress END
 FROM messages AS m
 WHERE m.run = (SELECT number FROM runs WHERE run_id = ?) AND coalesce(m.kept, m.body) <> ''
 ORDER BY m.number;
@@ -24,7 +25,7 @@ WHERE r.root = (SELECT number FROM runs WHERE run_id = ?)
 ORDER BY u.booking;
 
 -- name: entries
-SELECT seq, epoch, kind, step, at, version, body, erased, held FROM journal WHERE run = ? ORDER BY seq;
+SELECT seq, epoch, kind, step, at, version, body, erased, content FROM journal WHERE run = ? ORDER BY seq;
 
 -- name: messages_of_entries
 SELECT entry, body, tokens, progress FROM messages WHERE run = ? AND body <> '' ORDER BY number;
@@ -44,23 +45,3 @@ SELECT /*columns*/
 FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
 WHERE u.booked >= coalesce(:since, u.booked) AND (:until IS NULL OR u.booked < :until)
 /*grouping*/;
-
--- name: memory
-SELECT id, text, created, metadata FROM memories WHERE id = ? AND owner = ?;
-
--- name: add_memory
-INSERT INTO memories (id, owner_key, owner, text, created, metadata) VALUES (?, ?, ?, ?, ?, ?);
-
--- name: add_memory_words
-INSERT INTO memory_words (rowid, owner_key, words) VALUES (?, ?, ?);
-
--- name: newest_memories
-SELECT id, text, created, metadata FROM memories
-WHERE owner_key = :owner_key AND owner = :owner ORDER BY number DESC LIMIT :limit;
-
--- name: find_memories
-SELECT m.id, m.text, m.created, m.metadata
-FROM memory_words AS w JOIN memories AS m ON m.number = w.rowid
-WHERE memory_words MATCH :match AND m.owner = :owner
-ORDER BY bm25(memory_words, 0.0, 1.0), m.number DESC
-LIMIT :limit;

@@ -1,0 +1,591 @@
+"""Journal entries: one frozen class per kind, with its codec. No other module knows an entry's field names.
+
+An entry is stored in two parts. The structure (numbers, names, ids) stays for good. The content (text, arguments,
+results) is what the data policy may erase.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, ClassVar, Literal
+
+from ...context_state import ContextState
+from ...errors import ErasedError, StorageError
+from ...events import StopReceipt
+from ...messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoice, ToolSpec
+from ...operations import OperationState
+from ...providers.base import ModelRequest, OutputSchema
+from ...storage.codec import decode_message, encode_message
+from ...storage.types import EntryKind, StoredEntry
+from ...token_engine.edits import Edit, decode_edit, encode_edit
+from ..outcome import Outcome
+from ..plain import plain
+from ..run_state import RunState
+
+Json = dict[str, Any]
+EndStatus = Literal["completed", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a run is. Values that did not change since the previous entry are None."""
+
+    state: RunState
+    index: int
+    """The content index."""
+    attempts: int
+    """The number of model attempts so far."""
+    carrying_cost: tuple[float, float] | None = None
+    commands: int | None = None
+    """The number of the last command that the run has processed."""
+    text: str | None = None
+    """The model's last text, if it does not follow from the messages."""
+    agent_state: str | None = None
+    """The agent's own state as JSON text."""
+
+    def write(self, body: Json, content: Json) -> None:
+        state = self.state
+        body["position"] = [
+            state.step,
+            state.iteration,
+            state.has_tool_calls,
+            state.errored_tools,
+            state.disabled_tools,
+            state.limit_reached,
+            state.budget_reached,
+            self.index,
+            self.attempts,
+        ]
+        if state.tool_choice != "auto":
+            body["choice"] = _choice_json(state.tool_choice)
+        if self.carrying_cost is not None:
+            body["carrying_cost"] = self.carrying_cost
+        if self.commands is not None:
+            body["commands"] = self.commands
+        if self.text is not None:
+            content["text"] = self.text
+        if self.agent_state is not None:
+            content["agent_state"] = self.agent_state
+
+    @classmethod
+    def read(cls, body: Json, content: Json) -> Position:
+        step, iteration, has_calls, errored, disabled, limit, budget, index, attempts = body["position"]
+        state = RunState(
+            step=step,
+            iteration=iteration,
+            has_tool_calls=has_calls,
+            errored_tools=tuple(errored),
+            disabled_tools=tuple(disabled),
+            limit_reached=limit,
+            budget_reached=budget,
+            tool_choice=_choice(body.get("choice", "auto")),
+        )
+        carrying = body.get("carrying_cost")
+        return cls(
+            state=state,
+            index=index,
+            attempts=attempts,
+            carrying_cost=None if carrying is None else tuple(carrying),
+            commands=body.get("commands"),
+            text=content.get("text"),
+            agent_state=content.get("agent_state"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The run has started; what it was given."""
+
+    kind: ClassVar[EntryKind] = "started"
+    model: str
+    """`provider:name`."""
+    policy: list[Any]
+    """The data policy, as `policy_form` writes it."""
+    limits: dict[str, int]
+    before: Sequence[str]
+    """Ids of the texts of the messages before the user's."""
+    skipped: Sequence[int] = ()
+    """Indexes in `before` that the next run of the conversation does not have."""
+    context: list[Any] | None = None
+    """The context state that the run continues; see `pack_context`."""
+    plan: str = ""
+    chatbot: str | None = None
+    forked_from: str | None = None
+    message: str = ""
+    system_prompt: str | None = None
+    personalization: str = ""
+    memories: Sequence[str] = ()
+    project_rules: str = ""
+    attachments: Sequence[Sequence[str]] = ()
+
+    def write(self, body: Json, content: Json) -> None:
+        for name in ("model", "policy", "limits", "before", "skipped", "context", "plan", "chatbot", "forked_from"):
+            _put(body, name, getattr(self, name))
+        for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
+            _put(content, name, getattr(self, name))
+
+    @classmethod
+    def read(cls, body: Json, content: Json) -> Started:
+        names = [item.name for item in dataclasses.fields(cls)]
+        return cls(**{"before": (), **{name: value for name, value in {**body, **content}.items() if name in names}})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """One attempt at a model, recorded before it is sent."""
+
+    attempt: str
+    """The attempt's part of the usage id."""
+    usage_id: str
+    model: str
+    """`provider:name` of the model that is called."""
+    max_output: int | None
+    reserved: tuple[int, Decimal | None] | None = None
+    """Tokens and US dollars reserved for it; None without a budget."""
+    name: str = ""
+    """The model named in the request, where it differs."""
+    forked: bool = False
+    """Whether it was copied from the run that this one is a fork of: it was not sent here."""
+
+    def write(self) -> list[Any]:
+        reserved = self.reserved and [self.reserved[0], None if self.reserved[1] is None else str(self.reserved[1])]
+        return [self.attempt, self.usage_id, self.model, self.max_output, reserved, self.name, self.forked]
+
+    @classmethod
+    def read(cls, row: list[Any]) -> RequestRecord:
+        attempt, usage_id, model, most, reserved, name, forked = row
+        if reserved is not None:
+            reserved = (reserved[0], None if reserved[1] is None else Decimal(reserved[1]))
+        return cls(
+            attempt=attempt,
+            usage_id=usage_id,
+            model=model,
+            max_output=most,
+            reserved=reserved,
+            name=name,
+            forked=forked,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequested:
+    """A request of a turn is about to be sent. What follows from the run or was recorded before is left out."""
+
+    kind: ClassVar[EntryKind] = "model_requested"
+    position: Position
+    request: RequestRecord
+    choice: ToolChoice
+    parallel: bool
+    tools: Literal[True] | Sequence[str]
+    """Ids of the request's tools; True for the run's own."""
+    system: str | None = None
+    """Id of the request's system prompt; None for the run's own."""
+    run_system: str | None = None
+    """Id of the run's system prompt, if it changed."""
+    run_tools: Sequence[str] | None = None
+    """Ids of the run's tools, if they changed."""
+    breakpoints: Sequence[int] | None = None
+    cache_key: str | None = None
+    """If it changed."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Request settings that a hook has set."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    messages: Sequence[str] | None = None
+    """The encoded messages of a request that a hook has given its own."""
+    calls_of: Mapping[str, int] | None = None
+    """For a fork: the calls so far, by tool."""
+
+    def write(self, body: Json, content: Json) -> None:
+        self.position.write(body, content)
+        body["request"] = self.request.write()
+        body["asks"] = [_choice_json(self.choice), self.parallel, self.tools]
+        for name in ("system", "run_system", "run_tools", "breakpoints", "calls_of"):
+            if (value := getattr(self, name)) is not None:
+                body[name] = value
+        for name in ("cache_key", "messages"):
+            if (value := getattr(self, name)) is not None:
+                content[name] = value
+        _put(content, "settings", self.settings)
+        _put(content, "extra", self.extra)
+
+    @classmethod
+    def read(cls, body: Json, content: Json) -> ModelRequested:
+        choice, parallel, tools = body["asks"]
+        return cls(
+            position=Position.read(body, content),
+            request=RequestRecord.read(body["request"]),
+            choice=_choice(choice),
+            parallel=parallel,
+            tools=tools,
+            **{n: body.get(n) for n in ("system", "run_system", "run_tools", "breakpoints", "calls_of")},
+            **{n: content.get(n) for n in ("cache_key", "messages")},
+            settings=content.get("settings", {}),
+            extra=content.get("extra", {}),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideRequested:
+    """A request outside the conversation is about to be sent: a question of a hook, or a summary."""
+
+    kind: ClassVar[EntryKind] = "side_requested"
+    request: RequestRecord
+
+    def write(self, body: Json, content: Json) -> None:
+        body["request"] = self.request.write()
+
+    @classmethod
+    def read(cls, body: Json, _content: Json) -> SideRequested:
+        return cls(request=RequestRecord.read(body["request"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideAnswered:
+    """A hook's question has its answer. A hook that runs again after a crash gets this answer instead of a new one."""
+
+    kind: ClassVar[EntryKind] = "side_answered"
+    question: str
+    """A digest of the question."""
+    answer: str
+
+    def write(self, body: Json, content: Json) -> None:
+        body["question"] = self.question
+        content["answer"] = self.answer
+
+    @classmethod
+    def read(cls, body: Json, content: Json) -> SideAnswered:
+        return cls(question=body["question"], answer=content["answer"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAnswered:
+    """The model's answer, recorded before any of its calls runs."""
+
+    kind: ClassVar[EntryKind] = "model_answered"
+    position: Position
+    has_message: bool
+    """Whether the answer is part of the conversation: an empty one is not."""
+    call_count: int
+    calls: Sequence[ToolCall] | None = None
+    """The calls to run, where they are not those of the message."""
+    finish: bool = False
+    """Whether the agent has ended the run with this answer."""
+    finish_text: str | None = None
+
+    def write(self, body: Json, content: Json) -> None:
+        self.position.write(body, content)
+        body["answer"] = [self.has_message, self.call_count, self.finish]
+        if self.calls is not None:
+            content["calls"] = [[call.id, call.name, call.arguments, call.signature] for call in self.calls]
+        if self.finish_text is not None:
+            content["finish_text"] = self.finish_text
+
+    @classmethod
+    def read(cls, body: Json, content: Json) -> ModelAnswered:
+        has_message, count, finish = body["answer"]
+        calls = content.get("calls")
+        return cls(
+            position=Position.read(body, content),
+            has_message=has_message,
+            call_count=count,
+            calls=None if calls is None else tuple(ToolCall(*call) for call in calls),
+            finish=finish,
+            finish_text=content.get("finish_text"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsChanged:
+    """Calls of the turn began, wait or ended before the others."""
+
+    kind: ClassVar[EntryKind] = "calls_changed"
+
+    def write(self, body: Json, content: Json) -> None:
+        """Write nothing: the transitions are part of every entry."""
+
+    @classmethod
+    def read(cls, _body: Json, _content: Json) -> CallsChanged:
+        return cls()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """Only calls that wait are left."""
+
+    kind: ClassVar[EntryKind] = "suspended"
+    position: Position
+
+    def write(self, body: Json, content: Json) -> None:
+        self.position.write(body, content)
+
+    @classmethod
+    def read(cls, body: Json, content: Json) -> Suspended:
+        return cls(position=Position.read(body, content))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryReady:
+    """A summary was made and is not in use yet."""
+
+    kind: ClassVar[EntryKind] = "summary_ready"
+    ready: Sequence[Edit]
+
+    def write(self, body: Json, content: Json) -> None:
+        content["ready"] = [encode_edit(edit) for edit in self.ready]
+
+    @classmethod
+    def read(cls, _body: Json, content: Json) -> SummaryReady:
+        return cls(ready=[decode_edit(written) for written in content["ready"]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """A process has resumed the run."""
+
+    kind: ClassVar[EntryKind] = "resumed"
+    sure: bool = True
+    """Whether the previous process has certainly stopped."""
+
+    def write(self, body: Json, content: Json) -> None:
+        body["sure"] = self.sure
+
+    @classmethod
+    def read(cls, body: Json, _content: Json) -> Resumed:
+        return cls(sure=body["sure"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageBooked:
+    """Usage alone. A resumed run continues from the entry before it."""
+
+    kind: ClassVar[EntryKind] = "usage_booked"
+
+    def write(self, body: Json, content: Json) -> None:
+        """Write nothing: the usage records have rows of their own."""
+
+    @classmethod
+    def read(cls, _body: Json, _content: Json) -> UsageBooked:
+        return cls()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The run has ended. Only usage may follow."""
+
+    kind: ClassVar[EntryKind] = "ended"
+    status: EndStatus
+    position: Position | None = None
+    """None for a run that was ended without being replayed."""
+    error: str | None = None
+    receipt: StopReceipt | None = None
+
+    def write(self, body: Json, content: Json) -> None:
+        if self.position is not None:
+            self.position.write(body, content)
+        body["status"] = self.status
+        if self.receipt is not None:
+            body["receipt"] = dataclasses.asdict(self.receipt)
+        if self.error is not None:
+            content["error"] = self.error
+
+    @classmethod
+    def read(cls, body: Json, content: Json) -> Ended:
+        receipt = body.get("receipt")
+        return cls(
+            status=body["status"],
+            position=Position.read(body, content) if "position" in body else None,
+            error=content.get("error"),
+            receipt=None if receipt is None else StopReceipt.restored(receipt),
+        )
+
+
+Entry = (
+    Started
+    | ModelRequested
+    | SideRequested
+    | SideAnswered
+    | ModelAnswered
+    | CallsChanged
+    | Suspended
+    | SummaryReady
+    | Resumed
+    | UsageBooked
+    | Ended
+)
+"""Every kind of entry."""
+_KINDS: dict[str, Any] = {
+    entry.kind: entry
+    for entry in (
+        Started,
+        ModelRequested,
+        SideRequested,
+        SideAnswered,
+        ModelAnswered,
+        CallsChanged,
+        Suspended,
+        SummaryReady,
+        Resumed,
+        UsageBooked,
+        Ended,
+    )
+}
+
+
+@dataclass(slots=True)
+class Common:
+    """What any entry may contain in addition to its own fields."""
+
+    log: list[int | list[str]] = field(default_factory=list)
+    """How the conversation changed, in order: a number of appended messages, or the ids of texts that replace all
+    messages but the last one."""
+    texts: list[str] = field(default_factory=list)
+    """Ids of shared texts that the entry refers to first."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Tool calls so far, by agent path."""
+    transitions: list[tuple[str, OperationState]] = field(default_factory=list)
+    """Operations by key, and the states that they entered."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """Structured results, by tool."""
+    edits: Sequence[Edit] = ()
+    """Edits of the view."""
+
+    def write(self, body: Json, content: Json) -> None:
+        if self.log and not (len(self.log) == 1 and type(self.log[0]) is int):
+            body["log"] = self.log
+        if self.texts:
+            body["texts"] = self.texts
+        if self.counts:
+            body["counts"] = self.counts
+        if self.transitions:
+            body["transitions"] = self.transitions
+        if self.data:
+            content["data"] = {name: plain(value) for name, value in self.data.items()}
+        if self.edits:
+            content["edits"] = [encode_edit(edit) for edit in self.edits]
+
+    @classmethod
+    def read(cls, body: Json, content: Json, messages: int) -> Common:
+        return cls(
+            log=body.get("log", [messages]),
+            texts=body.get("texts", []),
+            counts=body.get("counts", {}),
+            transitions=[(key, state) for key, state in body.get("transitions", ())],
+            data=content.get("data", {}),
+            edits=[decode_edit(edit) for edit in content.get("edits", ())],
+        )
+
+
+def encode(entry: Entry, common: Common) -> tuple[Json, Json | None]:
+    """Return the structure and the content of an entry, for the store."""
+    body: Json = {}
+    content: Json = {}
+    entry.write(body, content)
+    common.write(body, content)
+    return body, content or None
+
+
+def decode(stored: StoredEntry, run_id: str) -> tuple[Entry, Common]:
+    """Return a stored entry. Raises `ErasedError` if its content was erased, `StorageError` if it is damaged."""
+    if stored.erased:
+        raise ErasedError(
+            f"run {run_id}: its content was erased as its data policy demands; it can be listed, but not resumed, "
+            "replayed or forked"
+        )
+    content = stored.content or {}
+    try:
+        common = Common.read(stored.body, content, len(stored.messages))
+        return _KINDS[stored.kind].read(stored.body, content), common
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        where = f"run {run_id}, entry {stored.seq} ({stored.kind})"
+        raise StorageError(f"the journal of {where} is damaged: {error!r}; stop or erase the run") from error
+
+
+# -- parts of entries ------------------------------------------------------------------------------------------------
+
+_SETTINGS = ("output_schema", "effort", "temperature", "stop")
+"""Parts of a request that only a hook sets."""
+
+
+def request_settings(request: ModelRequest) -> Json:
+    """Return the settings of *request* that a hook has set, as JSON."""
+    values = {name: getattr(request, name) for name in _SETTINGS}
+    return {name: plain(value) for name, value in values.items() if value not in (None, "", ()) and value is not False}
+
+
+def settings_of(written: Mapping[str, Any]) -> Json:
+    """Return the keyword arguments of `ModelRequest` that `request_settings` wrote."""
+    found = dict(written)
+    if "output_schema" in found:
+        found["output_schema"] = OutputSchema(**found["output_schema"])
+    if "stop" in found:
+        found["stop"] = tuple(found["stop"])
+    return found
+
+
+def spec_text(spec: ToolSpec) -> str:
+    """Return a tool's definition as text, which runs share."""
+    return json.dumps([spec.name, spec.description, spec.parameters], ensure_ascii=False)
+
+
+def spec_of(text: str) -> ToolSpec:
+    """Return the tool's definition that `spec_text` wrote."""
+    return ToolSpec(*json.loads(text))
+
+
+def message_texts(messages: Sequence[Message]) -> list[str]:
+    """Return the encoded messages."""
+    return [encode_message(message) for message in messages]
+
+
+def message_of(text: str) -> Message:
+    """Return an encoded message."""
+    return decode_message(text)
+
+
+def pack_context(context: ContextState, text_ids: Any) -> list[Any]:
+    """Return a context state as JSON; *text_ids* stores the texts of its edits once for all runs."""
+    logs = ([json.dumps(edit) for edit in log] for log in (context.edits, context.prepared))
+    return [*map(text_ids, logs), context.sent_at, context.model, context.carrying_cost]
+
+
+def unpack_context(written: list[Any], texts: Mapping[str, str]) -> ContextState:
+    """Return the context state that `pack_context` wrote."""
+    *logs, at, model, carrying_cost = written
+    edits, ready = ([json.loads(texts[key]) for key in log] for log in logs)
+    return ContextState(edits, ready, at, model, tuple(carrying_cost))
+
+
+def outcome_json(outcome: Outcome) -> Json:
+    """Return an outcome as JSON, without its call and without defaults."""
+    fields = [item for item in dataclasses.fields(outcome) if item.name != "call"]
+    kept = {item.name: getattr(outcome, item.name) for item in fields}
+    kept["data"] = plain(kept["data"])
+    usual = {item.name: item.default for item in fields}
+    return {name: value for name, value in kept.items() if value != usual[name] and value != []}
+
+
+def outcome_of(call: ToolCall, written: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of *call* that `outcome_json` wrote."""
+    return Outcome(call, **written)
+
+
+def empty_answer() -> AssistantMessage:
+    """Return the answer of a turn whose message is not part of the conversation."""
+    return AssistantMessage(())
+
+
+def _put(target: Json, name: str, value: Any) -> None:
+    if value:
+        target[name] = value
+
+
+def _choice_json(choice: ToolChoice) -> str | dict[str, str]:
+    return {"tool": choice.name} if isinstance(choice, ForcedTool) else choice
+
+
+def _choice(written: Any) -> ToolChoice:
+    return ForcedTool(written["tool"]) if isinstance(written, dict) else written

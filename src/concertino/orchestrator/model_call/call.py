@@ -1,0 +1,149 @@
+"""A model call: attempts at one request, each recorded, budgeted, retried and rate-limited.
+
+The turn, a hook's question and a summary all call a model through `ModelCall`. From the outside in: `ModelCall` repeats
+a failed attempt or turns to a fallback (`retry`); its caller's *renew* builds, reserves (`budget`) and records each
+further request; `Attempt` waits for the rate limit, reads the stream and books the usage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from ...errors import ConfigurationError, ContextTooLongError, ProviderError
+from ...events import AttemptFailed, StoppedWork
+from ...providers.base import Model, ModelRequest
+from ..hooks import Hooks
+from ..recorder import record_side_request
+from ..resources import Limits
+from ..run import RunSession
+from .attempt import Attempt, OnReady
+from .retry import Attempts
+
+
+class Prepared(NamedTuple):
+    """A request that is reserved and recorded, and may be sent."""
+
+    model: Model
+    request: ModelRequest
+    usage_id: str
+
+
+Renew = Callable[[Prepared, Model, ProviderError], Awaitable[Prepared | None]]
+"""Prepares a failed request once more for a model; None if that is not possible. Raises `ContextFloorError`."""
+
+
+class ModelCall:
+    """One model call of a run. `attempt` is the newest attempt, also after `answer` raised."""
+
+    __slots__ = ("_hooks", "_on_ready", "_on_retry", "_renew", "_run", "_visible", "attempt")
+
+    def __init__(
+        self,
+        run: RunSession,
+        hooks: Hooks,
+        renew: Renew,
+        *,
+        visible: bool = True,
+        on_ready: OnReady | None = None,
+        on_retry: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._run = run
+        self._hooks = hooks
+        self._renew = renew
+        self._visible = visible
+        self._on_ready = on_ready
+        self._on_retry = on_retry
+        self.attempt: Attempt | None = None
+
+    async def answer(self, prepared: Prepared) -> Attempt:
+        """Return the attempt that was answered.
+
+        Raises `ProviderError` if every model and retry failed. Whatever it raises, every attempt is booked.
+        """
+        retries: Attempts | None = None
+        while True:
+            self.attempt = attempt = Attempt(self._run, self._hooks, *prepared, visible=self._visible)
+            try:
+                await attempt.answer(self._on_ready)
+            except ProviderError as error:
+                attempt.close(error)
+                if retries is None:
+                    retries = Attempts(self._run.resources.retry, self._run.resources.fallback, self._can_open)
+                prepared = await self._next(prepared, attempt, error, retries)
+            except BaseException as error:
+                self._stop(attempt, error)
+                raise
+            else:
+                return attempt
+
+    async def _next(self, prepared: Prepared, attempt: Attempt, error: ProviderError, retries: Attempts) -> Prepared:
+        """Prepare the next attempt. Raises *error* if there is none."""
+        following = retries.after(error, attempt.model_id, seen=attempt.seen)
+        if following is None:
+            raise error
+        model_id, seconds = following
+        reported = f"{type(error).__name__}: {error}"
+        self._run.emit(AttemptFailed, attempt.model_id, reported, model_id, seconds)
+        if self._on_retry is not None:
+            await self._on_retry()
+        await asyncio.sleep(seconds)
+        model = prepared.model if model_id == attempt.model_id else self._run.find_model(model_id)
+        renewed = await self._renew(prepared, model, error)
+        if renewed is None:
+            raise error
+        return renewed
+
+    def _can_open(self, model: str) -> bool:
+        """Return whether the fallback *model* can be opened; otherwise emit a notice."""
+        try:
+            self._run.find_model(model)
+        except ConfigurationError as error:
+            self._run.notify("not_sent", f"not sent to {model}, which cannot be opened: {error}")
+            return False
+        return True
+
+    def _stop(self, attempt: Attempt, error: BaseException) -> None:
+        run = self._run
+        attempt.close(error if isinstance(error, Exception) else None)
+        if not attempt.answered and not isinstance(error, Exception):
+            run.tree.note_stopped("stopped", StoppedWork(agent_path=run.path, what="model", name=attempt.model_id))
+
+
+class SideCall:
+    """A model call outside the conversation: its requests are recorded aside and reserved like any other."""
+
+    def __init__(self, run: RunSession, hooks: Hooks, *, visible: bool, last: bool) -> None:
+        self._run = run
+        self._last = last
+        self._call = ModelCall(run, hooks, self._renew, visible=visible)
+
+    async def answer(self, model: Model, request: ModelRequest) -> Attempt:
+        """Return the attempt that was answered. Raises `BudgetError`, and `ProviderError` as `ModelCall` does."""
+        return await self._call.answer(await self._prepare(model, request))
+
+    async def _prepare(self, model: Model, request: ModelRequest) -> Prepared:
+        run = self._run
+        usage_id = run.next_attempt()
+        if run.journal.on:
+            reserve = None
+            if run.tree.budgeted:
+                reserve = run.reserve.reservation(usage_id, model, request, last=self._last)
+            await record_side_request(run, model, request, usage_id, reserve)
+        return Prepared(model, request, usage_id)
+
+    async def _renew(self, prepared: Prepared, model: Model, error: ProviderError) -> Prepared | None:
+        request = prepared.request
+        if model is not prepared.model:
+            request = for_model(request, model, self._run.limits_of(model))
+        elif isinstance(error, ContextTooLongError):
+            return None  # the same request would be refused again
+        return await self._prepare(model, request)
+
+
+def for_model(request: ModelRequest, model: Model, limits: Limits) -> ModelRequest:
+    """Return *request* for another model, with an answer within its limits."""
+    output = request.max_output_tokens and min(request.max_output_tokens, limits.output)
+    return dataclasses.replace(request, model=model.name, max_output_tokens=output)

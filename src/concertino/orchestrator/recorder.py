@@ -1,0 +1,165 @@
+"""Turns the state of a run into journal entries and appends them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..events import RunStatus
+from ..messages import ToolCall
+from ..operations import Operation
+from ..providers.base import Model, ModelRequest, model_id
+from ..storage.types import Reservation
+from ..token_engine.edits import Edit
+from ..waits import Wait
+from .journal.entries import (
+    CallsChanged,
+    Ended,
+    EndStatus,
+    ModelAnswered,
+    ModelRequested,
+    Position,
+    RequestRecord,
+    SideAnswered,
+    SideRequested,
+    SummaryReady,
+    Suspended,
+    message_texts,
+    request_settings,
+    spec_text,
+)
+from .outcome import Finish, StepOutcome, Turn
+from .plain import dump_state, plain
+from .run import RunSession
+
+
+def position(run: RunSession) -> Position:
+    """Return where *run* is, without what did not change since the previous entry."""
+    journal = run.journal
+    carrying = run.window.carrying_cost
+    agent_state = dump_state(run.context.agent_state)
+    return Position(
+        state=run.state,
+        index=run.tree.index.value,
+        attempts=run.attempts,
+        carrying_cost=carrying if journal.changed("carrying_cost", carrying) else None,
+        commands=journal.processed if journal.changed("commands", journal.processed) else None,
+        text=journal.text_changed(run.state.text),
+        agent_state=agent_state if journal.changed("agent_state", agent_state) else None,
+    )
+
+
+async def record_request(
+    run: RunSession,
+    model: Model,
+    request: ModelRequest,
+    usage_id: str,
+    reserve: Reservation | None = None,
+    *,
+    own_messages: bool,
+) -> None:
+    """Record a turn's request before it is sent, with everything that led to it.
+
+    Raises `BudgetError`, and records nothing, if an account does not cover *reserve*.
+    """
+    journal, specs = run.journal, run.registry.specs()
+    run_system = journal.text_ids([run.system])[0] if journal.changed("system", run.system) else None
+    run_tools = journal.text_ids(list(map(spec_text, specs))) if journal.changed("tools", specs) else None
+    entry = ModelRequested(
+        position=position(run),
+        request=_request_record(model, request, usage_id, reserve),
+        choice=request.tool_choice,
+        parallel=request.parallel_tool_calls,
+        tools=request.tools == specs or journal.text_ids(list(map(spec_text, request.tools))),
+        system=None if request.system == run.system else journal.text_ids([request.system])[0],
+        run_system=run_system,
+        run_tools=run_tools,
+        breakpoints=request.marks,
+        cache_key=request.cache_key if journal.changed("cache_key", request.cache_key) else None,
+        settings=request_settings(request),
+        extra=plain(request.extra) if request.extra else {},
+        messages=message_texts(request.messages) if own_messages else None,
+    )
+    operation = _attempt_operation(run, model, usage_id, reserve)
+    await journal.append(entry, run.state.step, [operation], reserve=reserve)
+
+
+async def record_side_request(
+    run: RunSession, model: Model, request: ModelRequest, usage_id: str, reserve: Reservation | None
+) -> None:
+    """Record a request outside the conversation. Raises `BudgetError` as `record_request` does."""
+    entry = SideRequested(request=_request_record(model, request, usage_id, reserve))
+    operation = _attempt_operation(run, model, usage_id, reserve)
+    await run.journal.append(entry, run.state.step, [operation], reserve=reserve, aside=True)
+
+
+async def record_side_answer(run: RunSession, question: str, answer: str) -> None:
+    """Record the answer to a hook's question, so that the hook gets it again after a crash."""
+    if run.journal.on:
+        await run.journal.append(SideAnswered(question=question, answer=answer), run.state.step, aside=True)
+
+
+async def record_answer(run: RunSession, turn: Turn, calls: tuple[ToolCall, ...], outcome: StepOutcome) -> None:
+    """Record the model's answer and its calls before any of them runs."""
+    finish = isinstance(outcome, Finish)
+    entry = ModelAnswered(
+        position=position(run),
+        has_message=bool(turn.message.parts),
+        call_count=len(calls),
+        calls=calls if calls and calls != turn.message.tool_calls else None,
+        finish=finish,
+        finish_text=outcome.text if isinstance(outcome, Finish) else None,
+    )
+    await run.journal.append(entry, run.state.step)
+
+
+async def record_calls(run: RunSession, *, waits: Sequence[Wait] = ()) -> None:
+    """Record the calls that began, wait or ended before the others."""
+    await run.journal.append(CallsChanged(), run.state.step, waits=waits)
+
+
+async def record_suspension(run: RunSession) -> None:
+    """Record that only calls that wait are left."""
+    await run.journal.append(Suspended(position=position(run)), run.state.step)
+
+
+async def record_summary(run: RunSession, ready: Sequence[Edit]) -> None:
+    """Record a summary that is ready, with its usage, so that it is not made twice."""
+    if run.journal.on:
+        await run.journal.append(SummaryReady(ready=tuple(ready)), run.state.step, aside=True)
+
+
+async def record_end(run: RunSession, status: RunStatus, error: str | None) -> None:
+    """Record the end. Nothing but usage can follow."""
+    if not run.journal.on:
+        return
+    ended: EndStatus = status  # type: ignore[assignment]  # a suspended run has not ended
+    receipt = run.tree.receipt() if status == "cancelled" and run.id == run.tree.root_id else None
+    entry = Ended(status=ended, position=position(run), error=error, receipt=receipt)
+    end = run.journal.end_of(ended, run.state.text, error)
+    await run.journal.append(entry, run.state.step, end=end)
+
+
+def _request_record(model: Model, request: ModelRequest, usage_id: str, reserve: Reservation | None) -> RequestRecord:
+    return RequestRecord(
+        attempt=usage_id.rpartition(":")[2],
+        usage_id=usage_id,
+        model=model_id(model),
+        max_output=request.max_output_tokens,
+        reserved=None if reserve is None else (reserve.tokens, reserve.money),
+        name=request.model if request.model != model.name else "",
+    )
+
+
+def _attempt_operation(run: RunSession, model: Model, usage_id: str, reserve: Reservation | None) -> Operation:
+    return Operation(
+        key=usage_id,
+        scope=run.scope,
+        run_id=run.id,
+        kind="model_call",
+        state="running",
+        step=run.state.step,
+        name=model_id(model),
+        tokens=None if reserve is None else reserve.tokens,
+        money=None if reserve is None else reserve.money,
+        prompt=run.window.tokens,
+    )

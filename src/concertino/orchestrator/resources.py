@@ -1,0 +1,149 @@
+"""What a run works with: models, store, retry, rate limits, dependencies, limits and counter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, Protocol
+
+from ..errors import ConfigurationError, UnknownModelError
+from ..providers.base import Model, model_id
+from ..providers.catalog import context_window, max_output_tokens
+from ..providers.rate_limit import Gate
+from ..storage.base import Store
+from ..token_engine.counting.base import EstimatingCounter, TokenCounter
+from ..token_engine.pricing import price
+from ..token_engine.retention import Retention
+from ..tools.base import Session
+from ..usage import Tokens
+from .model_call.retry import Retry
+
+_IN_CATALOG = ("anthropic", "openai", "google")
+_LONGEST_ANSWER = 32_000
+"""Tokens. Reasoning is part of the answer, so this is more than a report needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of one run. Raises `ConfigurationError` if one of them is too small to work with."""
+
+    context: int = 128_000
+    """Tokens of a request, including those reserved for the answer."""
+    output: int = 4_096
+    """Tokens of an answer."""
+    tool_calls: int = 25
+    """Tool calls that count as iterations, of the agent itself; a sub-agent has its own limit."""
+    parallel_tools: int = 64
+    """Tools that run at the same time; 1 for one after another."""
+
+    def __post_init__(self) -> None:
+        for name in ("context", "output", "tool_calls", "parallel_tools"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ConfigurationError(f"Limits({name}={value!r:.80}): use a whole number of at least 1")
+        if self.output >= self.context:
+            raise ConfigurationError(
+                f"Limits(output={self.output:,}) fills a context of {self.context:,} tokens: choose a smaller output, "
+                f"or use Resources(limits=limits_within({self.context}))"
+            )
+
+
+class HasLimits(Protocol):
+    """The part of an agent that a limits function may read."""
+
+    name: str
+    tool_call_limit: int
+
+
+class LimitsFunction(Protocol):
+    """Returns the limits of a run. Replace it with `Resources(limits=...)` to make them depend on the user's plan."""
+
+    def __call__(self, session: Session, model: Model, agent: HasLimits) -> Limits: ...
+
+
+def default_limits(session: Session, model: Model, agent: HasLimits) -> Limits:  # noqa: ARG001 - the port's signature
+    """Return the model's own context window and the agent's limit, for every user.
+
+    The context window is the model's attribute `context_window`, or the catalog's entry.
+    """
+    context = getattr(model, "context_window", None)
+    output = 4_096
+    if context is None and model.provider in _IN_CATALOG:
+        context = context_window(model.provider, model.name)
+        output = min(max_output_tokens(model.provider, model.name), _LONGEST_ANSWER)
+    context = context or 128_000
+    return Limits(context=context, output=min(output, max(context // 4, 1)), tool_calls=agent.tool_call_limit)
+
+
+def limits_within(context: int | None) -> LimitsFunction:
+    """Return the default limits with at most *context* tokens per request, answer included; None for no such cap."""
+
+    def limits(session: Session, model: Model, agent: HasLimits) -> Limits:
+        found = default_limits(session, model, agent)
+        if context is None or context >= found.context:
+            return found
+        return replace(found, context=context, output=min(found.output, max(context // 4, 1)))
+
+    return limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What runs work with. A product shares one object between runs, or makes one per tenant."""
+
+    model: Model | None = None
+    """The model of chats that name none."""
+    models: Callable[[str], Model] | None = None
+    """Opens a model by its id, once per id: for chats and agents that name one, and for `fallback`. Its provider closes
+    what it opens; `concertino.wiring.Models` does both."""
+    store: Store | None = None
+    """Where runs are recorded; None for nowhere."""
+    retry: Retry = field(default_factory=Retry)
+    """How often a failed model call is repeated."""
+    fallback: Sequence[str] = ()
+    """Ids of models that are called, in this order, in place of one that fails."""
+    rate_limits: Mapping[str, Gate] = field(default_factory=dict)
+    """By provider: the requests and tokens per minute that its key allows. Share one object between all runs."""
+    deps: Any = None
+    """The product's own object, for its tools."""
+    limits: LimitsFunction = default_limits
+    counter: TokenCounter = field(default_factory=EstimatingCounter)
+    retention: Retention = field(default_factory=Retention)
+    """How much of a conversation stays unchanged while it grows."""
+    price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
+    """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list."""
+    _opened: dict[str, Model | None] = field(default_factory=dict, repr=False, compare=False)
+
+    def is_valid(self) -> bool:
+        """Return whether these resources were checked already; they are frozen, so once is enough."""
+        return "" in self._opened
+
+    def mark_valid(self) -> None:
+        """Remember that these resources were checked."""
+        self._opened[""] = None
+
+    def find_model(self, wanted: str) -> Model:
+        """Return the model with the id *wanted*. Raises `UnknownModelError`, and what `models` raises."""
+        if self.model is not None and wanted == model_id(self.model):
+            return self.model
+        if (found := self._opened.get(wanted)) is not None:
+            return found
+        if self.models is None:
+            raise UnknownModelError(
+                f"model {wanted!r} cannot be opened: give the run Resources(models=concertino.wiring.Models())"
+            )
+        found = self.models(wanted)
+        if not hasattr(found, "stream"):
+            raise ConfigurationError(
+                f"Resources(models=...) returned {found!r:.80} for {wanted!r}; it must return a model"
+            )
+        self._opened[wanted] = found
+        return found
+
+    def limits_of(self, session: Session, model: Model, agent: HasLimits) -> Limits:
+        """Return the limits of *agent* with *model*. Raises `ConfigurationError` if the function returns none."""
+        found = self.limits(session, model, agent)
+        if not isinstance(found, Limits):
+            raise ConfigurationError(f"Resources(limits=...) returned {found!r:.80}; it must return Limits")
+        return found

@@ -1,0 +1,48 @@
+"""The state of a run: small, plain and serializable, so that any process can resume the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..messages import ToolChoice
+
+
+@dataclass(slots=True)
+class RunState:
+    """Where a run is. Hooks read it; only the engine changes it."""
+
+    step: int = 0
+    """The number of steps begun."""
+    iteration: int = 0
+    """The count that the limit of tool calls applies to."""
+    has_tool_calls: bool = True
+    """Whether the last step called tools; True before the first step, so that the loop starts."""
+    tool_choice: ToolChoice = "auto"
+    """The tool choice of the next step."""
+    tool_calls: dict[str, int] = field(default_factory=dict)
+    """The number of tool calls by agent path, sub-agents included."""
+    calls_of: dict[str, int] = field(default_factory=dict)
+    """The number of this run's own calls by tool."""
+    errored_tools: tuple[str, ...] = ()
+    """Tools that failed in the last step."""
+    disabled_tools: tuple[str, ...] = ()
+    """Tools that the model called in the last step although they are not enabled."""
+    limit_reached: bool = False
+    """Whether the limit of tool calls was reached."""
+    budget_reached: bool = False
+    """Whether a budget was reached."""
+    text: str = ""
+    """The model's last text; the answer, unless the agent concludes otherwise."""
+
+
+class ContentIndex:
+    """A number that never decreases, shared by all agents of a run tree."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+
+    def advance(self) -> None:
+        """Increase the index by one."""
+        self.value += 1

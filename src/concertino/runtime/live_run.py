@@ -1,0 +1,84 @@
+"""A run in progress in this process, independent of those who watch it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from ..errors import RunStateError
+from ..events import RunEnded, RunEvent, RunResult
+from ..orchestrator.engine import ToolOrchestrator
+from .event_log import EventLog
+
+
+class LiveRun:
+    """A run in progress in this process. Reading its events, or no longer reading them, changes nothing about it."""
+
+    def __init__(self, orchestrator: ToolOrchestrator) -> None:
+        self.id = orchestrator.run_id
+        self._orchestrator = orchestrator
+        self._log = EventLog()
+        self._started = asyncio.Event()
+        self._error: BaseException | None = None
+        self._task = asyncio.create_task(self._drive(), name=f"run {self.id}")
+
+    def events(self, after: int = 0) -> AsyncIterator[tuple[int, RunEvent]]:
+        """Yield the events after number *after* with their numbers. Come back with the last number that you saw."""
+        return self._log.read(after)
+
+    async def result(self) -> RunResult:
+        """Return how the run ended, or that it is suspended. Raises the error that kept it from starting."""
+        await asyncio.wait([self._task])
+        if self._orchestrator.result is None:
+            raise self._error or RunStateError(f"run {self.id} was stopped before it had started")
+        return self._orchestrator.result
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended or is suspended."""
+        return self._task.done()
+
+    async def started(self) -> None:
+        """Wait until the run is recorded. Raises the error that kept it from starting."""
+        await self._started.wait()
+        error = self._error or self._orchestrator.refused
+        if error is not None:
+            raise error
+
+    async def stop(self, deadline: float) -> RunResult:
+        """Stop the run and everything below it."""
+        self._orchestrator.stop(deadline)
+        return await self.result()
+
+    def request_stop(self) -> None:
+        """Stop the run without waiting for its end."""
+        self._orchestrator.stop()
+
+    def abandon(self) -> None:
+        """Cancel a run that could not start."""
+        self._task.cancel()
+
+    async def park(self) -> None:
+        """Leave the run to be resumed later."""
+        self._orchestrator.park()
+        await asyncio.wait([self._task])
+
+    async def _drive(self) -> None:
+        last: RunEvent | None = None
+        try:
+            async with aclosing(self._orchestrator.stream()) as events:
+                async for event in events:
+                    last = event
+                    self._log.put(event)
+                    self._started.set()
+        except asyncio.CancelledError:
+            pass  # stopped or parked: the result tells which
+        except Exception as error:  # noqa: BLE001 - `result` raises it
+            self._error = error
+        finally:
+            result = self._orchestrator.result
+            if result is not None and not isinstance(last, RunEnded):
+                self._log.put(RunEnded(result.run_id, result.agent_path, result.content_index, result))
+            self._started.set()
+            self._log.close()

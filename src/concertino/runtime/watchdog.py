@@ -1,0 +1,114 @@
+"""The watchdog: resumes runs that dead processes left and runs that were answered, and gives up on poison runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import Protocol
+
+from ..errors import ConcertinoError, ConfigurationError, RunStateError, StorageError
+from ..orchestrator.lifecycle.seal import seal
+from ..storage.base import Store
+from ..storage.types import StoredRun
+from .live_run import LiveRun
+
+log = logging.getLogger("concertino")
+
+SWEEP = 1.0
+"""Seconds between two passes of the watchdog."""
+TRIES = 5
+"""The number of times that a run is resumed without making progress. Then it is a dead letter."""
+BACK_OFF = 1.0
+"""Seconds before the second try; twice as many before each further one."""
+
+
+class _Runs(Protocol):
+    """The part of the runtime that the watchdog needs."""
+
+    def live(self, run_id: str) -> LiveRun | None: ...
+
+    def knows(self, agent: str) -> bool: ...
+
+
+class Watchdog:
+    """Looks after the trees in one store.
+
+    A tree whose process died is resumed. One that makes no progress is tried again after a delay that doubles, up to
+    *tries* times: its process may have died of it. Then it is a dead letter until somebody retries or stops it. A tree
+    whose journal cannot be read takes the same path.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        runs: _Runs,
+        resume: Callable[[str], Awaitable[object]],
+        agents: Callable[[], Collection[str]],
+        *,
+        sweep: float,
+        tries: int,
+    ) -> None:
+        self._store = store
+        self._runs = runs
+        self._resume = resume
+        self._agents = agents
+        self._sweep = sweep
+        self._tries = tries
+
+    async def run(self) -> None:
+        """Look, and erase what is due, every *sweep* seconds until cancelled."""
+        while True:
+            try:
+                await self.look()
+                await self._store.sweep()
+            except ConcertinoError as error:
+                log.warning("the watchdog failed: %s: %s", type(error).__name__, error)
+            await asyncio.sleep(self._sweep)
+
+    async def look(self) -> None:
+        """Resume, stop or postpone the trees that are due now."""
+        due = await self._store.due(agents=self._agents())
+        for root_id in due.stopping:
+            live = self._runs.live(root_id)
+            if live is not None and not live.done:
+                live.request_stop()
+        for root_id in (*due.ready, *due.orphaned):
+            live = self._runs.live(root_id)
+            if live is None or live.done:
+                await self._take(root_id)
+
+    async def _take(self, root_id: str) -> None:
+        stored = await self._store.run(root_id)
+        if stored is None or not self._runs.knows(stored.start.agent):
+            return  # another process has this agent
+        try:
+            if stored.stop:
+                await seal(self._store, root_id, "cancelled", "the run was stopped")
+            elif stored.tries and not stored.reason:
+                await self._postpone(stored, f"its process ended {stored.tries} times without progress")
+            else:
+                await self._resume(root_id)
+        except (RunStateError, ConfigurationError) as error:
+            log.info("run %s was not resumed: %s", root_id, error)
+        except StorageError as error:
+            await self._postpone_unreadable(root_id, error)
+        except Exception as error:  # noqa: BLE001 - one run must not keep the watchdog from the others
+            log.warning("run %s could not be resumed: %s", root_id, type(error).__name__)
+
+    async def _postpone(self, stored: StoredRun, reason: str) -> None:
+        """Try again later, or never if every try is used up."""
+        root_id = stored.start.run_id
+        last = stored.tries >= self._tries
+        seconds = None if last else BACK_OFF * 2.0 ** (stored.tries - 1)
+        await self._store.postpone(stored.start.scope, root_id, reason=reason, seconds=seconds)
+        log.warning("run %s %s: %s", root_id, "is a dead letter" if last else f"waits {seconds:g} s", reason)
+
+    async def _postpone_unreadable(self, root_id: str, error: StorageError) -> None:
+        log.warning("run %s could not be resumed: %s", root_id, type(error).__name__)
+        try:
+            stored = await self._store.run(root_id)
+            if stored is not None and stored.end is None and not stored.owner:
+                await self._store.postpone(stored.start.scope, root_id, reason=str(error), seconds=None)
+        except ConcertinoError as failure:
+            log.warning("run %s could not be postponed: %s", root_id, type(failure).__name__)

@@ -1,0 +1,94 @@
+"""When trees are due: the index that the watchdog scans, postponements, and dead letters."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+
+from ...errors import RunClaimedError, RunEndedError, RunStateError, UnknownRunError
+from ...operations import transition
+from ...scope import Scope
+from ..process import is_dead
+from ..types import Due
+from .statements import clock, queries, scope_row, transaction
+
+
+def due(connection: sqlite3.Connection, limit: int, agents: Collection[str] | None) -> Due:
+    """Expire overdue waits, and return the trees to resume, the longest due first."""
+    sql, now = queries(), clock()
+    expired = 0
+    dead = [row[0] for row in connection.execute(sql["processes"]).fetchall() if is_dead(row[0])]
+    if dead or connection.execute(sql["has_overdue"], {"now": now}).fetchone() is not None:
+        with transaction(connection):
+            for process in dead:
+                _end_leases(connection, process, now)
+            expired = expire(connection, now)
+    ready: list[str] = []
+    orphaned: list[str] = []
+    for run_id, agent, state in connection.execute(sql["ready"], {"now": now}):
+        if len(ready) + len(orphaned) >= limit:
+            break
+        if agents is None or agent in agents:
+            (orphaned if state == "running" else ready).append(run_id)
+    stopping = tuple(row[0] for row in connection.execute(sql["stopping"]).fetchall())
+    return Due(expired=expired, ready=tuple(ready), orphaned=tuple(orphaned), stopping=stopping)
+
+
+def expire(connection: sqlite3.Connection, now: float) -> int:
+    """Answer overdue waits as expired, inside a transaction. Return their number."""
+    sql, bound = queries(), {"now": now, "state": transition("waiting", "expire")}
+    connection.execute(sql["answer_overdue"], bound)
+    roots = [row[0] for row in connection.execute(sql["expire_operations"], bound).fetchall()]
+    for root in dict.fromkeys(roots):
+        reschedule(connection, root, now)
+    return len(roots)
+
+
+def reschedule(connection: sqlite3.Connection, root: int, now: float) -> None:
+    """Set when a tree is due, after its state, claim or operations changed; inside a transaction."""
+    connection.execute(queries()["reschedule"], {"root": root, "now": now})
+
+
+def postpone(connection: sqlite3.Connection, scope: Scope, root_id: str, reason: str, seconds: float | None) -> None:
+    """Postpone a tree, or make it a dead letter."""
+    with transaction(connection):
+        now = clock()
+        row = _root(connection, scope, root_id)
+        if row["owner"] != "" and row["lease"] > now and not is_dead(row["owner"]):
+            raise RunClaimedError(
+                f"run {root_id!r} is claimed by {row['owner']!r}: release the claim before postponing it", row["owner"]
+            )
+        bound = {
+            "root": row["number"],
+            "reason": reason,
+            "until": now + (seconds or 0.0),
+            "state": "dead_letter" if seconds is None else None,
+        }
+        connection.execute(queries()["postpone"], bound)
+        reschedule(connection, row["number"], now)
+
+
+def retry(connection: sqlite3.Connection, scope: Scope, root_id: str) -> None:
+    """Make a dead letter due at once."""
+    with transaction(connection):
+        row = _root(connection, scope, root_id)
+        if row["state"] != "dead_letter":
+            raise RunStateError(f"run {root_id!r} is {row['state']!r}: only a dead letter can be retried")
+        connection.execute(queries()["retry"], {"root": row["number"]})
+        reschedule(connection, row["number"], clock())
+
+
+def _root(connection: sqlite3.Connection, scope: Scope, root_id: str) -> sqlite3.Row:
+    bound = {"run_id": root_id, **scope_row(scope)}
+    row: sqlite3.Row | None = connection.execute(queries()["root_of_scope"], bound).fetchone()
+    if row is None:
+        raise UnknownRunError(f"unknown root run {root_id!r}")
+    if row["ending"] is not None:
+        raise RunEndedError(f"run {root_id!r} has ended")
+    return row
+
+
+def _end_leases(connection: sqlite3.Connection, process: str, now: float) -> None:
+    bound = {"process": process, "now": now}
+    for (root,) in connection.execute(queries()["end_leases"], bound).fetchall():
+        reschedule(connection, root, now)

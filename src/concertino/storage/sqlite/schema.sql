@@ -1,0 +1,295 @@
+-- Runs, their journals, what they used, and what users want remembered.
+-- Times are seconds since the epoch, UTC: datetime(started, 'unixepoch') shows them.
+--
+-- One rule holds for tables with content (what people wrote, did, or are called): a row is added at the end of its
+-- table, is never deleted, and never grows. It is blanked in its page. SQLite overwrites what is deleted
+-- (secure_delete), but where rows are deleted, grow or are inserted between others it moves their neighbours to other
+-- pages, and leaves copies of those in the gaps. No index contains content, for the same reason: names are looked up by
+-- their hashes (*_key). What changes with every append is in tables without content: heads, operations, accounts,
+-- reservations.
+
+CREATE TABLE runs (
+    number           INTEGER PRIMARY KEY,   -- other tables refer to a run by it
+    run_id           TEXT NOT NULL UNIQUE,
+    root             INTEGER NOT NULL,      -- number of the run at the top of its tree
+    scope_key        INTEGER NOT NULL,
+    parent_id        TEXT,
+    parent_call      TEXT,
+    agent            TEXT NOT NULL,
+    agent_path       TEXT NOT NULL,
+    conversation_key INTEGER,
+    conversation_id  TEXT NOT NULL,
+    user_key         INTEGER,
+    user_id          TEXT NOT NULL,
+    organization_id  TEXT NOT NULL,
+    task             TEXT NOT NULL,
+    started          REAL NOT NULL,
+    forked_from      TEXT
+);
+CREATE INDEX runs_by_root ON runs (root, started);
+CREATE INDEX runs_by_conversation ON runs (conversation_key, started);
+CREATE INDEX runs_by_user ON runs (user_key, started);
+CREATE INDEX runs_by_start ON runs (started);
+
+-- The state of each run. The row of a root also has the claim on its tree (epoch, owner, process, lease, tries), and
+-- when the tree is due (ready_at, not_before, reason).
+CREATE TABLE heads (
+    run         INTEGER PRIMARY KEY,
+    root        INTEGER NOT NULL,
+    state       TEXT NOT NULL,
+    entries     INTEGER NOT NULL,           -- in its journal: the number of the next
+    commands    INTEGER NOT NULL,           -- number of the last
+    stop        INTEGER NOT NULL,
+    epoch       INTEGER NOT NULL,
+    owner       TEXT NOT NULL,              -- '': released
+    process     TEXT NOT NULL,              -- of the owner, while its lease counts; '': none
+    lease       REAL NOT NULL,              -- end of the lease
+    tries       INTEGER NOT NULL,
+    not_before  REAL NOT NULL,              -- postponed until then
+    reason      TEXT NOT NULL,              -- of a postponement or a dead letter
+    ready_at    REAL,                       -- due from then on; NULL: not before something happens
+    ending      INTEGER,                    -- its row in ends
+    ended       REAL,                       -- by the store's clock
+    erase_after REAL,                       -- seconds after the end of its tree; NULL: never
+    erase_at    REAL,
+    sweep_at    REAL                        -- time of its next erasure
+);
+CREATE INDEX heads_of_tree ON heads (root);
+CREATE INDEX heads_ready ON heads (ready_at) WHERE ready_at IS NOT NULL;
+CREATE INDEX heads_of_process ON heads (process) WHERE process <> '';
+CREATE INDEX heads_to_stop ON heads (root) WHERE stop AND ending IS NULL;
+CREATE INDEX heads_to_sweep ON heads (sweep_at) WHERE sweep_at IS NOT NULL;
+
+CREATE TABLE ends (
+    number       INTEGER PRIMARY KEY,
+    answer       TEXT NOT NULL,
+    error        TEXT,
+    ended        REAL NOT NULL,
+    keep_seconds REAL                       -- for answer, error and task; NULL: they stay
+);
+
+CREATE TABLE journal (
+    number  INTEGER PRIMARY KEY,
+    run     INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    epoch   INTEGER NOT NULL,
+    kind    TEXT NOT NULL,
+    step    INTEGER NOT NULL,
+    at      REAL NOT NULL,
+    version INTEGER NOT NULL,
+    body    TEXT NOT NULL,                  -- JSON; the messages of an entry are in messages
+    erased  INTEGER NOT NULL,
+    content TEXT,                           -- JSON
+    UNIQUE (run, seq)
+);
+
+CREATE TABLE messages (
+    number        INTEGER PRIMARY KEY,
+    run           INTEGER NOT NULL,
+    entry         INTEGER NOT NULL,         -- of its run's journal
+    role          TEXT NOT NULL,
+    tokens        INTEGER,
+    keep_seconds  REAL,                     -- after the end of the run; NULL: it stays
+    keep_progress INTEGER NOT NULL,
+    progress      TEXT,                     -- JSON
+    body          TEXT NOT NULL,            -- JSON; '': erased
+    kept          TEXT,                     -- after the end of the run: NULL: the body, '': nothing, or JSON
+    later         TEXT                      -- after keep_seconds: JSON, or NULL: nothing
+);
+CREATE INDEX messages_of_run ON messages (run);
+
+CREATE TABLE texts (
+    number          INTEGER PRIMARY KEY,
+    id              TEXT UNIQUE,            -- NULL: erased
+    user_key        INTEGER,
+    run_id          TEXT,                   -- erased with the end of this run
+    organization_id TEXT NOT NULL,
+    user_id         TEXT NOT NULL,
+    body            TEXT NOT NULL
+);
+CREATE INDEX texts_of_user ON texts (user_key);
+CREATE INDEX texts_of_run ON texts (run_id) WHERE run_id IS NOT NULL;
+
+-- Open operations. Closed ones leave the table, so that recovery costs what is open and not what is old.
+CREATE TABLE operations (
+    scope_key  INTEGER NOT NULL,
+    key        TEXT NOT NULL,
+    run        INTEGER NOT NULL,
+    root       INTEGER NOT NULL,
+    kind       TEXT NOT NULL,
+    state      TEXT NOT NULL,
+    answered   INTEGER NOT NULL,            -- an answer from outside was not taken in yet
+    step       INTEGER NOT NULL,
+    call_index INTEGER NOT NULL,
+    name       TEXT NOT NULL,
+    call_id    TEXT NOT NULL,
+    effect     TEXT NOT NULL,
+    remote     INTEGER NOT NULL,
+    waits_for  TEXT,
+    tokens     INTEGER,
+    money      TEXT,                        -- US dollars, an exact decimal
+    prompt     INTEGER,
+    expires    REAL,                        -- deadline of its wait
+    outcome    INTEGER,                     -- its row in outcomes
+    PRIMARY KEY (scope_key, key)
+) WITHOUT ROWID;
+CREATE INDEX operations_of_tree ON operations (root, run);
+CREATE INDEX operations_waiting ON operations (expires) WHERE state = 'waiting';
+
+CREATE TABLE outcomes (
+    number  INTEGER PRIMARY KEY,
+    content TEXT NOT NULL                   -- JSON; '': erased
+);
+
+CREATE TABLE waits (
+    number         INTEGER PRIMARY KEY,
+    key            TEXT,                    -- of its operation; NULL: erased
+    run            INTEGER NOT NULL,
+    agent_path     TEXT NOT NULL,
+    call_id        TEXT NOT NULL,
+    tool           TEXT NOT NULL,
+    kind           TEXT NOT NULL,
+    arguments      TEXT NOT NULL,
+    arguments_hash TEXT NOT NULL,
+    who            TEXT NOT NULL,           -- JSON
+    note           TEXT NOT NULL,
+    opened         REAL NOT NULL,
+    expires        REAL,
+    UNIQUE (key, kind)                      -- a call may wait for an approval, and later for its result
+);
+CREATE INDEX waits_of_run ON waits (run);
+
+-- Answers to waits: one per wait, also before the wait itself is stored.
+CREATE TABLE answers (
+    number    INTEGER PRIMARY KEY,
+    key       TEXT,                         -- NULL: erased
+    kind      TEXT NOT NULL,                -- of the wait
+    run       INTEGER NOT NULL,
+    token     TEXT NOT NULL,                -- made by the sender
+    verdict   TEXT NOT NULL,
+    at        REAL NOT NULL,
+    by        TEXT NOT NULL,
+    content   TEXT NOT NULL,
+    arguments TEXT,
+    UNIQUE (key, kind)
+);
+CREATE INDEX answers_of_run ON answers (run);
+
+CREATE TABLE commands (
+    id     INTEGER PRIMARY KEY,
+    run    INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    kind   TEXT NOT NULL,
+    by     TEXT NOT NULL,
+    at     REAL NOT NULL,
+    text   TEXT NOT NULL,
+    UNIQUE (run, number)
+);
+
+-- Money in billionths of a US dollar. The name is a hash, because it may contain a user's.
+CREATE TABLE accounts (
+    name_key        BLOB PRIMARY KEY,
+    limited         INTEGER NOT NULL,       -- 0: it has no budget now
+    limit_tokens    INTEGER,
+    limit_money     INTEGER,
+    reserved_tokens INTEGER NOT NULL,
+    reserved_money  INTEGER NOT NULL,
+    spent_tokens    INTEGER NOT NULL,
+    spent_money     INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- The charges of each attempt: reserved, and after its settlement spent.
+CREATE TABLE reservations (
+    id      TEXT NOT NULL,                  -- of a usage record
+    account BLOB NOT NULL,
+    settled INTEGER NOT NULL,
+    tokens  INTEGER NOT NULL,
+    money   INTEGER NOT NULL,
+    PRIMARY KEY (id, account)
+) WITHOUT ROWID;
+
+CREATE TABLE usage (
+    booking        INTEGER PRIMARY KEY,     -- order of booking
+    id             TEXT NOT NULL UNIQUE,
+    run            INTEGER NOT NULL,
+    entry          INTEGER,                 -- of its run's journal
+    agent_path     TEXT NOT NULL,
+    provider       TEXT NOT NULL,
+    model          TEXT NOT NULL,
+    prompt         INTEGER NOT NULL,        -- all input, cached and cache_write included
+    completion     INTEGER NOT NULL,        -- all output, reasoning included
+    cached         INTEGER NOT NULL,
+    cache_write    INTEGER NOT NULL,
+    reasoning      INTEGER NOT NULL,
+    cache_write_1h INTEGER NOT NULL,        -- the part of cache_write that is kept for an hour
+    source         TEXT NOT NULL,
+    how            TEXT NOT NULL,
+    cost           TEXT,                    -- US dollars, an exact decimal; NULL: no price is known
+    price_version  TEXT NOT NULL,
+    tools          TEXT NOT NULL,           -- JSON
+    booked         REAL NOT NULL
+);
+CREATE INDEX usage_of_run ON usage (run);
+
+CREATE TABLE memories (
+    number    INTEGER PRIMARY KEY,
+    id        TEXT UNIQUE,                  -- NULL: erased
+    owner_key INTEGER,
+    owner     TEXT NOT NULL,
+    text      TEXT NOT NULL,
+    created   REAL NOT NULL,
+    metadata  TEXT NOT NULL                 -- JSON
+);
+CREATE INDEX memories_of_owner ON memories (owner_key);
+
+-- The owner is a word of the index, so that a search reads no other owner's entries.
+CREATE VIRTUAL TABLE memory_words USING fts5 (owner_key, words, tokenize = 'unicode61 remove_diacritics 0');
+
+CREATE VIEW transcript AS
+SELECT
+    r.run_id,
+    r.agent_path,
+    row_number() OVER (PARTITION BY m.run ORDER BY m.number) - 1 AS position,
+    m.role,
+    CASE m.role
+        WHEN 'assistant' THEN (
+            SELECT group_concat(json_extract(part.value, '$.text'), '')
+            FROM json_each(coalesce(m.kept, m.body), '$.parts') AS part
+            WHERE json_extract(part.value, '$.kind') = 'text'
+        )
+        WHEN 'tool' THEN json_extract(coalesce(m.kept, m.body), '$.content')
+        ELSE json_extract(coalesce(m.kept, m.body), '$.text')
+    END AS text,
+    CASE m.role
+        WHEN 'assistant' THEN (
+            SELECT group_concat(
+                json_extract(part.value, '$.name') || '(' || json_extract(part.value, '$.arguments') || ')', ', '
+            )
+            FROM json_each(coalesce(m.kept, m.body), '$.parts') AS part
+            WHERE json_extract(part.value, '$.kind') = 'tool_call'
+        )
+        WHEN 'tool' THEN json_extract(coalesce(m.kept, m.body), '$.name')
+    END AS tool,
+    m.tokens
+FROM messages AS m JOIN runs AS r ON r.number = m.run
+WHERE coalesce(m.kept, m.body) <> ''
+ORDER BY r.run_id, m.number;
+
+-- For display: a sum of costs here is a floating-point number. Bills are made from usage.cost.
+CREATE VIEW usage_by_agent AS
+SELECT
+    top.run_id AS root_id,
+    u.agent_path,
+    u.provider,
+    u.model,
+    count(*) AS attempts,
+    sum(u.prompt) AS prompt,
+    sum(u.completion) AS completion,
+    sum(u.cached) AS cached,
+    sum(u.cache_write) AS cache_write,
+    sum(u.reasoning) AS reasoning,
+    sum(u.source <> 'measured') AS not_measured,
+    sum(u.cost IS NULL) AS without_price,
+    sum(CAST(u.cost AS REAL)) AS about_cost
+FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
+GROUP BY top.run_id, u.agent_path, u.provider, u.model;

@@ -1,0 +1,45 @@
+-- Accounts and their reservations.
+
+-- name: account
+SELECT limited, limit_tokens, limit_money, reserved_tokens, reserved_money, spent_tokens, spent_money
+FROM accounts WHERE name_key = ?;
+
+-- name: set_budget
+INSERT INTO accounts VALUES (:name_key, :limited, :tokens, :money, 0, 0, 0, 0)
+ON CONFLICT (name_key) DO UPDATE SET limited = :limited, limit_tokens = :tokens, limit_money = :money;
+
+-- name: reserved
+SELECT settled, tokens, money FROM reservations WHERE id = ? AND account = ?;
+
+-- name: reserve
+INSERT INTO reservations (id, account, settled, tokens, money) VALUES (?, ?, 0, ?, ?)
+ON CONFLICT (id, account) DO UPDATE SET tokens = excluded.tokens, money = excluded.money;
+
+-- name: settle
+INSERT INTO reservations (id, account, settled, tokens, money) VALUES (?, ?, 1, ?, ?)
+ON CONFLICT (id, account) DO UPDATE SET settled = 1, tokens = excluded.tokens, money = excluded.money;
+
+-- name: reserved_for
+SELECT account FROM reservations WHERE id = ? AND NOT settled;
+
+-- name: charges
+SELECT account, settled, tokens, money FROM reservations WHERE id = ?;
+
+-- name: charge
+UPDATE accounts SET
+    reserved_tokens = reserved_tokens + ?, reserved_money = reserved_money + ?,
+    spent_tokens = spent_tokens + ?, spent_money = spent_money + ?
+WHERE name_key = ?;
+
+-- name: usage_source
+SELECT u.source FROM usage AS u WHERE u.id = :id AND u.run = :run;
+
+-- name: run_of_scope
+SELECT number FROM runs
+WHERE run_id = :run_id AND scope_key = :scope_key AND organization_id = :tenant AND user_id = :user;
+
+-- name: correct_usage
+UPDATE usage SET
+    provider = ?, model = ?, prompt = ?, completion = ?, cached = ?, cache_write = ?, reasoning = ?,
+    cache_write_1h = ?, source = ?, how = ?, cost = ?, price_version = ?
+WHERE id = ?;

@@ -1,0 +1,61 @@
+-- When a tree is due.
+
+-- name: reschedule
+-- The rule of ready_at: a running tree is due when its lease ends; a suspended one when a run of it has had all the
+-- answers that it waits for, or is to be stopped; neither before the end of a postponement.
+UPDATE heads SET ready_at = CASE
+    WHEN ending IS NOT NULL OR state = 'dead_letter' THEN NULL
+    WHEN state = 'running'
+        OR EXISTS (SELECT 1 FROM heads AS h WHERE h.root = :root AND h.stop AND h.ending IS NULL)
+        OR EXISTS (
+            SELECT 1 FROM operations AS a
+            WHERE a.root = :root AND a.answered AND NOT EXISTS (
+                SELECT 1 FROM operations AS o
+                WHERE o.root = :root AND o.run = a.run AND o.state = 'waiting'
+                    AND o.waits_for IN ('approval', 'result')
+            )
+        )
+        THEN max(CASE WHEN owner = '' THEN :now ELSE lease END, not_before)
+END
+WHERE run = :root;
+
+-- name: ready
+SELECT r.run_id, r.agent, h.state
+FROM heads AS h JOIN runs AS r ON r.number = h.run
+WHERE h.ready_at <= :now
+ORDER BY h.ready_at, h.run;
+
+-- name: stopping
+SELECT r.run_id FROM heads AS h JOIN runs AS r ON r.number = h.run
+WHERE h.stop AND h.ending IS NULL AND h.root = h.run AND h.state = 'running';
+
+-- name: stop_now
+UPDATE heads SET not_before = 0, ready_at = max(:now, CASE WHEN owner = '' THEN 0 ELSE lease END)
+WHERE run = :root AND ending IS NULL;
+
+-- name: processes
+WITH RECURSIVE found (process) AS (
+    SELECT min(process) FROM heads WHERE process <> ''
+    UNION ALL
+    SELECT (SELECT min(h.process) FROM heads AS h WHERE h.process <> '' AND h.process > found.process) FROM found
+    WHERE found.process IS NOT NULL
+)
+SELECT process FROM found WHERE process IS NOT NULL;
+
+-- name: end_leases
+UPDATE heads SET lease = min(lease, :now), process = '' WHERE process = :process RETURNING run;
+
+-- name: root_of_scope
+SELECT r.number, h.state, h.ending, h.owner, h.lease
+FROM runs AS r JOIN heads AS h ON h.run = r.number
+WHERE r.run_id = :run_id AND r.root = r.number
+    AND r.scope_key = :scope_key AND r.organization_id = :tenant AND r.user_id = :user;
+
+-- name: postpone
+UPDATE heads SET not_before = :until, reason = :reason, state = coalesce(:state, state) WHERE run = :root;
+
+-- name: retry
+UPDATE heads SET not_before = 0, reason = '', state = 'running', tries = 0 WHERE run = :root;
+
+-- name: has_overdue
+SELECT 1 FROM operations WHERE state = 'waiting' AND expires <= :now LIMIT 1;
