@@ -170,6 +170,7 @@ class Suite:
     """Jobs, the systems that do them, and the table of their figures."""
 
     name: str
+    title: str
     ours: tuple[str, ...]
     peers: tuple[str, ...]
     subject: str
@@ -252,6 +253,7 @@ def _no_sdk(ours: Samples) -> Goal:
 
 SUITE = Suite(
     name="step",
+    title="Steps in memory",
     ours=("floor", "concertino"),
     peers=("agent_framework", "pydantic_ai", "langgraph", "openai_agents"),
     subject="concertino",

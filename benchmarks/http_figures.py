@@ -62,6 +62,7 @@ def goals(results: Mapping[str, Samples]) -> list[Goal]:
 
 SUITE = Suite(
     name="http",
+    title="Over HTTP",
     ours=("raw_socket", "sdk_lean", "sdk_typed", *OURS),
     peers=("openai_agents_http",),
     subject="concertino_chat",
