@@ -148,8 +148,8 @@ ROWS = (
     row("{runs} runs at once, peak KiB/run", "crowd memory", "kib"),
     row("burst of {deltas} deltas, CPU µs/delta", "deltas", "us"),
     row("idle conversation, KiB", "idle", "kib"),
-    row("import, ms", "load", "import_ms"),
-    row("import + one agent, ms", "load", "ms"),
+    row("import, CPU ms", "load", "import_ms"),
+    row("import + one agent, CPU ms", "load", "ms"),
     row("import + one agent, RSS MiB", "load", "mib"),
     row("import + one agent, modules", "load", "modules"),
 )
@@ -187,8 +187,9 @@ class Suite:
         return (*self.ours, *self.peers)
 
 
-REFERENCE_US = 4.0
-"""A step of the bare loop on the machine that the goals assume."""
+REFERENCE_US = 2.3
+"""A step of the bare loop on the machine that the goals assume. They name 4 µs for a hand-written turn in the harness of
+their first measurement, where agent-framework took 183 µs; here it takes at least as much on a machine with this floor."""
 
 
 def scale(results: Mapping[str, Samples]) -> float:
@@ -216,7 +217,7 @@ def goals(results: Mapping[str, Samples]) -> list[Goal]:
         bare = value(floor, job, "over_slowest")
         text = f"32 {job}, run / its slowest tool" + (f" (floor: {bare:.3f})" if bare else "")
         found.append(at_most(text, value(ours, job, "over_slowest"), 1.03))
-    found.append(at_most("import, ms", value(ours, "load", "import_ms"), 100 * slower))
+    found.append(at_most("import, CPU ms", value(ours, "load", "import_ms"), 100 * slower))
     found.append(_no_sdk(ours))
     return found
 

@@ -120,7 +120,8 @@ def footnotes(notes: Notes) -> str:
 def page(sections: Mapping[str, str]) -> str:
     """Return a Markdown page of *sections* by title."""
     parts = [f"## {title}\n\n{text}\n" for title, text in sections.items()]
-    return "\n".join(["# Results of the benchmarks\n\nWritten by `make bench ARGS=\"--write benchmarks/RESULTS.md\"`; see [README](README.md).\n", *parts])
+    how = 'Written by `make bench ARGS="--write benchmarks/RESULTS.md"`; [README](README.md) explains the figures.'
+    return "\n".join([f"# Results of the benchmarks\n\n{how}\n", *parts])
 
 
 def goal_table(goals: Sequence[Goal]) -> str:
