@@ -19,7 +19,19 @@ from typing import Any
 from benchmarks import context_traces as traces
 from benchmarks.context_cost import Cache, optimum, sliding
 from benchmarks.context_traces import Trace
-from concertino import AgentConfig, Chat, Limits, Resources, RunContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    Continue,
+    Finish,
+    Limits,
+    NextStep,
+    Resources,
+    RunContext,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.events import CacheMiss, ContextEdited, RunEnded
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.orchestrator import run as runs
@@ -173,8 +185,9 @@ class Driver(AgentConfig[None]):
         self.clock.now += self.provider.trace.requests[self.provider.position][1]
         return run.model_id
 
-    def should_continue_loop(self, run: RunContext[None]) -> bool:
-        return run.state.has_tool_calls and self.provider.position < len(self.provider.trace.requests)
+    def should_continue_loop(self, run: RunContext[None]) -> NextStep:
+        more = run.state.has_tool_calls and self.provider.position < len(self.provider.trace.requests)
+        return Continue() if more else Finish()
 
     def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
         newest = list(run.messages)[-50:]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from concertino.messages import AssistantMessage, Message, ToolMessage
-from concertino.orchestrator.journal.replay import fold, requests
+from concertino.orchestrator.journal.replay import replay, requests
 from concertino.storage.codec import decode_message, encode_message
 from concertino.storage.sqlite import SqliteStore
 from concertino.storage.types import StoredJournal, StoredRun
@@ -122,7 +122,7 @@ def _one_result_per_call(found: Evidence) -> Iterator[str]:
     """I2: each call has exactly one result before the model is asked again; in the record and in each request."""
     for run_id, journal in found.journals.items():
         path = found.runs[run_id].start.agent_path
-        yield from (f"I2: {path}: {problem}" for problem in unpaired(fold(journal).messages))
+        yield from (f"I2: {path}: {problem}" for problem in unpaired(replay(journal).messages))
         for step, _, request in requests(journal):
             yield from (f"I2: {path}, request of step {step}: {problem}" for problem in unpaired(request.messages))
     for call in found.calls:
@@ -180,7 +180,7 @@ def _unknown(found: Evidence) -> Iterator[str]:
     """The keys of calls of which the model was told that their outcome is unknown."""
     for run_id, journal in found.journals.items():
         step, place = 0, 0
-        for message in fold(journal).added:
+        for message in replay(journal).added:
             if isinstance(message, AssistantMessage):
                 step, place = step + 1, 0
             elif isinstance(message, ToolMessage):

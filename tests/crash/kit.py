@@ -8,10 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from concertino import Resources
 from concertino.messages import AssistantMessage, ToolMessage
 from concertino.orchestrator.agent import AgentConfig
 from concertino.orchestrator.chat import Chat
-from concertino.orchestrator.journal.replay import fold
+from concertino.orchestrator.journal.replay import replay
 from concertino.runtime import Runtime
 from concertino.storage.base import Store
 from concertino.storage.sqlite import SqliteStore
@@ -84,7 +85,7 @@ async def results(store: Store, run_id: str) -> list[str]:
     """What the model was told of its calls; each of them has exactly one result."""
     journal = await store.load(run_id)
     assert journal is not None
-    messages = fold(journal).messages
+    messages = replay(journal).messages
     assert list(unpaired(messages)) == []
     return [message.content for message in messages if isinstance(message, ToolMessage)]
 
@@ -93,5 +94,5 @@ async def calls(store: Store, run_id: str) -> list[str]:
     """The ids of all calls that the model has made."""
     journal = await store.load(run_id)
     assert journal is not None
-    turns = [message for message in fold(journal).messages if isinstance(message, AssistantMessage)]
+    turns = [message for message in replay(journal).messages if isinstance(message, AssistantMessage)]
     return [call.id for turn in turns for call in turn.tool_calls]

@@ -13,7 +13,7 @@ import pytest
 
 from concertino import Resources
 from concertino.messages import AssistantMessage, ToolCall
-from concertino.orchestrator.journal.replay import fold, requests
+from concertino.orchestrator.journal.replay import replay, requests
 from concertino.providers.base import ModelEvent, ModelRequest, Reply
 from concertino.runtime import Runtime
 from concertino.storage.codec import encode_message
@@ -125,7 +125,7 @@ async def test_an_empty_answer() -> None:
         assert (result.status, result.text) == ("completed", "")
         journal = await store.load("run_1")
         assert journal is not None
-        assert fold(journal).stage == "ended"
+        assert replay(journal).stage == "ended"
         assert (await runtime.result("run_1")).text == ""
 
 

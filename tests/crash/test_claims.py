@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from pathlib import Path
 
@@ -125,8 +124,8 @@ async def test_a_direct_caller_whose_run_is_lost_is_told_so(tmp_path: Path) -> N
     gate, second = asyncio.Event(), asyncio.Event()
     model = ScriptedModel(Answer(text="lost", midway=gate.wait), Answer(text="the answer", midway=second.wait))
     async with two(tmp_path, [Desk()], model) as (one, other):
-        asked = dataclasses.replace(chat(model), store=one.store)
-        orchestrator = ToolOrchestrator(asked, Desk(), run_id="run_1")
+        resources = Resources(store=one.store)
+        orchestrator = ToolOrchestrator(chat(model), Desk(), resources=resources, run_id="run_1")
         seen: list[str] = []
 
         async def caller() -> None:

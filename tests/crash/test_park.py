@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from concertino import Resources, RunContext
+from concertino import Continue, Finish, NextStep, Resources, RunContext
 from concertino.messages import Message, SystemMessage
-from concertino.orchestrator.journal.replay import fold
-from concertino.orchestrator.outcome import StepEnd
+from concertino.orchestrator.journal.replay import replay
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
@@ -106,13 +105,13 @@ class Slow(Desk):
         await self._hang("prepare")
         return [SystemMessage("known in advance")]
 
-    async def should_continue_loop(self, run: RunContext[None]) -> bool:
+    async def should_continue_loop(self, run: RunContext[None]) -> NextStep:
         """As ever."""
         if run.state.step == 1:
             await self._hang("should_continue_loop")
-        return run.state.has_tool_calls
+        return Continue() if run.state.has_tool_calls else Finish()
 
-    async def after_step(self, run: RunContext[None], outcome: StepEnd) -> StepEnd:
+    async def after_step(self, run: RunContext[None], outcome: NextStep) -> NextStep:
         """As ever."""
         await self._hang("after_step")
         return outcome
@@ -143,7 +142,7 @@ async def test_parked_between_two_entries(hook: str) -> None:
         assert [message.role for message in result.messages] == roles
         journal = await store.load("run_1")
         assert journal is not None
-        record = fold(journal)
+        record = replay(journal)
         assert list(unpaired(record.messages)) == []
         assert [message.role for message in record.messages] == roles, "as the next life would read it"
         assert [stored.message.role for stored in await store.messages("run_1")] == roles

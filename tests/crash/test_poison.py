@@ -164,7 +164,7 @@ async def test_a_program_that_cannot_open_a_model_still_watches(world: World) ->
         async with runtime:
             for run_id in ("run_a", "run_b"):
                 assert (await ended(store, run_id)).answer == "done"
-            watchdog = runtime._watchdog
+            watchdog = runtime._watching
             assert watchdog is not None
             assert not watchdog.done()
 

@@ -31,6 +31,7 @@ from concertino.agents import delegate
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import Notice, RunEvent
 from concertino.orchestrator.journal.lease import organization_account, user_account
+from concertino.orchestrator.model_call.retry import Retry
 from concertino.providers.base import ModelRequest
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import MemoryStore
@@ -88,8 +89,10 @@ def works(request: ModelRequest) -> Any:
 async def run(
     model: ScriptedModel, store: MemoryStore, agent: AgentConfig[Any] | None = None, **given: Any
 ) -> tuple[RunResult, list[RunEvent]]:
-    chat = Chat(model=model, message="go", **{"limits": few, **given})
-    orchestrator = ToolOrchestrator(chat, agent or Desk(), resources=Resources(store=store))
+    shared = {name: given.pop(name) for name in given.keys() - {"budget", "session"}}
+    chat = Chat(model=model, message="go", **given)
+    resources = Resources(store=store, **{"limits": few, **shared})
+    orchestrator = ToolOrchestrator(chat, agent or Desk(), resources=resources)
     events = [event async for event in orchestrator.stream()]
     assert orchestrator.result is not None
     await settled(store, orchestrator.result, given.get("budget"))
@@ -115,7 +118,7 @@ def notices(events: Sequence[RunEvent]) -> list[str]:
 async def test_reaching_it_ends_in_an_answer(tokens: int) -> None:
     result, events = await run(ScriptedModel(*[works] * 40), MemoryStore(), budget=Budget(tokens=tokens))
     assert result.status == "completed"
-    assert result.text == ("The budget is used up, and nothing was found out before." if tokens == 200 else "final")
+    assert result.text == ("The budget is exhausted; no answer could be produced." if tokens == 200 else "final")
     assert len(notices(events)) == 1
     assert f"run:{result.run_id}" in notices(events)[0]
 
@@ -231,16 +234,16 @@ class Concludes(Desk):
 
 
 class Refuses(Desk):
-    def on_no_tool_calls(self, run: RunContext[None], reason: str, calls: Sequence[Any]) -> Finish:
+    def on_limit(self, run: RunContext[None], reason: str) -> Finish:
         return Finish(f"ended: {reason}")
 
 
 @pytest.mark.parametrize(
     ("agent", "says"),
     [
-        (Desk(), "The budget is used up, and nothing was found out before."),
+        (Desk(), "The budget is exhausted; no answer could be produced."),
         (Concludes(), "I could not even begin."),
-        (Refuses(), "ended: BUDGET_REACHED"),
+        (Refuses(), "ended: budget"),
     ],
 )
 async def test_no_room_at_all(agent: AgentConfig[None], says: str) -> None:
@@ -261,7 +264,9 @@ async def test_what_was_reserved_is_given_back(how: str) -> None:
         "stopped": Answer(text="half of it", midway=never.wait),
     }
     model = ScriptedModel(endings[how])
-    async with Runtime([Desk()], Resources(store=store, models=lambda name: model, limits=few)) as process:
+    async with Runtime(
+        [Desk()], Resources(store=store, models=lambda name: model, limits=few, retry=Retry(attempts=1))
+    ) as process:
         live = await process.start(Chat(model=model, message="go", budget=Budget(tokens=9_000)), "desk")
         await state(lambda: bool(model.requests))
         if how == "stopped":
@@ -285,7 +290,7 @@ class Enlarges(Desk):
 async def test_an_agents_own_messages_are_counted_though_they_are_as_many() -> None:
     model = ScriptedModel(call("add", a=1, b=2), *[works] * 3)
     result, events = await run(model, MemoryStore(), Enlarges(), budget=Budget(tokens=3_000))
-    assert (result.status, result.text) == ("completed", "The budget is used up, and nothing was found out before.")
+    assert (result.status, result.text) == ("completed", "The budget is exhausted; no answer could be produced.")
     assert len(model.requests) == len(notices(events)) == 1
 
 

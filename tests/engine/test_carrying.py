@@ -40,10 +40,15 @@ async def converse(
 ) -> tuple[RunResult, list[str]]:
     """A run; its result, and the codes of its notices."""
     notices: list[str] = []
+    shared = {name: settings.pop(name) for name in settings.keys() & {"retention", "store", "counter"}}
     chat = Chat(model=model, message=message, **settings)
     observers = [lambda event: notices.append(event.code) if isinstance(event, Notice) else None]
     orchestrator = ToolOrchestrator(
-        chat, agent or AgentConfig(), ToolRegistry([look]), observers=observers, resources=Resources(limits=within)
+        chat,
+        agent or AgentConfig(),
+        ToolRegistry([look]),
+        observers=observers,
+        resources=Resources(limits=within, **shared),
     )
     return await orchestrator.run(), notices
 
@@ -112,9 +117,14 @@ async def test_a_run_that_was_killed_before_its_first_request_sees_the_same(exam
     await converse(model, "and?", **settings)
 
     agent, store, run_id, after = Waits(), MemoryStore(), new_run_id(), ScriptedModel("ok")
+    resources = Resources(limits=within, store=store, retention=settings.pop("retention"))
     chat = Chat(model=after, message="and?", **settings)
     parked = ToolOrchestrator(
-        chat, agent, ToolRegistry([look]), run_id=run_id, resources=Resources(limits=within, store=store)
+        chat,
+        agent,
+        ToolRegistry([look]),
+        run_id=run_id,
+        resources=resources,
     )
     task = asyncio.create_task(parked.run())
     await agent.begun.wait()
@@ -124,7 +134,12 @@ async def test_a_run_that_was_killed_before_its_first_request_sees_the_same(exam
     agent.waits = False
     chat = replace(chat, history=(), context=None, few_shot={})  # all of it is on record
     result = await ToolOrchestrator(
-        chat, agent, ToolRegistry([look]), run_id=run_id, resume=True, resources=Resources(limits=within, store=store)
+        chat,
+        agent,
+        ToolRegistry([look]),
+        run_id=run_id,
+        resume=True,
+        resources=resources,
     ).run()
     assert list(after.requests[0].messages) == list(model.requests[0].messages)
     assert result.messages == (UserMessage("and?"), AssistantMessage((Text("ok"),), "end", "script"))

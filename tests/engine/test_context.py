@@ -233,7 +233,6 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
     assert len(summarised(model.requests)) == 1
     again = ScriptedModel("done", summaries=[])
     chat = Chat(model=again)
-    resources = Resources(store=store, retention=SHORT)
     second = ToolOrchestrator(
         chat,
         AgentConfig(),

@@ -213,8 +213,7 @@ async def test_cancelled_while_an_early_tool_works() -> None:
     task = asyncio.create_task(run.run())
     await opened.wait()
     run.stop()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    assert (await task).status == "cancelled"
     assert run.result is not None
     assert [w.what for w in run.result.receipt.stopped] == ["model", "tool"]
     assert [m.role for m in run.result.messages] == ["user"]

@@ -21,12 +21,14 @@ from concertino import (
     Finish,
     HookError,
     Message,
+    NextStep,
     RunContext,
     RunError,
     Special,
     SystemMessage,
     Tool,
     ToolCall,
+    ToolContext,
     ToolData,
     ToolOrchestrator,
     Turn,
@@ -36,7 +38,8 @@ from concertino import (
 from concertino.errors import ToolArgumentsError
 from concertino.events import Notice, TextDelta
 from concertino.messages import ForcedTool, Text, ToolMessage
-from concertino.orchestrator.hooks import _RETURNS
+from concertino.orchestrator.agent import HOOKS as ALL
+from concertino.orchestrator.agent import OBSERVERS
 from concertino.providers.base import ModelRequest
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
@@ -44,24 +47,37 @@ from concertino.testing import ScriptedModel, call
 from .conftest import Play
 from .conftest import play as play_run
 
-HOOKS = sorted(_RETURNS)
+HOOKS = sorted(set(ALL) - set(OBSERVERS))
 
 
 class Asks(AgentConfig[None]):
     """Asks every question of the engine's once, so that each hook has its moment."""
 
     name = "asks"
+    tool_call_limit = 3
+
+
+class Locked(Tool):
+    """A tool that is not enabled."""
+
+    name, description, parameters = "locked", "Locked.", {"type": "object"}
+
+    async def should_use(self, context: ToolContext) -> bool:
+        return False
+
+    def execute(self, arguments: dict[str, Any], context: ToolContext) -> str:
+        raise AssertionError("not enabled")
 
 
 async def _everything(agent: AgentConfig[Any], add: Tool) -> Any:
-    """A run in which every hook is asked."""
-    model = ScriptedModel(call("add", a=1, b=1), "two", "two", "two")
-    return await play_run(model, agent, tools=[add], store=MemoryStore())
+    """A run in which every hook is called."""
+    model = ScriptedModel([call("add", a=1, b=1), call("locked")], "two", "two", "two")
+    return await play_run(model, agent, tools=[add, Locked()], store=MemoryStore())
 
 
 def test_every_hook_of_an_agent_is_known() -> None:
     own = {name for name, value in vars(AgentConfig).items() if callable(value) and not name.startswith("_")}
-    assert own == set(HOOKS)
+    assert own == set(ALL)
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -103,11 +119,14 @@ async def test_every_hook_may_be_async(hook: str, add: Tool) -> None:
 
 async def test_a_forgotten_return_is_named(play: Play) -> None:
     class Forgetful(AgentConfig[None]):
-        def should_continue_loop(self, run: RunContext[None]) -> bool:  # type: ignore[return]
+        def should_continue_loop(self, run: RunContext[None]) -> NextStep:  # type: ignore[return]
             run.state.step += 0
 
     seen = await play(ScriptedModel(), Forgetful())
-    assert "should_continue_loop of agent 'agent' returned None; it must return bool or Continue" in seen.result.error
+    assert (
+        "should_continue_loop of agent 'agent' returned None; it must return Continue or Finish or Fail"
+        in seen.result.error
+    )
 
 
 async def test_run_raises_the_hook_error_as_the_cause() -> None:
@@ -209,7 +228,7 @@ async def test_interpret_response_lets_json_drive_the_same_loop(play: Play, add:
 
 async def test_no_calls_can_be_asked_again(play: Play, add: Tool) -> None:
     class Insisting(AgentConfig[None]):
-        def on_no_tool_calls(self, run: RunContext[None], reason: str, calls: Sequence[ToolCall]) -> Continue | Finish:
+        def on_no_tool_calls(self, run: RunContext[None]) -> NextStep:
             if run.state.step < 3:
                 return Continue(messages=(SystemMessage("use a tool"),), tool_choice="required")
             return Finish("gave up")
@@ -353,8 +372,8 @@ async def test_a_model_that_the_agent_wants_and_the_chat_cannot_find(play: Play)
             return "openai:gpt-9"
 
     seen = await play(ScriptedModel(), Other())
-    assert "asks for the model 'openai:gpt-9'" in seen.result.error
-    assert "Chat(models=" in seen.result.error
+    assert "model 'openai:gpt-9' cannot be opened" in seen.result.error
+    assert "Resources(models=" in seen.result.error
 
 
 async def test_a_hook_chooses_among_models(play: Play) -> None:

@@ -17,6 +17,7 @@ from concertino import (
     Continue,
     Finish,
     Message,
+    NextStep,
     Pending,
     Resources,
     RunContext,
@@ -31,7 +32,8 @@ from concertino import (
 )
 from concertino.errors import StorageError
 from concertino.messages import AssistantMessage, Text
-from concertino.orchestrator.journal.replay import fold, requests
+from concertino.orchestrator.journal.replay import replay, requests
+from concertino.scope import Scope
 from concertino.storage.base import Store
 from concertino.storage.sqlite import MemoryStore
 from concertino.storage.types import Entry, Head, StoredJournal
@@ -147,9 +149,9 @@ async def test_a_once_call_has_its_outcome_on_record_before_its_siblings_end() -
     run = ToolOrchestrator(Chat(model=model, message="go"), agent, resources=Resources(store=store, deps=[]))
     task = asyncio.create_task(run.run())
     await state(lambda: "calls_changed" in store.log)
-    record = fold(await loaded(store, run.run_id))
-    assert record.turn.outcomes[0].content == "paid"
-    assert 1 not in record.turn.outcomes
+    paid, waits = await store.operations(Scope(), run_id=run.run_id)
+    assert (paid.state, paid.outcome) == ("done", {"content": "paid"})
+    assert (waits.state, waits.outcome) == ("planned", None)
     opened.set()
     await task
 
@@ -160,7 +162,7 @@ async def test_what_stays_the_same_is_said_once() -> None:
     await run.run()
     journal = await loaded(store, run.run_id)
     asking = [entry for entry in journal.entries if entry.kind == "model_requested"]
-    assert [("system" in e.body, "tools" in e.body) for e in asking] == [(True, True)] + [(False, False)] * 6
+    assert [("run_system" in e.body, "run_tools" in e.body) for e in asking] == [(True, True)] + [(False, False)] * 6
     sizes = [len(json.dumps([entry.body, entry.content])) for entry in asking]
     assert max(sizes[1:]) - min(sizes[1:]) < 20, "an entry is as large at the end as at the beginning"
     assert [len(entry.messages) for entry in asking] == [1] + [1] * 6
@@ -177,7 +179,7 @@ async def test_a_history_is_shared_by_runs_of_one_user() -> None:
         await run.run()
         journals.append(await loaded(store, run.run_id))
     assert journals[0].texts == journals[1].texts
-    assert list(fold(journals[0]).before) == history
+    assert list(replay(journals[0]).before) == history
 
 
 class Aside(Desk):
@@ -209,7 +211,7 @@ async def test_what_is_asked_aside_leaves_the_run_at_its_last_boundary(asks: int
     left = await store.run("r")
     assert left is not None
     if left.end is None:
-        again = ScriptedModel(*(script if asks < 3 else script[asks - 1 :]))
+        again = ScriptedModel(*script[asks - 1 :])
         again._calls = 0 if asks < 4 else 1
         result = await ToolOrchestrator(
             Chat(model=again), Aside(), run_id="r", resume=True, resources=Resources(store=store, deps=[])
@@ -218,7 +220,7 @@ async def test_what_is_asked_aside_leaves_the_run_at_its_last_boundary(asks: int
     kept = [stored.message for stored in await store.messages("r")]
     assert [m.role for m in kept] == ["user", "system", "system", "assistant", "tool", "assistant", "assistant"]
     assert [m.text for m in kept[-2:]] == ["enough ", "enough c"]
-    record = fold(await loaded(store, "r"))
+    record = replay(await loaded(store, "r"))
     assert record.added == kept
     assert record.state.iteration == 1
 
@@ -275,7 +277,7 @@ async def test_cancelled_while_an_entry_is_being_written(kind: str) -> None:
     assert journal.run.end is not None
     assert journal.run.end.status == ("completed" if kind == "ended" else "cancelled")
     kept = [stored.message for stored in await store.messages("r")]
-    assert kept == fold(journal).added
+    assert kept == replay(journal).added
     assert len(kept) == len(set(map(id, kept)))
     assert [m.role for m in kept].count("user") == 1
 
@@ -297,16 +299,17 @@ async def test_a_wait_is_on_record_before_the_run_is_suspended(kind: str) -> Non
     result = await ToolOrchestrator(
         Chat(model=ScriptedModel(call("order")), message="go"), agent, resources=Resources(store=store)
     ).run()
-    assert store.log == ["model_requested", "model_answered", "calls_changed", "suspended"]
+    begins = ["calls_changed"] if kind == "result" else []
+    assert store.log == ["model_requested", "model_answered", *begins, "calls_changed", "suspended"]
     assert (result.status, len(result.waiting)) == ("suspended", 1)
-    record = fold(await loaded(store, result.run_id))
-    assert (record.turn.waiting, record.turn.outcomes) == ({0}, {})
+    (operation,) = await store.operations(Scope(), run_id=result.run_id)
+    assert (operation.state, operation.waits_for, operation.outcome) == ("waiting", kind, None)
 
 
 async def test_a_record_at_any_length_is_a_prefix_of_the_next() -> None:
     class Goes(Desk):
-        def on_no_tool_calls(self, run: RunContext[None], reason: str, calls: Sequence[Any]) -> bool | Continue:
-            return Continue(messages=(SystemMessage("more"),)) if run.state.step < 3 else False
+        def on_no_tool_calls(self, run: RunContext[None]) -> NextStep:
+            return Continue(messages=(SystemMessage("more"),)) if run.state.step < 3 else Finish()
 
     store, model = MemoryStore(), ScriptedModel(call("look"), "one", "two")
     run = ToolOrchestrator(Chat(model=model, message="go"), Goes(), resources=Resources(store=store, deps=[]))
@@ -315,6 +318,6 @@ async def test_a_record_at_any_length_is_a_prefix_of_the_next() -> None:
     sent = [list(request.messages) for _, _, request in requests(journal)]
     assert sent == [list(request.messages) for request in model.requests]
     for step in range(1, 4):
-        before = fold(journal, before_step=step)
+        before = replay(journal, before_step=step)
         assert before.messages == sent[step - 1] == list(result.messages)[: len(sent[step - 1])]
         assert before.state.step == step

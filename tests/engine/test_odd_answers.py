@@ -40,7 +40,7 @@ async def test_a_call_that_the_limit_cut_off_does_not_run(play: Play) -> None:
         assert ran == ["a"], "the call before it was complete"
         results = [message for message in seen.result.messages if isinstance(message, ToolMessage)]
         assert [result.is_error for result in results] == [False, True]
-        assert "limit of tokens" in results[1].content
+        assert "token limit" in results[1].content
         ran.clear()
 
 

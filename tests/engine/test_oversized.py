@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, RunContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, Resources, RunContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import ContextEdited, Notice, RunEvent
 from concertino.messages import AssistantMessage, SystemMessage, Text, UserMessage
 from concertino.testing import ScriptedModel, call
@@ -27,11 +27,21 @@ def within(session: object, model: object, agent: object) -> Limits:
     return Limits(context=16_000, output=1_000, tool_calls=100)
 
 
-def run(model: ScriptedModel, message: str, *, observers: Any = (), **settings: Any) -> ToolOrchestrator:
+def orchestrator_of(
+    model: ScriptedModel,
+    message: str,
+    agent: AgentConfig[Any] | None = None,
+    *,
+    counter: TokenCounter | None = None,
+    observers: Any = (),
+    tools: Any = (look,),
+    **settings: Any,
+) -> ToolOrchestrator:
     """Return a run of *message* within the limits of this file."""
-    resources = Resources(limits=within, **settings)
-    chat = Chat(message, model=model)
-    return ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look]), resources=resources, observers=observers)
+    resources = Resources(limits=within, counter=counter or EstimatingCounter())
+    chat = Chat(message, model=model, **settings)
+    registry = ToolRegistry(tools)
+    return ToolOrchestrator(chat, agent or AgentConfig(), registry, resources=resources, observers=observers)
 
 
 @pytest.mark.parametrize("counter", COUNTERS)
@@ -39,8 +49,7 @@ async def test_there_is_room_to_work_on_a_message_that_was_cut(counter: TokenCou
     model = ScriptedModel(*[call("look", n=n) for n in range(6)], [call("look", n=n) for n in range(4)], "done")
     codes: list[str] = []
     observers = [lambda event: codes.append(event.code) if isinstance(event, Notice) else None]
-    asked = chat(model, SENTENCE * 20_000, counter=counter)
-    result = await ToolOrchestrator(asked, AgentConfig(), ToolRegistry([look]), observers=observers).run()
+    result = await orchestrator_of(model, SENTENCE * 20_000, counter=counter, observers=observers).run()
     assert result.text == "done"
     assert codes[0] == "user_message_cut"
     said = model.requests[0].messages[0]
@@ -51,10 +60,17 @@ async def test_there_is_room_to_work_on_a_message_that_was_cut(counter: TokenCou
 
 @pytest.mark.parametrize("counter", COUNTERS)
 async def test_two_messages_that_each_fill_most_of_the_window(counter: TokenCounter) -> None:
-    first = await ToolOrchestrator(chat(ScriptedModel("noted"), SENTENCE * 600, counter=counter), AgentConfig()).run()
+    first = await orchestrator_of(ScriptedModel("noted"), SENTENCE * 600, counter=counter, tools=()).run()
     model, seen = ScriptedModel("both noted", summaries=["s"] * 9), list[RunEvent]()
-    second = chat(model, f"SECOND {SENTENCE * 600}", counter=counter, history=first.messages, context=first.context)
-    result = await ToolOrchestrator(second, AgentConfig(), observers=[seen.append]).run()
+    result = await orchestrator_of(
+        model,
+        f"SECOND {SENTENCE * 600}",
+        counter=counter,
+        observers=[seen.append],
+        tools=(),
+        history=first.messages,
+        context=first.context,
+    ).run()
     assert result.text == "both noted"
     shown = list(model.requests[-1].messages)
     told = [message.text for message in shown if isinstance(message, SystemMessage)]
@@ -62,8 +78,9 @@ async def test_two_messages_that_each_fill_most_of_the_window(counter: TokenCoun
     assert isinstance(shown[-1], UserMessage)
     assert shown[-1].text.startswith("SECOND")
     assert any(isinstance(event, ContextEdited) for event in seen)
-    third = chat(ScriptedModel("yes"), "Well?", counter=counter, history=[*first.messages, *result.messages])
-    assert (await ToolOrchestrator(third, AgentConfig()).run()).text == "yes"
+    history = [*first.messages, *result.messages]
+    third = orchestrator_of(ScriptedModel("yes"), "Well?", counter=counter, history=history, tools=())
+    assert (await third.run()).text == "yes"
 
 
 async def test_a_message_that_steers_is_cut_like_any_other() -> None:
@@ -74,11 +91,11 @@ async def test_a_message_that_steers_is_cut_like_any_other() -> None:
 
     model, codes = ScriptedModel(call("look", n=1), call("look", n=2), "done"), list[str]()
     observers = [lambda event: codes.append(event.code) if isinstance(event, Notice) else None]
-    orchestrator = ToolOrchestrator(chat(model, "go"), Steers(), ToolRegistry([look]), observers=observers)
+    orchestrator = orchestrator_of(model, "go", Steers(), observers=observers)
     assert (await orchestrator.run()).text == "done"
     assert "user_message_cut" in codes
 
 
 async def test_all_of_an_answer_is_kept_beside_what_was_cut() -> None:
-    result = await ToolOrchestrator(chat(ScriptedModel("noted"), SENTENCE * 20_000), AgentConfig()).run()
+    result = await orchestrator_of(ScriptedModel("noted"), SENTENCE * 20_000, tools=()).run()
     assert result.messages[-1] == AssistantMessage((Text("noted"),), "end", "script")

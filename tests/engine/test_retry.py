@@ -32,7 +32,8 @@ AT_ONCE = Retry(first=0.0)
 
 
 async def events(model: Any, **settings: Any) -> tuple[ToolOrchestrator, list[Any]]:
-    orchestrator = ToolOrchestrator(Chat(model=model, message="go", **{"retry": AT_ONCE, **settings}), AgentConfig())
+    chat = Chat(model=model, message="go", **{name: settings.pop(name) for name in settings.keys() & {"budget"}})
+    orchestrator = ToolOrchestrator(chat, AgentConfig(), resources=Resources(**{"retry": AT_ONCE, **settings}))
     return orchestrator, [event async for event in orchestrator.stream()]
 
 
@@ -74,16 +75,17 @@ async def test_a_connection_that_never_stood_costs_nothing() -> None:
     assert third.tokens.total == 15
 
 
-async def test_a_run_that_is_left_before_its_request_is_sent_costs_nothing() -> None:
-    orchestrator = ToolOrchestrator(Chat(model=ScriptedModel("never"), message="go"), AgentConfig())
-    async with aclosing(orchestrator.stream()) as seen:
+async def test_a_run_stopped_before_its_request_is_sent_costs_nothing() -> None:
+    limit = Gate(requests=60)
+    limit.pause(3600.0)
+    resources = Resources(rate_limits={"scripted": limit}, retry=Retry(longest=7200.0))
+    run = ToolOrchestrator(Chat("go", model=ScriptedModel()), AgentConfig(), resources=resources)
+    async with aclosing(run.stream()) as seen:
         async for event in seen:
             if isinstance(event, StepStarted):
                 break
-    assert orchestrator.result is not None
-    assert [(record.tokens.total, record.how) for record in orchestrator.result.usage] == [
-        (0, "not sent, so not billed")
-    ]
+    assert run.result is not None
+    assert [(record.tokens.total, record.how) for record in run.result.usage] == [(0, "not sent, so not billed")]
 
 
 async def test_what_is_wrong_is_not_asked_again() -> None:
@@ -172,7 +174,7 @@ async def test_who_waits_and_leaves_keeps_nobody() -> None:
 async def test_a_run_goes_through_the_gate_of_its_provider() -> None:
     gate = Gate(requests=60_000, tokens=60_000_000, at_once=1)
     with ScriptedModel("hello") as model:
-        orchestrator, _ = await events(model, gates={"scripted": gate})
+        orchestrator, _ = await events(model, rate_limits={"scripted": gate})
     assert orchestrator.result is not None
     assert orchestrator.result.text == "hello"
 

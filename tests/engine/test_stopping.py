@@ -203,7 +203,7 @@ async def test_a_store_that_fails_fails_the_run(where: str, play: Play, add: Too
 
 
 @pytest.mark.parametrize(
-    "hook", ["process_tool_calls", "on_tools_selected", "handle_special_tools", "calculate_usage", "interpret_response"]
+    "hook", ["process_tool_calls", "handle_special_tools", "calculate_usage", "interpret_response"]
 )
 async def test_a_hook_that_fails_beside_open_calls_leaves_them_answered(hook: str, play: Play, add: Tool) -> None:
     def broken(self: Any, run: Any, *_: Any) -> None:

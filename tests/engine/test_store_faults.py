@@ -22,7 +22,7 @@ import pytest
 from concertino import AgentConfig, Chat, Limits, Resources, RunResult, tool
 from concertino.errors import RunClaimedError, StorageError
 from concertino.messages import ToolMessage
-from concertino.orchestrator.journal.replay import fold
+from concertino.orchestrator.journal.replay import replay
 from concertino.providers.base import ModelRequest
 from concertino.runtime import Runtime
 from concertino.runtime.runtime import LiveRun
@@ -83,8 +83,8 @@ def model(at: int = 0, inject: Inject | None = None, steps: int = STEPS) -> Scri
 async def start(
     store: SqliteStore, agent: Worker, asked: ScriptedModel, run_id: str | None = None, **more: Any
 ) -> tuple[Runtime, LiveRun]:
-    runtime = Runtime([agent], Resources(store=store, models=lambda _: asked), lease=LEASE)
-    return runtime, await runtime.start(Chat(model=asked, message="go", **more), agent, run_id=run_id)
+    runtime = Runtime([agent], Resources(store=store, models=lambda _: asked, **more), lease=LEASE)
+    return runtime, await runtime.start(Chat("go", model=asked), agent, run_id=run_id)
 
 
 def check_integrity(path: Path) -> None:
@@ -268,7 +268,7 @@ async def test_a_power_cut_leaves_a_journal_that_is_a_prefix(tmp_path: Path, see
         check_integrity(copy)
         if part is not None:
             assert part.entries == whole.entries[: len(part.entries)]
-            fold(part)
+            replay(part)
             lengths.append(len(part.entries))
     assert len(set(lengths)) > 3, "the photographs are of different moments"
     for copy in copies[-2:]:

@@ -27,7 +27,9 @@ from concertino import (
 )
 from concertino.events import ContextEdited
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
+from concertino.orchestrator.journal.entries import ModelRequested, SideRequested
 from concertino.orchestrator.journal.lease import user_account
+from concertino.orchestrator.journal.replay import read_steps
 from concertino.orchestrator.model_call.summarize import ASKS
 from concertino.providers.base import ModelRequest
 from concertino.storage.sqlite import MemoryStore
@@ -68,8 +70,9 @@ def texts(messages: Sequence[Message]) -> str:
 
 
 async def run(model: ScriptedModel, message: str, **settings: Any) -> RunResult:
-    chat = Chat(model=model, message=message, **{"retention": OFTEN, "limits": within(100_000), **settings})
-    return await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look])).run()
+    chat = Chat(message, model=model, **{name: settings.pop(name) for name in settings.keys() & {"history", "context"}})
+    resources = Resources(**{"retention": OFTEN, "limits": within(100_000), **settings})
+    return await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look]), resources=resources).run()
 
 
 async def test_the_users_newest_message_outlives_the_summaries_that_become_one() -> None:
@@ -110,9 +113,9 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
     assert account.reserved_tokens == 0
     assert account.spent_tokens == sum(record.tokens.total for record in result.usage)
     asked = [
-        entry.body["request"]["usage"]
-        for entry in (await store.load(result.run_id)).entries
-        if entry.kind in ("model_requested", "side_requested")
+        step.entry.request.usage_id
+        for step in read_steps(await store.load(result.run_id))
+        if isinstance(step.entry, ModelRequested | SideRequested)
     ]
     assert sorted(asked) == sorted(record.id for record in result.usage)
 
@@ -233,19 +236,25 @@ async def test_results_of_one_turn_that_fill_the_window() -> None:
 
 
 async def test_a_budget_reserves_for_what_is_sent_and_not_for_what_was_reduced() -> None:
-    reserved: list[tuple[int, int]] = []
+    sizes: list[int] = []
 
     class Watches(AgentConfig[None]):
         def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
-            reserved.append((tokens(request), run.reserve.prompt(request)))
+            sizes.append(tokens(request))
             return request
 
     model = ScriptedModel(*looks(60), "done")
     kept = Retention(results=2, patience=0.5, floor=0, summaries=False)
-    paid = {"store": MemoryStore(), "budget": Budget(tokens=10_000_000)}
-    settings: dict[str, Any] = {"retention": kept, "limits": within(30_000), "counter": COUNTER, **paid}
-    chat = Chat(model=model, message="go", **settings)
-    await ToolOrchestrator(chat, Watches(), ToolRegistry([look])).run()
-    assert len(reserved) == 61
-    for size, reservation in reserved:
+    store = MemoryStore()
+    resources = Resources(retention=kept, limits=within(30_000), counter=COUNTER, store=store)
+    chat = Chat(model=model, message="go", budget=Budget(tokens=10_000_000))
+    result = await ToolOrchestrator(chat, Watches(), ToolRegistry([look]), resources=resources).run()
+    requests = [
+        step.entry.request
+        for step in read_steps(await store.load(result.run_id))
+        if isinstance(step.entry, ModelRequested)
+    ]
+    assert len(requests) == len(sizes) == 61
+    for size, request in zip(sizes, requests, strict=True):
+        reservation = request.reserved[0] - request.max_output
         assert size <= reservation <= size + 8 * 130

@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from concertino import Continue, Done, Fail, Finish, NotDone, RunContext, ToolContext, Turn, tool
+from concertino import Done, Fail, Finish, NextStep, NotDone, RunContext, ToolContext, Turn, tool
 from concertino.errors import OverloadedError
 from concertino.messages import AssistantMessage
-from concertino.orchestrator.outcome import StepEnd
 from concertino.testing import call
 from concertino.testing.scripted import Answer
 
@@ -39,11 +38,11 @@ class Ending(Agent):
             raise ValueError(self.c["error of a hook"])
         return Turn(message, message.tool_calls)
 
-    def after_step(self, run: RunContext[Notes], outcome: StepEnd) -> StepEnd:
+    def after_step(self, run: RunContext[Notes], outcome: NextStep) -> NextStep:
         return Fail(self.c["Fail"]) if self._now(run, "Fail") else outcome
 
-    def on_no_tool_calls(self, run: RunContext[Notes], reason: Any, calls: Any) -> bool | Continue | Finish:
-        return Finish(self.c["Finish"]) if self.how == "Finish" else False
+    def on_no_tool_calls(self, run: RunContext[Notes]) -> NextStep:
+        return Finish(self.c["Finish"]) if self.how == "Finish" else Finish()
 
     def conclude(self, run: RunContext[Notes], text: str) -> str:  # type: ignore[override]  # a hook may be plain
         return text

@@ -17,6 +17,7 @@ from concertino import (
     DataPolicy,
     Finish,
     Message,
+    NextStep,
     Pending,
     RunContext,
     Session,
@@ -157,9 +158,9 @@ class Agent(AgentConfig[Notes]):
         messages = (UserMessage(self.c["special message"]),)
         return Special(result=self.c["special result"], messages=messages)
 
-    def on_no_tool_calls(self, run: RunContext[Notes], reason: Any, calls: Any) -> bool | Continue | Finish:
+    def on_no_tool_calls(self, run: RunContext[Notes]) -> NextStep:
         if run.state.iteration > 90 or any("once more" in getattr(m, "text", "") for m in run.messages):
-            return False
+            return Finish()
         return Continue(messages=(SystemMessage(f"once more {self.c['message of Continue']}"),))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from concertino import AgentConfig, AssistantMessage, Message, RunEvent, ToolMessage
+from concertino import AgentConfig, AssistantMessage, Message, Resources, RunEvent, ToolMessage
 from concertino.providers.base import ModelEvent, ModelRequest
 from concertino.runtime import LiveRun, Runtime
 from concertino.storage.base import Store

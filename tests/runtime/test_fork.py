@@ -10,8 +10,11 @@ import pytest
 from concertino import (
     AgentConfig,
     Chat,
+    Continue,
     DataPolicy,
+    Finish,
     Limits,
+    NextStep,
     RunContext,
     Session,
     Special,
@@ -56,9 +59,9 @@ class Desk(AgentConfig[Notes]):
     def initialize_agent_state(self, run: RunContext[Notes]) -> Notes:
         return Notes()
 
-    def should_continue_loop(self, run: RunContext[Notes]) -> bool:
+    def should_continue_loop(self, run: RunContext[Notes]) -> NextStep:
         run.agent_state.steps.append(run.state.step)
-        return run.state.has_tool_calls
+        return Continue() if run.state.has_tool_calls else Finish()
 
     def conclude(self, run: RunContext[Notes], text: str) -> str:
         return f"{text} {run.agent_state.steps} {run.state.iteration}"

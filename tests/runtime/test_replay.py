@@ -19,8 +19,10 @@ from concertino import (
     Chat,
     Continue,
     DataPolicy,
+    Finish,
     Limits,
     Message,
+    NextStep,
     RunContext,
     Session,
     Special,
@@ -241,11 +243,11 @@ class Decides(AgentConfig[None]):
     name = "agent"
     tools = (*TOOLS, glance)
 
-    def __init__(self, decisions: list[Continue | bool]) -> None:
+    def __init__(self, decisions: list[Continue]) -> None:
         self._decisions = decisions
 
-    def on_no_tool_calls(self, run: RunContext[None], reason: str, calls: Sequence[ToolCall]) -> bool | Continue:
-        return self._decisions.pop() if self._decisions else False
+    def on_no_tool_calls(self, run: RunContext[None]) -> NextStep:
+        return self._decisions.pop() if self._decisions else Finish()
 
 
 words = st.text(max_size=12)

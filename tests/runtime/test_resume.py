@@ -12,9 +12,13 @@ import pytest
 from concertino import (
     AgentConfig,
     Chat,
+    Continue,
     Done,
+    Finish,
     Message,
+    NextStep,
     NotDone,
+    Resources,
     RunContext,
     RunEvent,
     RunResult,
@@ -97,9 +101,9 @@ class Desk(AgentConfig[Notes]):
     async def prepare(self, run: RunContext[Notes]) -> list[Message]:
         return [SystemMessage(await run.ask("what first?", system="Aside."))]
 
-    def should_continue_loop(self, run: RunContext[Notes]) -> bool:
+    def should_continue_loop(self, run: RunContext[Notes]) -> NextStep:
         run.agent_state.steps += 1
-        return run.state.has_tool_calls
+        return Continue() if run.state.has_tool_calls else Finish()
 
     async def conclude(self, run: RunContext[Notes], text: str) -> str:
         said = await run.ask("what last?", system="Aside.")

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, RunContext, ToolCall, ToolOrchestrator
+from concertino import AgentConfig, Chat, Continue, Finish, NextStep, Resources, RunContext, ToolCall, ToolOrchestrator
 from concertino.errors import ToolError
 from concertino.messages import UserMessage
 from concertino.orchestrator.model_call.retry import Retry
-from concertino.orchestrator.outcome import Continue
 from concertino.providers.base import Model, ModelRequest
 from concertino.providers.openai import OpenAICompatibleModel
 from concertino.providers.openai.chat.vendors import vendor_of
@@ -137,18 +136,21 @@ class Player(AgentConfig[None]):
     def __init__(self, recorded: Sequence[Exchange]) -> None:
         self._recorded = recorded
 
-    def should_continue_loop(self, run: RunContext[None]) -> bool | Continue:
+    def should_continue_loop(self, run: RunContext[None]) -> NextStep:
         step = run.state.step
         if step >= len(self._recorded):
-            return False
+            return Finish()
         if step == 0:
-            return True
+            return Continue()
         new = added(self._recorded[step - 1], self._recorded[step])
         said = tuple(UserMessage(text) for kind, _, text in new if kind == "user" and text.strip())
-        return Continue(messages=said) if said else True
+        return Continue(messages=said)
 
-    def on_no_tool_calls(self, run: RunContext[None], reason: Any, calls: Sequence[ToolCall]) -> bool:
-        return True
+    def on_no_tool_calls(self, run: RunContext[None]) -> NextStep:
+        return Continue()
+
+    def on_limit(self, run: RunContext[None], reason: Any) -> NextStep:
+        return Continue()
 
     def preprocess_tool_arguments(self, run: RunContext[None], call: ToolCall) -> dict[str, Any]:
         return {}

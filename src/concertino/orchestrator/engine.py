@@ -25,6 +25,7 @@ from .lifecycle.result import open_waits, result_of
 from .lifecycle.resume import begin, child_result, resume
 from .lifecycle.seal import closed_calls, seal_below
 from .model_call.ask import Questions
+from .model_call.attempt import ORPHANED
 from .model_call.request import TurnRequests
 from .model_call.summarize import PATIENCE, Summaries
 from .outcome import CONTINUE, Continue, Fail, Finish, StepOutcome, Suspend, result_message
@@ -112,7 +113,10 @@ class ToolOrchestrator:
         if self._observers:
             run.stream = EventStream(self._observers, run.tree.policies, consumed=False)
         self._task = asyncio.create_task(self._drive(run))
-        await self._task
+        try:
+            await self._task
+        finally:
+            self._ensure_result(run)
         if caller.cancelling() > cancelled_before:
             raise asyncio.CancelledError
         assert self._result is not None
@@ -138,6 +142,7 @@ class ToolOrchestrator:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+                self._ensure_result(run)
         await task  # raises why the run could not start
 
     def stop(self, deadline: float = STOP_DEADLINE) -> None:
@@ -166,6 +171,11 @@ class ToolOrchestrator:
         tree.patience, tree.parked = deadline, tree.parked or parked
         self._stopped = True
         self._task.cancel()
+
+    def _ensure_result(self, run: RunSession) -> None:
+        """Set the result of a run that was cancelled before its task began."""
+        if self._result is None and self._cause is None and self._task is not None and self._task.cancelled():
+            self._result = result_of(run, "cancelled", "the run was cancelled")
 
     def _open(self) -> RunSession:
         if self._run is not None:
@@ -206,6 +216,8 @@ class ToolOrchestrator:
             run.tree.on_stop = None if self._parent is None else run.tree.on_stop
         assert self._result is not None
         run.emit(RunEnded, self._result)
+        if run.stream is not None and self._parent is None:
+            run.stream.close()  # work that was left behind reports to nobody
 
     async def _prepare(self, run: RunSession, hooks: Hooks) -> TurnRunner:
         """Start or resume the run, and give it its state and first messages."""
@@ -380,7 +392,7 @@ class ToolOrchestrator:
         if self._summaries is not None:
             await self._summaries.stop()
         before, self._result = self._result, result_of(run, status, error)
-        stays_open = isinstance(self._cause, StorageError) or run.tree.parked
+        stays_open = isinstance(self._cause, StorageError) or run.tree.parked or run.orphaned
 
         async def end() -> None:
             try:
@@ -391,7 +403,7 @@ class ToolOrchestrator:
                     if self._resume:
                         await self._close_open_turn(run, status, error)
                     await record_end(run, status, error)
-                elif run.tree.lost is None:
+                elif run.tree.lost is None and not run.orphaned:
                     await run.journal.append(UsageBooked(), run.state.step)
             except Exception as failure:  # noqa: BLE001 - the run's own failure is the one to report
                 log.error("run %s: its end could not be recorded: %s", run.id, type(failure).__name__)  # noqa: TRY400 - a traceback may show what the policy forbids
@@ -430,7 +442,7 @@ class ToolOrchestrator:
         """
         run = parent.run
         if run.ended:
-            raise ToolError("the run that this sub-agent belongs to has ended")
+            raise ToolError(ORPHANED)
         result, started = await child_result(run, parent) if parent.again else (None, False)
         if result is None:
             child = ToolOrchestrator(
@@ -449,6 +461,8 @@ class ToolOrchestrator:
                     run.count_calls(child.result.tool_calls)
         else:
             run.count_calls(result.tool_calls)
+        if run.ended:
+            raise ToolError(ORPHANED)
         if result.status not in ("completed", "suspended"):
             raise RunError(result.error or "the sub-agent failed", result)
         return result

@@ -54,6 +54,7 @@ class RunContext(Generic[S]):
         "limits",
         "model_id",
         "notify",
+        "parent",
         "path",
         "registry",
         "state",
@@ -110,6 +111,7 @@ class RunSession:
         "limits",
         "model",
         "opened",
+        "parent",
         "path",
         "registry",
         "repairs",
@@ -174,6 +176,8 @@ class RunSession:
         self.repairs = ""
         """How the history was repaired; empty if it was not."""
         self.ended = False
+        self.parent: RunSession | None = None
+        """The run of the agent above."""
         self.context: RunContext[Any]
         self.deadlines: Deadlines | None = None
         self._cache_key = ""
@@ -200,6 +204,16 @@ class RunSession:
             self._fixed_of = specs
             self._fixed = {"system prompt": self.system, "tools": "\n".join([spec.text for spec in specs])}
         return self._fixed
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether a run above has ended without waiting for this one."""
+        above = self.parent
+        while above is not None:
+            if above.ended:
+                return True
+            above = above.parent
+        return False
 
     def find_model(self, wanted: str) -> Model:
         """Return the model with the id *wanted*. Raises as `Resources.find_model`."""

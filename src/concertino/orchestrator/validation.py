@@ -77,9 +77,10 @@ def _is_context(value: object) -> bool:
     try:
         for encoded in (*value.edits, *value.prepared):
             decode_edit(encoded)
+        results, messages = value.carrying_cost
+        return value.sent_at is None or value.sent_at + results + messages >= 0.0
     except (TypeError, ValueError):
         return False
-    return True
 
 
 def _optional(check: Check) -> Check:
@@ -164,7 +165,6 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
         raise ConfigurationError(f"{resources!r:.80} are not Resources; pass Resources(store=...)")
     if not resources.is_valid():
         _check_fields(resources, _RESOURCES)
-        _check_fallback(resources)
         resources.mark_valid()
     _check_fields(chat, _CHAT)
     if not isinstance(chat.message, str) or not (resume or chat.message.strip()):
@@ -175,6 +175,8 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
         raise ConfigurationError("resume=True needs the store that has the run: pass Resources(store=...)")
     if resources.store is None and chat.budget is not None:
         raise ConfigurationError("Chat(budget=...) needs a store for the accounts: pass Resources(store=...)")
+    if resources.fallback:
+        _check_fallback(chat, resources)
     _check_contents("history", chat.history)
     for examples in chat.few_shot.values():
         _check_contents("few_shot", examples)
@@ -186,12 +188,13 @@ def _check_fields(owner: object, fields: Mapping[str, tuple[Check, str]]) -> Non
             raise ConfigurationError(f"{type(owner).__name__}({field}={value!r:.80}): {remedy}")
 
 
-def _check_fallback(resources: Resources) -> None:
+def _check_fallback(chat: Chat, resources: Resources) -> None:
+    own = [model_id(model) for model in (chat.model, resources.model) if _is_model(model)]  # type: ignore[arg-type]
     for wanted in resources.fallback:
         provider, _, name = wanted.partition(":")
         if not provider or not name:
             raise ConfigurationError(f"invalid fallback {wanted!r:.80}: use the id of a model, 'provider:name'")
-        if resources.models is None and (resources.model is None or wanted != model_id(resources.model)):
+        if resources.models is None and wanted not in own:
             raise ConfigurationError(
                 f"fallback {wanted!r:.80} cannot be opened: pass Resources(models=concertino.wiring.Models())"
             )

@@ -149,7 +149,7 @@ def test_nothing_forbidden_remains_of_a_message(policy: DataPolicy, message: Mes
     assert CANARY not in everything(result.keep)
     assert not result.keep_progress or getattr(message, "parts", None) == (), "only where there is nothing to forbid"
     assert result.message is message, "the run itself needs all of it"
-    assert (result.tokens, result.progress, result.seconds) == (7, progress, None)
+    assert (result.tokens, result.progress, result.keep_seconds) == (7, progress, None)
 
 
 @pytest.mark.parametrize("cls", get_args(RunEvent), ids=lambda cls: cls.__name__)
@@ -204,7 +204,7 @@ def test_what_is_kept_for_a_time_is_whole_until_then(policy: DataPolicy, message
     result = held(dataclasses.replace(policy, keep_whole_results=True), message, None, ())
     assert result.keep is message
     assert result.keep_progress
-    assert result.seconds in ((5, 9) if getattr(message, "parts", True) else (None,))
+    assert result.keep_seconds in ((5, 9) if getattr(message, "parts", True) else (None,))
 
 
 @given(policies(words | timed | st.just("keep")), messages)
@@ -278,7 +278,7 @@ def test_a_signature_on_a_call_seals_reasoning_and_goes_with_it() -> None:
     turn = AssistantMessage((ToolCall("1", "search", "{}", signature="s"),))
     assert left(DataPolicy(reasoning="drop"), turn) == AssistantMessage((ToolCall("1", "search", "{}"),))
     assert left(DataPolicy(text="drop"), turn) is turn
-    assert held(DataPolicy(reasoning=KeepFor(3)), turn, None, ()).seconds == 3
+    assert held(DataPolicy(reasoning=KeepFor(3)), turn, None, ()).keep_seconds == 3
 
 
 def test_reasoning_that_is_nothing_but_its_signature_is_not_left_behind() -> None:
@@ -328,7 +328,7 @@ def test_a_use_and_throw_result_remains_as_its_summary() -> None:
     ],
 )
 def test_a_message_remains_as_long_as_its_most_fleeting_part(policy: DataPolicy, seconds: float | None) -> None:
-    assert held(policy, TURN, None, ()).seconds == seconds
+    assert held(policy, TURN, None, ()).keep_seconds == seconds
 
 
 def test_a_hash_is_the_same_for_the_same_text_under_the_same_key() -> None:

@@ -55,7 +55,7 @@ def open_run(  # noqa: PLR0913 - every argument is one of the engine's
         tree=parent.run.tree if parent else Tree(run_id, resources.store, chat.session, lease),
     )
     if parent is not None:
-        run.stream = parent.run.stream
+        run.stream, run.parent = parent.run.stream, parent.run
     if changes:
         run.repairs = f"the history was repaired so that the model accepts it: {changes}"
     return run

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from ...errors import BrokenStreamError, ProviderError, RateLimitError
+from ...errors import BrokenStreamError, ProviderError, RateLimitError, ToolError
 from ...events import Notice, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
 from ...ids import new_call_id
 from ...messages import AssistantMessage, Part, Text, ToolCall
@@ -30,6 +30,7 @@ from ..run import RunSession
 from .budget import tokens_of
 from .retry import not_billed
 
+ORPHANED = "the run that this sub-agent belongs to has ended"
 OnReady = Callable[[list[ToolCall]], None]
 """Called with the calls whose arguments are complete, in order, while the model is still writing."""
 
@@ -97,6 +98,8 @@ class Attempt:
                 self._take(chunk)
                 if on_ready is not None and self.ready:
                     on_ready(self.ready)
+                if run.parent is not None and run.orphaned:
+                    raise ToolError(ORPHANED)
                 if stream is not None and stream.behind:
                     await stream.drained()
         finally:

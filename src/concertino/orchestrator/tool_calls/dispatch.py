@@ -220,9 +220,9 @@ class ToolCalls:
                 raise  # the coroutine itself is being closed
             outcome = failed(call.call, described(error))  # a failing tool never fails the run or ends the program
         finally:
-            call.executing = None
             if deadlines is not None:
                 deadlines.remove(call)
+        call.executing = None
         if not call.abandoned:
             outcome.progress = context.end_progress()
             await self._end(call, outcome, context)
@@ -243,6 +243,7 @@ class ToolCalls:
             context.emit(ToolDone, outcome.content if outcome.whole is None else outcome.whole, outcome.data)
 
     async def _wait(self, call: Call, context: CallContext, needs: SubAgentWaits | NeedsAnswer) -> None:
+        call.executing = None
         if isinstance(needs, SubAgentWaits):
             call.apply("start")
             call.apply("wait", "sub_agent")
