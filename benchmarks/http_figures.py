@@ -14,7 +14,7 @@ def _name(turns: int) -> str:
     return f"HTTP loop of {turns}"
 
 
-TIMEOUT = 20.0
+TIMEOUT = 40.0
 """Seconds that a system may take for a job."""
 
 
