@@ -1,4 +1,4 @@
-.PHONY: setup demo check test lint types format bench bench-context guards lock clean
+.PHONY: setup demo check test coverage mutate lint types format bench bench-context guards lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,6 +9,7 @@ setup: $(READY)
 
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "concertino needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -c 'import ensurepip' || { echo "venv is missing: apt install python3-venv (Debian, Ubuntu), then make setup"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -25,6 +26,14 @@ check: setup lint types
 
 test: setup lint types
 	$(PYTEST)
+
+coverage: setup
+	$(PYTEST) --cov --cov-report=term
+
+mutate: setup
+	$(BIN)/python -m tests.mutation --number $(N) $(if $(SEED),--seed $(SEED))
+
+N ?= 20
 
 lint: setup
 	$(BIN)/ruff check .
@@ -46,11 +55,9 @@ bench: setup
 guards: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.guards --lower
 
-lock:
-	$(PYTHON) -m venv .bench/lock
-	.bench/lock/bin/pip install --quiet uv
-	.bench/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+lock: setup
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-annotate --all-extras --group dev pyproject.toml -o requirements.txt
 
 clean:
-	rm -rf .venv .bench .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .bench .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,7 +1,7 @@
-"""What the context costs: the real engine over traces of long conversations, `python -m benchmarks.context`.
+"""The cost of the context window over traces of long conversations: `python -m benchmarks.context`.
 
-Each trace is driven through `ToolOrchestrator` with a model that says as much as the trace says, bills like a provider
-with a prompt cache, and writes summaries of 8 % of what they stand for; time passes as in the trace.
+Each trace runs through `ToolOrchestrator`. The model answers with as many tokens as the trace, bills like a provider
+with a prompt cache, and writes summaries of 8 % of their span. Time passes as in the trace.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolM
 from concertino.orchestrator import run as runs
 from concertino.orchestrator.model_call.summarize import ASKS
 from concertino.providers.base import ModelEvent, ModelRequest, Reply
+from concertino.token_engine import Retention, TokenEngine
 from concertino.token_engine.caching.rules import cache_rule
 from concertino.token_engine.counting.sizes import FRAME, measure_with
-from concertino.token_engine.engine import TokenEngine
 from concertino.token_engine.recall import digest
-from concertino.token_engine.retention import Retention
 from concertino.usage import Tokens
 
 MODELS = {
@@ -53,7 +52,7 @@ RESERVE = 2_000
 
 
 class Words:
-    """One token a word: texts are as large as the trace says."""
+    """Counts one token for each word, so that texts have exactly the sizes of the trace."""
 
     name = "words"
     exact = True
@@ -70,13 +69,13 @@ MEASURE = measure_with(COUNTER)
 
 
 def text(tokens: int) -> str:
-    """A text that makes a message of *tokens*, its frame included."""
+    """Return a text for a message of *tokens*, including its frame."""
     return "w " * max(tokens - FRAME, 0)
 
 
 @dataclass
 class Clock:
-    """The trace's time."""
+    """The time of the trace."""
 
     now: float = 0.0
 
@@ -86,7 +85,7 @@ class Clock:
 
 @dataclass
 class Provider:
-    """A model that says what the trace says, and bills it."""
+    """A model that answers as in the trace, and bills the requests."""
 
     trace: Trace
     spec: str
@@ -105,7 +104,7 @@ class Provider:
         self.cache = Cache(cache_rule(self.provider, self.name))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """The next answer."""
+        """Stream the next answer, or a summary."""
         asked = request.messages[-1]
         blocks: list[tuple[object, int]] = [("system", self.trace.system)]
         blocks += [(_key(message), MEASURE(message).tokens) for message in request.messages]
@@ -134,12 +133,14 @@ class Provider:
         yield Reply(AssistantMessage(tuple(parts)), Tokens(prompt=size, cached=hit, completion=1))
 
     def _told(self, request: ModelRequest) -> int:
-        """The tokens that a summary is to stand for, as the request says: what came after the last of the earlier
-        summaries, if there are any, but for the last messages."""
+        """Return the tokens of the span to summarize.
+
+        The request names it: the messages after the last earlier summary, without the newest ones.
+        """
         asked = request.messages[-1]
         assert isinstance(asked, UserMessage)
         found = re.search(r"up to its last (\d+) messages", asked.text)
-        if found is None:  # earlier summaries, which are to become one: half of them
+        if found is None:  # a merge of earlier summaries: half of them
             return COUNTER.count(asked.text) * 6
         kept = int(found[1])
         told = list(request.messages)[: -1 - kept]
@@ -149,11 +150,11 @@ class Provider:
         return sum(MEASURE(message).tokens for message in told)
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is no connection."""
 
 
 def reduced(tokens: int) -> int:
-    """The tokens of what stands for a result of so many: the same for the engine and for the offline optimum."""
+    """Return the tokens of the digest of a result of *tokens*, for the engine and the offline optimum alike."""
     return MEASURE(ToolMessage("", "work", digest(ToolMessage("", "work", text(tokens)), recallable=False))).tokens
 
 
@@ -172,7 +173,7 @@ async def work(tokens: int) -> str:
 
 
 class Driver(AgentConfig[None]):
-    """Counts at each request how much of the last fifty messages is sent as it was."""
+    """Measures at each request the share of the last fifty messages that is sent unchanged."""
 
     tool_call_limit = 10**9
 
@@ -198,7 +199,7 @@ class Driver(AgentConfig[None]):
 
 
 async def drive(trace: Trace, spec: str, retention: Retention) -> dict[str, float]:
-    """One trace at one provider: its figures."""
+    """Return the figures of one trace at one provider."""
     clock = Clock()
     provider = Provider(trace, spec, clock)
     vars(runs)["TokenEngine"] = partial(TokenEngine, clock=clock)  # the trace's time
@@ -252,13 +253,15 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.context", description=__doc__)
     parser.add_argument("--traces", type=Path, metavar="FILE", help="JSON: see benchmarks/context_traces.py")
-    parser.add_argument("--drawn", type=int, default=60, help="conversations drawn by chance, against the optimum")
-    parser.add_argument("--patience", type=float, help="instead of the default")
+    parser.add_argument(
+        "--drawn", type=int, default=60, help="random conversations to compare with the optimum"
+    )
+    parser.add_argument("--patience", type=float, help="patience to use instead of the default")
     arguments = parser.parse_args()
     found = traces.from_file(arguments.traces) if arguments.traces else traces.shared()
     retention = Retention(patience=arguments.patience) if arguments.patience else Retention()
     if not found:
-        print("no traces: they are not beside this clone (../shared/bench/token_engine); name some with --traces")
+        print("no traces found next to this clone (../shared/bench/token_engine): pass a file with --traces")
     titles = ("trace, provider", "x sliding", "hits", "last 50 verbatim", "peak", "summaries", "input/history", "edits")
     print(f"| {' | '.join((*titles, 'misses'))} |\n| --- |{' ---: |' * len(titles)}")
     for trace in found:

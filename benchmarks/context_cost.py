@@ -1,7 +1,7 @@
-"""What requests cost at a provider with a prompt cache, and the two policies that others are measured by.
+"""The cost of requests at a provider with a prompt cache, and two reference policies.
 
-All costs are in tokens of uncached input. A request hits the longest prefix that is in the cache and still lives; where
-a provider has marks, entries end at marks only, and each mark looks some blocks back.
+Costs are in tokens of uncached input. A request hits the longest cached prefix that has not expired. With cache
+breakpoints, entries end at breakpoints only, and each breakpoint looks back a number of blocks.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from benchmarks.context_traces import Trace
 from concertino.token_engine.caching.rules import CacheRule
 
 KEPT = 10
-"""The newest results stay, there as in the engine."""
+"""The newest results stay, as in the engine."""
 
 
 @dataclass
 class Cache:
-    """A provider's cache, and what it has billed."""
+    """A provider's cache, and the bill so far."""
 
     rule: CacheRule
     live: dict[int, float] = field(default_factory=dict)
@@ -27,8 +27,10 @@ class Cache:
     hit: int = 0
 
     def bill(self, blocks: Sequence[tuple[object, int]], marks: Iterable[int] | None, now: float) -> int:
-        """Charge a request of *blocks* (what it is, tokens); how many tokens were read from the cache. *marks*: indices
-        of marked blocks, for a provider that has them."""
+        """Charge a request of *blocks* (content, tokens); return the tokens read from the cache.
+
+        *marks*: positions of cache breakpoints, for a provider that uses them.
+        """
         rule, total, state = self.rule, 0, 0
         states, sums = [], []
         for what, tokens in blocks:
@@ -61,7 +63,7 @@ class Cache:
 
 
 def groups(trace: Trace) -> list[int]:
-    """For each message the index of its group: a call and its results are one."""
+    """Return the group of each message; a call and its results form one."""
     found: list[int] = []
     for who, _ in trace.messages:
         found.append(found[-1] if who == "t" and found else (found[-1] + 1 if found else 0))
@@ -69,7 +71,7 @@ def groups(trace: Trace) -> list[int]:
 
 
 def sliding(trace: Trace, rule: CacheRule) -> float:
-    """The cost of dropping the oldest groups at each request until it fits."""
+    """Return the cost of dropping the oldest groups at each request until it fits."""
     cache, now, first, group = Cache(rule), 0.0, 0, groups(trace)
     sizes = [tokens for _, tokens in trace.messages]
     used, seen = trace.system, 0
@@ -88,9 +90,11 @@ def sliding(trace: Trace, rule: CacheRule) -> float:
 
 
 def optimum(trace: Trace, rule: CacheRule, reduced: Callable[[int], int]) -> float:
-    """The least that any schedule of reducing all results before some place can cost, known in advance: a dynamic
-    programme over how many results are reduced at each request. The newest ones stay. *reduced* are the tokens of what
-    stands for a result of so many."""
+    """Return the lowest cost of any schedule of reductions, by dynamic programming with knowledge of the future.
+
+    At each request the schedule reduces all results before some index; the newest ones stay. *reduced* returns the
+    tokens of the digest for a result of the given tokens.
+    """
     places = [n for n, (who, _) in enumerate(trace.messages) if who == "t"]
     saved = [max(trace.messages[n][1] - reduced(trace.messages[n][1]), 0) for n in places]
     before = [0]

@@ -1,6 +1,6 @@
-"""How far our count of a request is from the provider's own: over real transcripts with the usage of each call.
+"""The error of our request sizes against billed ones, over real transcripts with the usage of each call.
 
-`python -m benchmarks.context_counts [FOLDER]`; without one, the transcripts beside the repository.
+`python -m benchmarks.context_counts [FOLDER]`; by default, the transcripts next to the repository.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from concertino.messages import AssistantMessage, Message, Part, Reasoning, SystemMessage, Text, ToolCall, UserMessage
-from concertino.token_engine.counting.base import EstimatingCounter
+from concertino.token_engine import EstimatingCounter
 from concertino.token_engine.counting.calibration import Calibration, Gauge
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.view import View
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts" / "mini-swe-agent-deepseek"
 SETTLED = 50
-"""Messages after which the error is taken."""
+"""Messages after which errors are measured."""
 
 
 def errors(messages: list[dict[str, Any]]) -> Iterator[float]:
-    """For each answer of a transcript, by what share the size of its request was misjudged before it was sent."""
+    """Yield the relative error of each request's size, estimated before it was sent."""
     view, gauge = View(measure_with(EstimatingCounter())), Gauge(Calibration(), exact=False)
     for said in messages:
         used = ((said.get("extra") or {}).get("response") or {}).get("usage") or {}

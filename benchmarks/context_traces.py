@@ -1,4 +1,4 @@
-"""Traces of long conversations: who said how much, and when. Sizes only, no text."""
+"""Traces of long conversations: sender, size and time of each message, without texts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "bench" / "token_engin
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A conversation. `messages` are (who, tokens) with who of `u`ser, `a`ssistant and `t`ool; `requests` are (how many
-    of them there were, seconds since the last request)."""
+    """A conversation.
+
+    `messages` are pairs of sender (`u`ser, `a`ssistant or `t`ool) and tokens; `requests` are pairs of the number of
+    messages before the request and the seconds since the last one.
+    """
 
     name: str
     system: int
@@ -29,7 +32,7 @@ class Trace:
 
 
 def from_file(path: Path) -> list[Trace]:
-    """Traces in a JSON file: a list of objects with the fields of `Trace`."""
+    """Read traces from a JSON file: a list of objects with the fields of `Trace`."""
     return [
         Trace(
             found["name"], found["system"], found["limit"],
@@ -41,7 +44,7 @@ def from_file(path: Path) -> list[Trace]:
 
 
 def shared() -> list[Trace]:
-    """The three traces beside the repository; none where they are absent."""
+    """Return the three traces next to the repository, or none if they are absent."""
     if not SHARED.exists():
         return []
     spec = importlib.util.spec_from_file_location("trajectories", SHARED)
@@ -63,7 +66,7 @@ def shared() -> list[Trace]:
 
 
 def drawn(seed: int) -> Trace:
-    """A conversation by chance: an agent at work, with a person now and then."""
+    """Return a random conversation: a tool loop with occasional messages of the user."""
     chance = random.Random(seed)
     messages: list[tuple[str, int]] = [("u", 200)]
     requests: list[tuple[int, float]] = []

@@ -19,11 +19,11 @@ from concertino.providers.anthropic.reply import MessageReader
 from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.google.reply import ContentReader
 from concertino.providers.http.sse import SseDecoder
-from concertino.providers.http.transport import Reader
+from concertino.providers.http.transport import ReplyReader
 from concertino.providers.openai.chat.reply import ChatReader
 from concertino.providers.openai.responses.reply import ResponseReader
 
-READERS: dict[str, Callable[[], Reader]] = {
+READERS: dict[str, Callable[[], ReplyReader]] = {
     "anthropic": MessageReader,
     "responses": lambda: ResponseReader("openai"),
     "chat": lambda: ChatReader("openai"),
@@ -65,7 +65,7 @@ def _shares(places: list[tuple[float, float, float]]) -> str:
     return " ".join(f"{statistics.median(column):>8.1%}" for column in zip(*places, strict=True))
 
 
-def measure(reader: Reader, body: bytes) -> list[tuple[float, float, float]]:
+def measure(reader: ReplyReader, body: bytes) -> list[tuple[float, float, float]]:
     """Return the remaining shares of the stream *body* at each complete call. Raises the reader's errors."""
     decoder = SseDecoder()
     now = Place()

@@ -55,7 +55,7 @@ class Desk(AgentConfig):
 
 
 def model() -> ScriptedModel:
-    """What the three agents say."""
+    """Return a script for the three agents."""
     return ScriptedModel(
         [call("shipping", query="Where is A7?"), call("billing", query="What does A7 cost?")],
         Answer(text="A7 was shipped on Monday and costs 80 euros.", tokens=Tokens(prompt=420, completion=12)),

@@ -7,9 +7,7 @@ from typing import Any
 
 from benchmarks.trim import Shown
 from concertino.messages import AssistantMessage, Message, Messages, Text, ToolCall, ToolMessage, UserMessage
-from concertino.token_engine.counting.base import EstimatingCounter
-from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.retention import Retention
+from concertino.token_engine import EstimatingCounter, Retention, TokenEngine
 from concertino.usage import Tokens
 
 DISTRIBUTIONS: tuple[str, ...] = ("concertino",)

@@ -120,6 +120,9 @@ class ProviderError(ConcertinoError):
         """The part of the answer that arrived before the failure; None if the answer had not begun."""
         self.tokens: Tokens | None = None
         """Usage that the provider had reported before the failure; None if it had reported none."""
+        self.sent: bool | None = None
+        """Whether the provider received the request. False: it cannot have read it, and bills nothing. True: it
+        responded. None: unknown, as after a connection that was lost before a response."""
         self.final = False
         """True if `tokens` are the final counts."""
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import time
+from functools import lru_cache
+
+SINCE_GPT_5_6 = r"gpt-(5\.[6-9]|[6-9]|\d\d)"
+"""The family of OpenAI's models with explicit cache breakpoints, as a pattern for `in_family`."""
 
 
 def new_run_id() -> str:
@@ -54,3 +59,9 @@ def digest(text: str) -> str:
     from hashlib import blake2b  # noqa: PLC0415 - importing hashlib takes a tenth of the time of `import concertino`
 
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@lru_cache(maxsize=1_024)  # looked up for every request
+def in_family(family: str, model: str) -> bool:
+    """Return whether *model*, after an optional vendor prefix, begins with the pattern *family*."""
+    return re.search(rf"(^|[/.:])({family})", model) is not None

@@ -1,10 +1,10 @@
-"""The supervisor and its researchers, over a small library of our own."""
+"""The supervisor and its researchers, over a small library."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -26,6 +26,7 @@ class Shelf:
     """A library of two pages."""
 
     name = "a shelf"
+    kind: Literal["documents"] = "documents"
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
         return [
@@ -57,8 +58,8 @@ async def research(model: ScriptedModel, **settings: Any) -> RunResult:
 
 
 RESEARCHER = [
-    [call("web_search", query="tea"), call("search_history")],
-    call("fetch_page", location=TEA),
+    [call("search_documents", query="tea"), call("search_history")],
+    call("read_document", location=TEA),
     f"Tea is brewed at 80 degrees. [{TEA}]",
 ]
 REPORT = call("report_generation", title="Tea", markdown=f"Brew at 80 degrees [{TEA}].")
@@ -73,7 +74,7 @@ async def test_a_report_with_its_sources_is_the_answer() -> None:
     assert result.tool_calls == {"supervisor": 2, "supervisor/researcher-1": 3}
 
 
-async def test_only_the_three_research_tools_are_stored_and_no_search_history() -> None:
+async def test_only_the_three_research_tools_are_stored() -> None:
     store = MemoryStore()
     scripts = {"You are a researcher": RESEARCHER}
     with ScriptedModel(call("researcher", query="How hot is tea?"), REPORT, scripts=scripts) as model:
@@ -84,7 +85,7 @@ async def test_only_the_three_research_tools_are_stored_and_no_search_history() 
         "report_generation",
     }
     stored = await store.messages(child.start.run_id)
-    assert {m.message.name for m in stored if m.message.role == "tool"} == {"web_search", "fetch_page"}
+    assert {m.message.name for m in stored if m.message.role == "tool"} == {"search_documents", "read_document"}
     search = next(m for m in stored if m.message.role == "tool")
     assert json.loads(search.message.content)["results"][0]["id"] == TEA, "research agents keep the whole result"
     assert search.progress[0]["parts"] == ["tea", "1 results"]
@@ -111,14 +112,14 @@ async def test_citations_are_numbered_checked_and_listed_once() -> None:
         "Hot.",
     ],
 )
-async def test_broken_report_arguments_are_mended(arguments: str) -> None:
+async def test_malformed_report_arguments_are_repaired(arguments: str) -> None:
     with ScriptedModel(call("report_generation", arguments)) as model:
         result = await research(model)
     assert result.status == "completed"
     assert "Hot." in result.text
 
 
-async def test_a_turn_without_calls_is_asked_again_on_a_cheaper_model_and_then_forced() -> None:
+async def test_a_turn_without_calls_is_retried_on_a_cheaper_model_and_then_forced() -> None:
     cheap = ScriptedModel("no", "no", REPORT, name="cheap")
     with ScriptedModel("I would say tea.", "no") as model, cheap:
         result = await research(
@@ -138,7 +139,7 @@ async def test_the_limit_forces_the_report() -> None:
     assert result.text.startswith("# Tea")
 
 
-async def test_many_calls_at_once_do_not_run_past_the_report() -> None:
+async def test_many_calls_in_one_turn_do_not_exceed_the_limit_before_the_report() -> None:
     steps = [[call("researcher", query=f"q{n}") for n in range(6)], REPORT]
     with ScriptedModel(*steps, scripts={"You are a researcher": ["a"] * 6}) as model:
         result = await research(model, tool_call_limit=3)
@@ -146,7 +147,7 @@ async def test_many_calls_at_once_do_not_run_past_the_report() -> None:
     assert result.tool_calls["supervisor"] == 7
 
 
-async def test_a_supervisor_that_never_reports_still_answers() -> None:
+async def test_a_supervisor_without_a_report_answers_with_the_findings() -> None:
     scripts = {"You are a researcher": ["Tea is hot."]}
     steps = [call("researcher", query="x"), *[""] * 5]
     result = await research(ScriptedModel(*steps, scripts=scripts))
@@ -160,8 +161,8 @@ async def test_questions_to_the_user_end_the_run() -> None:
     assert result.text == "Which tea?"
 
 
-async def test_a_search_that_fails_is_told_to_the_researcher() -> None:
-    scripts = {"You are a researcher": [call("fetch_page", location="milk.md"), "Nothing on milk."]}
+async def test_the_researcher_reads_the_error_of_a_failed_search() -> None:
+    scripts = {"You are a researcher": [call("read_document", location="milk.md"), "Nothing on milk."]}
     with ScriptedModel(call("researcher", query="milk"), REPORT, scripts=scripts) as model:
         await research(model)
     told = next(r for r in model.requests if r.messages[-1].role == "tool")
@@ -169,7 +170,7 @@ async def test_a_search_that_fails_is_told_to_the_researcher() -> None:
 
 
 async def test_researchers_at_their_limit_answer_with_tools_declared() -> None:
-    searches = [[call("web_search", query=f"tea {n}") for n in range(8)] for _ in range(2)]
+    searches = [[call("search_documents", query=f"tea {n}") for n in range(8)] for _ in range(2)]
     scripts = {"You are a researcher": [*searches, "80 degrees."]}
     with ScriptedModel(call("researcher", query="tea"), REPORT, scripts=scripts) as model:
         await research(model)

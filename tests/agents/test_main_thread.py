@@ -48,7 +48,7 @@ async def test_rag_is_forced_and_its_passages_move_into_the_message() -> None:
     assert result.messages[0] == UserMessage("How long?"), "what the user said is kept as it was said"
 
 
-async def test_the_chatbot_is_forced_and_wants_its_knowledge_base() -> None:
+async def test_the_chatbot_is_forced_and_then_its_knowledge_base() -> None:
     steps = [call("chatbot", message="hi", should_use_knowledge_base=True), call("rag", query="hi"), "Hello."]
     with ScriptedModel(*steps) as model:
         chat = Chat(model=model, message="hi", chatbot_id="bot-1", attachments=[Attachment("a.txt")])
@@ -56,7 +56,7 @@ async def test_the_chatbot_is_forced_and_wants_its_knowledge_base() -> None:
     assert [r.tool_choice for r in model.requests] == [ForcedTool("chatbot"), ForcedTool("rag"), "auto"]
 
 
-async def test_a_disabled_tool_is_named_to_the_user() -> None:
+async def test_a_disabled_tool_is_reported_to_the_user() -> None:
     class Locked(Tool):
         name = "image_generation"
         description = "Paints."
@@ -75,7 +75,7 @@ async def test_a_disabled_tool_is_named_to_the_user() -> None:
     assert orchestrator.result.text == "I cannot paint."
 
 
-async def test_the_prompt_has_all_that_the_product_adds() -> None:
+async def test_the_prompt_contains_the_product_s_sections() -> None:
     with ScriptedModel("ok") as model:
         chat = Chat(
             model=model,
@@ -98,7 +98,7 @@ async def test_the_prompt_has_all_that_the_product_adds() -> None:
     assert isinstance(request.messages[2], SystemMessage)
 
 
-async def test_memory_belongs_to_the_session_and_to_nobody_else() -> None:
+async def test_memory_belongs_to_the_session_s_user_only() -> None:
     store = MemoryStore()
     registry = default_registry(settings=Settings(memory=store))
     for user, steps in (("ada", [call("store_memory", text="likes tea"), "ok"]), ("bob", [])):
@@ -142,7 +142,7 @@ def test_a_mode_without_its_backend_names_the_setting(mode: Any, setting: str) -
         default_registry([mode])
 
 
-def test_an_unknown_mode_is_refused() -> None:
+def test_an_unknown_mode_raises() -> None:
     with pytest.raises(ConfigurationError, match="unknown mode 'RAGS'"):
         default_registry(["RAGS"])  # type: ignore[list-item]
 
@@ -158,7 +158,7 @@ async def test_images_come_from_the_backend() -> None:
     assert result.data["image_generation"] == {"picture": "data:a cat@1024x1024"}
 
 
-async def test_data_analysis_computes() -> None:
+async def test_data_analysis_returns_the_backend_s_answer() -> None:
     with ScriptedModel(call("data_analysis", question="sum?"), "42") as model:
         registry = default_registry(["DATA_ANALYSIS"], FULL)
         await ToolOrchestrator(Chat(model=model, message="sum?"), MainThreadAgent(), registry).run()

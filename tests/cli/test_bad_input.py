@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from concertino.cli.context import DEMO
 from tests.cli.conftest import Cli
 
 
@@ -18,10 +19,10 @@ from tests.cli.conftest import Cli
         (["research", " \n"], ("question is empty", "in quotes")),
         (["research", "what", "is", "this"], ("'what', 'is', 'this'", "in quotes")),
         (["research", "q", "--model", "foo:bar"], ("'foo'", "there are: anthropic, openai, google")),
-        (["research", "q", "--model", "extractive:big"], ("'big'", "'rules-1'")),
-        (["research", "q", "--model", ""], ("''", "extractive")),
+        (["research", "q", "--model", f"{DEMO}:big"], ("'big'", DEMO)),
+        (["research", "q", "--model", ""], ("''", DEMO)),
         (["research", "q", "--corpus", "nowhere"], ("nowhere", "folder or a file")),
-        (["research", "q", "--corpus", "void"], ("void", ".md")),
+        (["research", "q", "--corpus", "void"], ("nothing to read in void",)),
         (["research", "q", "--corpus", ""], ("--corpus is empty", "omit the option")),
         (["research", "q", "--corpus", "void", "nowhere"], ("'nowhere'", "each path after --corpus exists")),
         (["research", "q", "--db", "file/x.db"], ("file", "--db")),
@@ -53,7 +54,7 @@ def test_a_missing_key_names_its_variable(cli: Cli, provider: str) -> None:
     variable = {"google": "GEMINI_API_KEY"}.get(provider, f"{provider.upper()}_API_KEY")
     (line,) = done.stderr.splitlines()
     assert variable in line
-    assert "--model extractive" in line
+    assert f"--model {DEMO}" in line
 
 
 def test_a_newer_database_is_not_changed(cli: Cli, corpus: Path, tmp_path: Path) -> None:

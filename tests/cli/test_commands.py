@@ -35,7 +35,7 @@ def test_printed_commands_can_be_pasted(shop: Shop, cli: Cli, tmp_path: Path) ->
     done = cli(*resolve)
     assert (done.returncode, cli(*resolve).returncode) == (0, 1)
     text = cli("runs", "show", run, *database).stdout
-    assert "all answers have arrived" in text
+    assert "All answers have arrived" in text
     resume = pasted(text, "resume")
     assert resume == ("runs", "resume", run, *database)
     done = cli(*resume, *APP)

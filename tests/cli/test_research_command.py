@@ -38,7 +38,7 @@ def test_standard_output_has_only_the_report(cli: Cli, corpus: Path, database: P
     lines = done.stderr.splitlines()
     assert sum("no language model is involved" in line for line in lines) == 1
     assert any(line.startswith("supervisor: started: What are apples?") for line in lines)
-    assert any(line.startswith("supervisor/researcher-1: web_search") for line in lines)
+    assert any(line.startswith("supervisor/researcher-1: search_documents") for line in lines)
     assert any(re.match(r"supervisor: completed: \d+ tool calls, [\d,]+ tokens, \$0\.00, ", line) for line in lines)
     assert re.fullmatch(rf"stored in {re.escape(str(database))} as run_\w+", lines[-1])
 

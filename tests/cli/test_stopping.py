@@ -51,7 +51,7 @@ def interrupted_research(number: int) -> ScriptedModel:
             return Answer(before=receive)
         results = [m.content for m in request.messages if isinstance(m, ToolMessage)]
         if not results:
-            return Answer(calls=(call("fetch_page", location="pages/apples.md"),))
+            return Answer(calls=(call("read_document", location="pages/apples.md"),))
         source = results[0].partition("]")[0]
         loop = asyncio.get_running_loop()
         loop.call_later(0.05, first_done.set)  # after the answer has been recorded

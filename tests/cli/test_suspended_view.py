@@ -81,7 +81,7 @@ def test_the_log_names_the_key() -> None:
 def test_wide_characters_are_aligned_in_a_table() -> None:
     rows = [("日本", "1", "x" * 90), ("b", "22", "日" * 90), ("e\u0301\x1b[31m", "3", "🍎")]
     console = rich_console(io.StringIO(), plain_width=40)
-    console.print(table(("A", "N", "TASK"), rows, right=("N",)))
+    console.print(table(("A", "N", "TASK"), rows, right=("N",), flexible=("TASK",)))
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert all(cell_len(line) <= 40 for line in lines)
     assert lines[1].startswith("日本    1  xxx")

@@ -116,7 +116,7 @@ def test_a_hostile_model_cannot_control_the_terminal(
 ) -> None:
     use_model(
         ScriptedModel(
-            Answer(text=f"I search. {HOSTILE}", calls=(call("web_search", query=f"apples {HOSTILE}"),)),
+            Answer(text=f"I search. {HOSTILE}", calls=(call("search_documents", query=f"apples {HOSTILE}"),)),
             Answer(text=f"# Red {HOSTILE}\n\n`{HOSTILE}` [link {HOSTILE}](http://x/{HOSTILE})"),
         )
     )

@@ -67,8 +67,8 @@ def end(**changes: Any) -> RunEnd:
 
 def whole(message: Message | str, **more: Any) -> EntryMessage:
     """A message all of which remains."""
-    said = UserMessage(message) if isinstance(message, str) else message
-    return EntryMessage(**{"message": said, "keep": said, **more})
+    result_of = UserMessage(message) if isinstance(message, str) else message
+    return EntryMessage(**{"message": result_of, "keep": result_of, **more})
 
 
 def record(number: int = 1, run_id: str = "r1", **changes: Any) -> UsageRecord:
@@ -117,11 +117,11 @@ def operation_of(asked: Wait, scope: Scope) -> Operation:
     return operation(asked.key, asked.run_id, scope=scope, name=asked.tool, state="waiting", waits_for=asked.kind)
 
 
-def said(content: str = "", **changes: Any) -> Resolution:
+def result_of(content: str = "", **changes: Any) -> Resolution:
     return replace(Resolution(verdict="result", content=content), **changes)
 
 
-class Life:
+class Tree:
     """One process's hold on a tree: it knows the claim, and the number of each run's next entry."""
 
     def __init__(self, store: Store, claim: Claim) -> None:
@@ -130,14 +130,14 @@ class Life:
         self.next: dict[str, int] = {}
         self.scope = SCOPE
 
-    async def begin(self, begun: RunStart, **more: Any) -> Life:
-        entry = Entry(run_id=begun.run_id, seq=0, claim=self.claim, kind="started", **more)
-        await self.store.begin(begun, entry, self.claim)
-        self.scope = begun.scope
-        self.next[begun.run_id] = 1
+    async def begin(self, start_tree: RunStart, **more: Any) -> Tree:
+        entry = Entry(run_id=start_tree.run_id, seq=0, claim=self.claim, kind="started", **more)
+        await self.store.begin(start_tree, entry, self.claim)
+        self.scope = start_tree.scope
+        self.next[start_tree.run_id] = 1
         return self
 
-    async def child(self, run_id: str, **changes: Any) -> Life:
+    async def child(self, run_id: str, **changes: Any) -> Tree:
         return await self.begin(start(run_id, root_id=self.claim.root_id, parent_id=self.claim.root_id, **changes))
 
     def entry(self, kind: EntryKind = "model_requested", run_id: str | None = None, **more: Any) -> Entry:
@@ -155,16 +155,21 @@ class Life:
         return await self.append("ended", run_id, end=end(**changes))
 
 
-async def begun(store: Store, run_id: str = "r1", **changes: Any) -> Life:
-    """A root that *owner* ("me") has begun, for *seconds*."""
+async def start_tree(store: Store, run_id: str = "r1", **changes: Any) -> Tree:
+    """A root that *owner* ("me") has start_tree, for *seconds*."""
     owner, seconds = changes.pop("owner", "me"), changes.pop("seconds", 60.0)
     claim = Claim(root_id=run_id, epoch=1, owner=owner, seconds=seconds)
-    return await Life(store, claim).begin(start(run_id, **changes))
+    return await Tree(store, claim).begin(start(run_id, **changes))
 
 
-async def taken(store: Store, run_id: str = "r1", owner: str = "you", seconds: float = 60.0) -> Life:
+async def claim_tree(store: Store, run_id: str = "r1", owner: str = "you", seconds: float = 60.0) -> Tree:
     """A root that *owner* takes up."""
-    life = Life(store, await store.claim(run_id, owner, seconds))
+    tree = Tree(store, await store.claim(run_id, owner, seconds))
     for run in await store.runs(root_id=run_id, limit=1000):
-        life.next[run.start.run_id] = run.entries
-    return life
+        tree.next[run.start.run_id] = run.entries
+    return tree
+
+
+def traces(folder: Path, canary: str) -> list[str]:
+    """Return the names of the files that contain *canary*, including those next to the database."""
+    return [path.name for path in folder.iterdir() if canary.encode() in path.read_bytes()]

@@ -23,7 +23,7 @@ from concertino.messages import (
 )
 from concertino.storage.types import Claim, Entry, EntryMessage, StoredMessage, StoredText
 
-from .kit import ANY_TEXT, Factory, FullStore, Life, begun, end, record, start, wait, whole
+from .kit import ANY_TEXT, Factory, FullStore, Tree, end, record, start, start_tree, wait, whole
 
 PARTS: st.SearchStrategy[Part] = st.one_of(
     st.builds(Text, ANY_TEXT),
@@ -71,9 +71,9 @@ def test_messages_come_back_as_they_were(
     async def scenario() -> None:
         store = await factory(tmp_path_factory.mktemp("round"))
         try:
-            life = await begun(store)
+            tree = await start_tree(store)
             for step in steps:
-                await life.append(messages=step)
+                await tree.append(messages=step)
             found = await store.messages("r1")
             journal = await store.load("r1")
         finally:
@@ -99,17 +99,17 @@ def sizes(message: Message) -> tuple[Any, ...]:
     return (message.whole, message.summary) if isinstance(message, ToolMessage) else ()
 
 
-async def test_surrogates_that_would_melt_into_one_character_stay_two(store: FullStore) -> None:
+async def test_two_surrogates_stay_two(store: FullStore) -> None:
     text = "a\ud83d\ude00b\udead\U0001f600\\\ud800"
     message = AssistantMessage((Text(text), ToolCall("1", text, text)), model=text)
-    await (await begun(store)).append(messages=[whole(message)])
+    await (await start_tree(store)).append(messages=[whole(message)])
     (found,) = await store.messages("r1")
     assert found.message == message
 
 
 async def test_ten_megabytes(store: FullStore) -> None:
     message = ToolMessage("1", "read", "é" * 5_000_000, whole="x" * 10_000_000)
-    await (await begun(store)).append(messages=[whole(message)])
+    await (await start_tree(store)).append(messages=[whole(message)])
     (found,) = await store.messages("r1")
     assert found.message == message
 
@@ -117,25 +117,25 @@ async def test_ten_megabytes(store: FullStore) -> None:
 async def test_a_run_from_beginning_to_end(store: FullStore) -> None:
     child = start("r2", root_id="r1", parent_id="r1", parent_call="call-1", forked_from="r0")
     assert await store.run("r2") is None
-    life = await begun(store)
-    await life.begin(child)
+    tree = await start_tree(store)
+    await tree.begin(child)
     found = await store.run("r2")
     assert found is not None
     assert (found.start, found.end, found.state, found.entries) == (child, None, "running", 1)
     assert (found.epoch, found.owner, found.tries) == (1, "me", 0)
     ended = end(status="failed", answer="half\x00 Grüße 𐍈", error="gave up")
-    await life.append("ended", "r2", end=ended)
+    await tree.append("ended", "r2", end=ended)
     found = await store.run("r2")
     assert found is not None
     assert (found.start, found.end, found.state, found.entries) == (child, ended, "failed", 2)
 
 
 async def test_a_journal_comes_back_whole(store: FullStore) -> None:
-    life = await begun(store)
+    tree = await start_tree(store)
     texts = [StoredText(id=f"t{n}", body=f"text {n}\x00é", user_id="u1") for n in range(3)]
-    await life.append(body={"texts": {"system": "t0", "other": "t9"}, "n": [1, {"a": None}]}, texts=texts, step=1)
-    await life.append("model_answered", body={"texts": ["t1"]}, content={"calls": ["x"]}, usage=[record(1)], step=1)
-    await life.append("suspended")
+    await tree.append(body={"texts": {"system": "t0", "other": "t9"}, "n": [1, {"a": None}]}, texts=texts, step=1)
+    await tree.append("model_answered", body={"texts": ["t1"]}, content={"calls": ["x"]}, usage=[record(1)], step=1)
+    await tree.append("suspended")
     journal = await store.load("r1")
     assert journal is not None
     assert [entry.seq for entry in journal.entries] == [0, 1, 2, 3]
@@ -154,28 +154,28 @@ async def test_a_journal_comes_back_whole(store: FullStore) -> None:
     assert await store.load("nobody") is None
 
 
-async def test_a_text_is_kept_once(store: FullStore) -> None:
-    life = await begun(store)
+async def test_a_text_is_stored_once(store: FullStore) -> None:
+    tree = await start_tree(store)
     for body in ("first", "second"):
-        await life.append(body={"texts": ["t"]}, texts=[StoredText(id="t", body=body, user_id="u1")])
+        await tree.append(body={"texts": ["t"]}, texts=[StoredText(id="t", body=body, user_id="u1")])
     journal = await store.load("r1")
     assert journal is not None
     assert journal.texts == {"t": "first"}
 
 
-async def test_beginning_again_is_refused(store: FullStore) -> None:
-    life = await begun(store)
-    await life.append(messages=[whole("a")])
+async def test_starting_twice_is_refused(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await tree.append(messages=[whole("a")])
     with pytest.raises(RunExistsError, match="'r1'"):
-        await begun(store, task="something else")
+        await start_tree(store, task="something else")
     found = await store.run("r1")
     assert found is not None
     assert (found.start, found.entries) == (start(), 2)
 
 
-async def test_what_is_no_unicode_is_replaced_outside_messages(store: FullStore) -> None:
-    life = await begun(store, task="a\ud83d")
-    await life.append("ended", usage=[record(how="\udead")], end=end(answer="b\ud83d", error="\ude00"))
+async def test_surrogates_outside_messages_are_replaced(store: FullStore) -> None:
+    tree = await start_tree(store, task="a\ud83d")
+    await tree.append("ended", usage=[record(how="\udead")], end=end(answer="b\ud83d", error="\ude00"))
     found = await store.run("r1")
     assert found is not None
     assert found.end is not None
@@ -184,13 +184,15 @@ async def test_what_is_no_unicode_is_replaced_outside_messages(store: FullStore)
 
 
 async def test_runs_newest_first(store: FullStore) -> None:
-    lives = {}
+    trees = {}
     for number, conversation in enumerate(["c1", "c2", "c1", "c1"]):
         user = f"u{number % 2}"
         begins = float(number // 2)
-        lives[number] = await begun(store, f"r{number}", conversation_id=conversation, started=begins, user_id=user)
-    await lives[0].child("child", conversation_id="c1", started=9.0)
-    await lives[3].end()
+        trees[number] = await start_tree(
+            store, f"r{number}", conversation_id=conversation, started=begins, user_id=user
+        )
+    await trees[0].child("child", conversation_id="c1", started=9.0)
+    await trees[3].end()
 
     async def ids(**asked: Any) -> list[str]:
         return [run.start.run_id for run in await store.runs(**asked)]
@@ -228,34 +230,34 @@ BAD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
-async def test_a_bad_member_spoils_the_whole_entry(store: FullStore, bad: dict[str, Any]) -> None:
-    life = await begun(store)
+async def test_an_invalid_part_rejects_the_whole_entry(store: FullStore, bad: dict[str, Any]) -> None:
+    tree = await start_tree(store)
     before = await store.load("r1")
     with pytest.raises((StorageError, UnknownRunError)):
-        await life.append(**bad)
+        await tree.append(**bad)
     assert len(await store.messages("r1")) == len(await store.usage("r1")) == 0
     assert await store.load("r1") == before
-    await life.append(messages=[whole("a")])
+    await tree.append(messages=[whole("a")])
     assert len(await store.messages("r1")) == 1
 
 
-async def test_what_was_never_begun_is_unknown(store: FullStore) -> None:
-    life = Life(store, Claim(root_id="r1", epoch=1, owner="me", seconds=9.0))
-    life.next["r1"] = 1
-    for asked in (life.append(), store.claim("r1", "me", 1.0), store.renew(life.claim, 1.0), store.send("r1", "stop")):
+async def test_an_unknown_run_is_refused(store: FullStore) -> None:
+    tree = Tree(store, Claim(root_id="r1", epoch=1, owner="me", seconds=9.0))
+    tree.next["r1"] = 1
+    for asked in (tree.append(), store.claim("r1", "me", 1.0), store.renew(tree.claim, 1.0), store.send("r1", "stop")):
         with pytest.raises(UnknownRunError, match="'r1'"):
             await asked
     with pytest.raises(UnknownRunError, match="'r1'"):
-        await life.child("r2")
-    await store.release(life.claim)
+        await tree.child("r2")
+    await store.release(tree.claim)
     assert await store.run("r1") is await store.run("r2") is None
     assert not await store.messages("r1")
     assert not await store.commands("r1")
 
 
 async def test_after_the_end_only_usage_is_taken(store: FullStore) -> None:
-    life = await begun(store)
-    await life.end()
+    tree = await start_tree(store)
+    await tree.end()
     late: list[dict[str, Any]] = [
         {"kind": "usage_booked", "messages": [whole("a")], "usage": [record(1)]},
         {"kind": "model_requested", "usage": [record(1)]},
@@ -264,24 +266,24 @@ async def test_after_the_end_only_usage_is_taken(store: FullStore) -> None:
     ]
     for more in late:
         with pytest.raises(RunEndedError, match="ended"):
-            await life.append(**more)
-    await life.append("usage_booked", usage=[record(2)])
-    await store.release(life.claim)
-    await life.append("usage_booked", usage=[record(3)])
+            await tree.append(**more)
+    await tree.append("usage_booked", usage=[record(2)])
+    await store.release(tree.claim)
+    await tree.append("usage_booked", usage=[record(3)])
     assert list(await store.messages("r1")) == []
     assert list(await store.usage("r1")) == [record(2), record(3)]
     found = await store.run("r1")
     assert found is not None
     assert (found.end, found.state) == (end(), "completed")
     with pytest.raises(RunEndedError):
-        await life.child("r2")
+        await tree.child("r2")
     with pytest.raises(RunEndedError):
         await store.send("r1", "stop")
 
 
-async def test_what_was_handed_over_can_no_longer_change(store: FullStore) -> None:
+async def test_stored_values_are_copies(store: FullStore) -> None:
     step: dict[str, Any] = {"id": 1, "parts": [1]}
-    await (await begun(store)).append(messages=[whole("a", progress=[step])], body=step, content=step)
+    await (await start_tree(store)).append(messages=[whole("a", progress=[step])], body=step, content=step)
     step["parts"].append(2)
     for _ in range(2):
         (found,) = await store.messages("r1")
@@ -294,20 +296,20 @@ async def test_what_was_handed_over_can_no_longer_change(store: FullStore) -> No
         journal.entries[1].body["parts"].append(3)
 
 
-async def test_appends_at_once_keep_their_order(store: FullStore) -> None:
-    life = await begun(store)
+async def test_concurrent_appends_keep_their_order(store: FullStore) -> None:
+    tree = await start_tree(store)
     entries = []
     for number in range(1, 31):
         messages = [whole(f"{number}a"), whole(f"{number}b")]
-        entries.append(Entry(run_id="r1", seq=number, claim=life.claim, kind="model_requested", messages=messages))
+        entries.append(Entry(run_id="r1", seq=number, claim=tree.claim, kind="model_requested", messages=messages))
     await asyncio.gather(*(store.append(entry) for entry in entries))
     found = [stored.message for stored in await store.messages("r1")]
     assert found == [UserMessage(f"{n}{half}") for n in range(1, 31) for half in "ab"]
 
 
 async def test_a_cancelled_append_is_whole_or_not_at_all(store: FullStore) -> None:
-    life = await begun(store)
-    entry = life.entry(messages=[whole("a"), whole("b")], usage=[record()])
+    tree = await start_tree(store)
+    entry = tree.entry(messages=[whole("a"), whole("b")], usage=[record()])
     task = asyncio.ensure_future(store.append(entry))
     await asyncio.sleep(0)
     task.cancel()
@@ -316,8 +318,8 @@ async def test_a_cancelled_append_is_whole_or_not_at_all(store: FullStore) -> No
     assert run is not None
     found = (run.entries, len(await store.messages("r1")), len(await store.usage("r1")))
     assert found in ((2, 2, 1), (1, 0, 0))
-    life.next["r1"] = run.entries
-    await life.append(messages=[whole("c")])
+    tree.next["r1"] = run.entries
+    await tree.append(messages=[whole("c")])
 
 
 async def test_closing_twice(store: FullStore) -> None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from concertino.errors import BudgetError
 from concertino.storage.types import Account, Budget, Reservation, Settlement
 
-from .kit import ADAPTERS, FullStore, Life, begun, record, whole
+from .kit import ADAPTERS, FullStore, Tree, record, start_tree, whole
 
 
 def wanted(
@@ -35,10 +35,10 @@ async def state(store: FullStore, name: str = "x") -> tuple[int, Decimal, int, D
     return found.reserved_tokens, found.reserved_money, found.spent_tokens, found.spent_money
 
 
-async def test_an_account_without_a_budget_is_none(store: FullStore) -> None:
-    life = await begun(store)
-    await life.append(reserve=wanted(tokens=10**12))
-    await life.append(settle=[done()])
+async def test_an_account_without_a_budget_is_not_listed(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await tree.append(reserve=wanted(tokens=10**12))
+    await tree.append(settle=[done()])
     assert list(await store.accounts(["x"])) == []
     await store.set_budget("x", Budget(tokens=100, money=Decimal("0.50")))
     (found,) = await store.accounts(["y", "x", "x"])
@@ -53,16 +53,16 @@ async def test_an_account_without_a_budget_is_none(store: FullStore) -> None:
 
 
 async def test_reserving_and_settling(store: FullStore) -> None:
-    life = await begun(store)
+    tree = await start_tree(store)
     await store.set_budget("x", Budget(tokens=100, money=Decimal(5)))
     await store.set_budget("y", Budget(tokens=10**9))
-    await life.append(reserve=wanted("a", 60, "2", ("x", "y", "z")))
+    await tree.append(reserve=wanted("a", 60, "2", ("x", "y", "z")))
     assert await state(store) == await state(store, "y") == (60, Decimal(2), 0, Decimal(0))
-    await life.append(settle=[done("a", 70, "0.0000000001", ("x", "y", "z"))])
+    await tree.append(settle=[done("a", 70, "0.0000000001", ("x", "y", "z"))])
     assert await state(store) == await state(store, "y") == (0, Decimal(0), 70, Decimal("0.000000001"))
-    await life.append(settle=[done("a", 70, "3", ("x", "y"))])  # once
+    await tree.append(settle=[done("a", 70, "3", ("x", "y"))])  # once
     assert await state(store) == (0, Decimal(0), 70, Decimal("0.000000001"))
-    await life.append("usage_booked", settle=[done("b", 50, None)])  # without a reservation, and over the limit
+    await tree.append("usage_booked", settle=[done("b", 50, None)])  # without a reservation, and over the limit
     assert await state(store) == (0, Decimal(0), 120, Decimal("0.000000001"))
 
 
@@ -76,53 +76,53 @@ async def test_reserving_and_settling(store: FullStore) -> None:
         (wanted(money=None), "no known price"),
     ],
 )
-async def test_where_there_is_no_room_nothing_is_written(store: FullStore, asked: Reservation, left: str) -> None:
-    life = await begun(store)
+async def test_an_exceeded_budget_writes_nothing(store: FullStore, asked: Reservation, left: str) -> None:
+    tree = await start_tree(store)
     await store.set_budget("x", Budget(tokens=100, money=Decimal(5)))
     await store.set_budget("first", Budget(tokens=10**9))
-    await life.append(reserve=wanted("before", 60, "2"))
+    await tree.append(reserve=wanted("before", 60, "2"))
     before = await store.load("r1")
     asked = Reservation(**{name: getattr(asked, name) for name in asked.__slots__} | {"accounts": ("first", "x")})
     with pytest.raises(BudgetError, match=left) as caught:
-        await life.append(reserve=asked, messages=[whole("a")], usage=[record()])
+        await tree.append(reserve=asked, messages=[whole("a")], usage=[record()])
     assert (caught.value.account, caught.value.tokens, caught.value.money) == ("x", 40, Decimal(3))
     assert await store.load("r1") == before
     assert not any(await state(store, "first"))
-    await life.append(reserve=wanted(tokens=39, money="2", spare_tokens=1, spare_money=Decimal(1)))
+    await tree.append(reserve=wanted(tokens=39, money="2", spare_tokens=1, spare_money=Decimal(1)))
 
 
-async def test_a_budget_may_change_and_what_was_spent_stays(store: FullStore) -> None:
-    life = await begun(store)
+async def test_spending_survives_a_change_of_the_budget(store: FullStore) -> None:
+    tree = await start_tree(store)
     await store.set_budget("x", Budget(tokens=100))
-    await life.append(reserve=wanted("a", 60, None), settle=[done("b", 30, "1")])
+    await tree.append(reserve=wanted("a", 60, None), settle=[done("b", 30, "1")])
     await store.set_budget("x", Budget(tokens=50))
     with pytest.raises(BudgetError) as caught:
-        await life.append(reserve=wanted("c", 1))
+        await tree.append(reserve=wanted("c", 1))
     assert (caught.value.tokens, caught.value.money) == (0, None)
     await store.set_budget("x", None)
     assert list(await store.accounts(["x"])) == []
-    await life.append(reserve=wanted("d", 10**9), settle=[done("a", 60)])
+    await tree.append(reserve=wanted("d", 10**9), settle=[done("a", 60)])
     await store.set_budget("x", Budget(tokens=31))
     assert await state(store) == (0, Decimal(0), 30, Decimal(1))
-    await life.append(reserve=wanted("e", 1))
+    await tree.append(reserve=wanted("e", 1))
 
 
 async def test_reserving_again_replaces(store: FullStore) -> None:
-    life = await begun(store)
+    tree = await start_tree(store)
     await store.set_budget("x", Budget(tokens=100))
     for tokens in (60, 100, 20):
-        await life.append(reserve=wanted("a", tokens))
+        await tree.append(reserve=wanted("a", tokens))
     assert (await state(store))[0] == 20
-    await life.append(settle=[done("a", 5)])
-    await life.append(reserve=wanted("a", 50))  # it is over
+    await tree.append(settle=[done("a", 5)])
+    await tree.append(reserve=wanted("a", 50))  # it is over
     assert (await state(store))[::2] == (0, 5)
 
 
-async def test_a_reservation_is_given_back_wherever_it_was_made(store: FullStore) -> None:
-    life = await begun(store)
+async def test_a_reservation_is_released_on_every_account(store: FullStore) -> None:
+    tree = await start_tree(store)
     await store.set_budget("x", Budget(tokens=100))
-    await life.append(reserve=wanted("a", 60))
-    await life.append(settle=[done("a", 5, names=())])
+    await tree.append(reserve=wanted("a", 60))
+    await tree.append(settle=[done("a", 5, names=())])
     assert (await state(store))[::2] == (0, 0)
 
 
@@ -142,7 +142,7 @@ class Books(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
         self.store = self.do(ADAPTERS[self.adapter](Path(self.folder.name)))
-        self.life: Life = self.do(begun(self.store))
+        self.tree: Tree = self.do(start_tree(self.store))
         self.limits: dict[str, Budget | None] = dict.fromkeys(NAMES)
         self.reserved: dict[tuple[str, str], tuple[int, int]] = {}
         self.settled: dict[tuple[str, str], tuple[int, int]] = {}
@@ -164,7 +164,7 @@ class Books(RuleBasedStateMachine):
     def reserve(self, id: str, names: tuple[str, ...], tokens: int, money: Decimal | None, spare: int) -> None:
         asked = Reservation(id=id, accounts=names, tokens=tokens, money=money, spare_tokens=spare)
         try:
-            self.do(self.life.append(reserve=asked))
+            self.do(self.tree.append(reserve=asked))
         except BudgetError as error:
             assert error.account in names
             assert self.limits[error.account] is not None
@@ -181,7 +181,7 @@ class Books(RuleBasedStateMachine):
     @rule(id=IDS, names=SOME, tokens=st.integers(0, 60), money=MONEY)
     def settle(self, id: str, names: tuple[str, ...], tokens: int, money: Decimal | None) -> None:
         self.do(
-            self.life.append("usage_booked", settle=[Settlement(id=id, accounts=names, tokens=tokens, money=money)])
+            self.tree.append("usage_booked", settle=[Settlement(id=id, accounts=names, tokens=tokens, money=money)])
         )
         for name in NAMES:
             was = self.reserved.pop((id, name), None)

@@ -1,4 +1,4 @@
-"""Fencing and claims, in every store: nobody writes a run that somebody else has taken over."""
+"""Fencing and claims, in every store: nobody writes a run that somebody else has claim_tree over."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from concertino.storage import process
 from concertino.storage.process import is_dead, process_owner
 from concertino.storage.types import Claim, Entry
 
-from .kit import FullStore, begun, record, start, taken, whole
+from .kit import FullStore, claim_tree, record, start, start_tree, whole
 
 
 async def test_an_entry_must_be_the_next(store: FullStore) -> None:
-    life = await begun(store)
+    tree = await start_tree(store)
     for seq in (0, 2, -1):
         with pytest.raises(StaleClaimError, match="'r1' has 1 entries"):
             await store.append(
-                Entry(run_id="r1", seq=seq, claim=life.claim, kind="model_requested", messages=[whole("a")])
+                Entry(run_id="r1", seq=seq, claim=tree.claim, kind="model_requested", messages=[whole("a")])
             )
-    head = await life.append(messages=[whole("b")])
+    head = await tree.append(messages=[whole("b")])
     assert (head.seq, head.commands, head.stop) == (2, 0, False)
     with pytest.raises(StaleClaimError):
-        await store.append(Entry(run_id="r1", seq=1, claim=life.claim, kind="model_requested"))
+        await store.append(Entry(run_id="r1", seq=1, claim=tree.claim, kind="model_requested"))
     assert len(await store.messages("r1")) == 1
 
 
-async def test_of_two_appends_at_once_one_is_written(store: FullStore) -> None:
-    life = await begun(store)
-    entries = [life.entry(messages=[whole(f"{n}")]) for n in range(5)]
+async def test_one_of_concurrent_appends_is_written(store: FullStore) -> None:
+    tree = await start_tree(store)
+    entries = [tree.entry(messages=[whole(f"{n}")]) for n in range(5)]
     done = await asyncio.gather(*(store.append(entry) for entry in entries), return_exceptions=True)
     assert [type(each).__name__ for each in done].count("StaleClaimError") == 4
     assert len(await store.messages("r1")) == 1
 
 
-async def test_whoever_lost_the_claim_writes_nothing(store: FullStore) -> None:
-    old = await begun(store, seconds=0.0)
+async def test_a_stale_claim_writes_nothing(store: FullStore) -> None:
+    old = await start_tree(store, seconds=0.0)
     await old.child("r2")
-    new = await taken(store)
+    new = await claim_tree(store)
     asked: list[Any] = [
         lambda: old.append(messages=[whole("a")]),
         lambda: old.append(run_id="r2", usage=[record(1, "r2")]),
@@ -66,54 +66,54 @@ async def test_whoever_lost_the_claim_writes_nothing(store: FullStore) -> None:
     assert (await new.append("resumed")).seq == 2
 
 
-async def test_the_epoch_counts_and_the_owner_too(store: FullStore) -> None:
-    life = await begun(store, seconds=0.0)
-    await store.release(life.claim)
+async def test_epoch_and_owner_both_count(store: FullStore) -> None:
+    tree = await start_tree(store, seconds=0.0)
+    await store.release(tree.claim)
     with pytest.raises(StaleClaimError, match="released"):
-        await life.append()
-    again = await taken(store, owner="me")
+        await tree.append()
+    again = await claim_tree(store, owner="me")
     assert again.claim.epoch == 2
     with pytest.raises(StaleClaimError):
-        await life.append()
-    life.claim = Claim(root_id="r1", epoch=2, owner="else", seconds=9.0)
+        await tree.append()
+    tree.claim = Claim(root_id="r1", epoch=2, owner="else", seconds=9.0)
     with pytest.raises(StaleClaimError):
-        await life.append()
+        await tree.append()
     await again.append()
 
 
 async def test_a_child_begins_under_its_own_root_only(store: FullStore) -> None:
-    life = await begun(store)
-    other = await begun(store, "r9")
+    tree = await start_tree(store)
+    other = await start_tree(store, "r9")
     with pytest.raises(StaleClaimError):
         await other.begin(start("r2", root_id="r1", parent_id="r1"))
     assert await store.run("r2") is None
-    await life.begin(start("r2", root_id="r1", parent_id="r1"))
+    await tree.begin(start("r2", root_id="r1", parent_id="r1"))
 
 
-async def test_an_old_process_may_go_on_until_somebody_takes_the_tree(store: FullStore) -> None:
-    life = await begun(store, seconds=-1.0)
-    await life.append()
-    await store.renew(life.claim, 60.0)
+async def test_an_expired_lease_is_valid_until_another_claim(store: FullStore) -> None:
+    tree = await start_tree(store, seconds=-1.0)
+    await tree.append()
+    await store.renew(tree.claim, 60.0)
     with pytest.raises(RunClaimedError):
         await store.claim("r1", "you", 9.0)
 
 
-async def test_a_claim_is_refused_while_its_owner_may_be_alive(store: FullStore) -> None:
-    life = await begun(store, owner="me")
+async def test_a_claim_is_refused_while_the_lease_lasts(store: FullStore) -> None:
+    tree = await start_tree(store, owner="me")
     for owner in ("you", "me"):
         with pytest.raises(RunClaimedError, match="'r1' is claimed by 'me'") as caught:
             await store.claim("r1", owner, 9.0)
         assert caught.value.owner == "me"
-    await store.release(life.claim)
+    await store.release(tree.claim)
     claim = await store.claim("r1", "me", 9.0)
     assert claim == Claim(root_id="r1", epoch=2, owner="me", seconds=9.0, tries=0)
 
 
-async def test_tries_count_claims_that_were_never_given_back(store: FullStore) -> None:
-    await begun(store, seconds=0.0)
+async def test_tries_count_claims_that_were_not_released(store: FullStore) -> None:
+    await start_tree(store, seconds=0.0)
     assert (await store.claim("r1", "a", 0.0)).tries == 1
     assert (await store.claim("r1", "b", 0.0)).tries == 2
-    last = await taken(store, owner="c", seconds=60.0)
+    last = await claim_tree(store, owner="c", seconds=60.0)
     assert last.claim.tries == 3
     await last.append("resumed")
     run = await store.run("r1")
@@ -129,37 +129,37 @@ async def test_tries_count_claims_that_were_never_given_back(store: FullStore) -
     assert (await store.claim("r1", "d", 9.0)).tries == 0
 
 
-async def test_who_claims_in_a_race_is_one(store: FullStore) -> None:
-    await begun(store, seconds=0.0)
+async def test_one_of_concurrent_claims_wins(store: FullStore) -> None:
+    await start_tree(store, seconds=0.0)
     asked = [store.claim("r1", f"owner {number}", 60.0) for number in range(8)]
     done = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(each).__name__ for each in done].count("Claim") == 1
     assert [type(each).__name__ for each in done].count("RunClaimedError") == 7
 
 
-async def test_what_cannot_be_claimed(store: FullStore) -> None:
-    life = await begun(store, seconds=0.0)
-    await life.child("r2")
+async def test_invalid_claims_are_refused(store: FullStore) -> None:
+    tree = await start_tree(store, seconds=0.0)
+    await tree.child("r2")
     with pytest.raises(UnknownRunError, match="sub-agent"):
         await store.claim("r2", "you", 9.0)
     with pytest.raises(StorageError, match="without an owner"):
         await store.claim("r1", "", 9.0)
-    await life.end()
+    await tree.end()
     with pytest.raises(RunEndedError):
         await store.claim("r1", "you", 9.0)
 
 
 async def test_heads_carry_commands_and_the_stop_of_the_root(store: FullStore) -> None:
-    life = await begun(store)
-    await life.child("r2")
+    tree = await start_tree(store)
+    await tree.child("r2")
     await store.send("r2", "steer", "left", by="ann")
     await store.send("r2", "steer", "right\ud800")
-    head = await life.append(run_id="r2")
+    head = await tree.append(run_id="r2")
     assert (head.commands, head.stop) == (2, False)
     await store.send("r1", "stop", by="bob")
-    head = await life.append(run_id="r2")
+    head = await tree.append(run_id="r2")
     assert (head.commands, head.stop) == (2, True)
-    head = await store.renew(life.claim, 9.0)
+    head = await store.renew(tree.claim, 9.0)
     assert (head.seq, head.commands, head.stop) == (1, 1, True)
     found = await store.commands("r2")
     assert [(each.number, each.kind, each.text, each.by) for each in found] == [
@@ -170,9 +170,9 @@ async def test_heads_carry_commands_and_the_stop_of_the_root(store: FullStore) -
 
 
 async def test_states_follow_from_entries(store: FullStore) -> None:
-    life = await begun(store)
+    tree = await start_tree(store)
     for kind, state in (("model_requested", "running"), ("suspended", "suspended"), ("resumed", "running")):
-        await life.append(kind)  # type: ignore[arg-type]
+        await tree.append(kind)  # type: ignore[arg-type]
         run = await store.run("r1")
         assert run is not None
         assert run.state == state
@@ -185,7 +185,7 @@ async def test_the_claim_of_a_killed_process_can_be_taken_at_once(store: FullSto
     with child() as process:
         assert process.stdout is not None
         owner = process.stdout.readline().strip()
-        await begun(store, owner=owner, seconds=3600.0)
+        await start_tree(store, owner=owner, seconds=3600.0)
         assert not is_dead(owner)
         with pytest.raises(RunClaimedError):
             await store.claim("r1", process_owner(), 9.0)
@@ -201,7 +201,7 @@ def child() -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", CHILD], stdin=-1, stdout=-1, text=True)
 
 
-def test_an_owner_is_dead_only_where_that_is_certain() -> None:
+def test_an_owner_is_dead_only_if_certain() -> None:
     mine = process_owner()
     assert process_owner() != mine
     assert not is_dead(mine)

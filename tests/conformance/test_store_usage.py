@@ -14,16 +14,16 @@ from concertino.errors import StorageError
 from concertino.storage.sqlite import MemoryStore
 from concertino.usage import Tokens
 
-from .kit import FullStore, begun, record, whole
+from .kit import FullStore, record, start_tree, whole
 
 
 async def test_usage_of_a_tree_in_the_order_of_booking(store: FullStore) -> None:
-    life = await begun(store)
-    await life.child("r2")
-    other = await begun(store, "other")
+    tree = await start_tree(store)
+    await tree.child("r2")
+    other = await start_tree(store, "other")
     booked = [record(9), record(1, "r2", cost=None), record(5, cost=Decimal("1E-9")), record(0, "r2", source="unknown")]
     for each in booked:
-        await life.append(run_id=each.run_id, usage=[each])
+        await tree.append(run_id=each.run_id, usage=[each])
     await other.append(usage=[record(1, "other")])
     found = await store.usage("r1")
     assert list(found) == booked
@@ -32,18 +32,18 @@ async def test_usage_of_a_tree_in_the_order_of_booking(store: FullStore) -> None
 
 
 async def test_an_entry_may_book_for_other_runs(store: FullStore) -> None:
-    life = await begun(store, "r1")
-    await begun(store, "r2")
-    await life.append(usage=[record(1, "r2")])
+    tree = await start_tree(store, "r1")
+    await start_tree(store, "r2")
+    await tree.append(usage=[record(1, "r2")])
     assert [each.id for each in await store.usage("r2")] == ["r2/1"]
     assert list(await store.usage("r1")) == []
 
 
 async def test_usage_is_booked_once(store: FullStore) -> None:
-    life = await begun(store)
-    await life.append(usage=[record(1), record(1)])
+    tree = await start_tree(store)
+    await tree.append(usage=[record(1), record(1)])
     again = record(1, model="other")
-    await life.append(messages=[whole("a")], usage=[again, record(2)])
+    await tree.append(messages=[whole("a")], usage=[again, record(2)])
     assert list(await store.usage("r1")) == [record(1), record(2)]
     journal = await store.load("r1")
     assert journal is not None
@@ -51,9 +51,9 @@ async def test_usage_is_booked_once(store: FullStore) -> None:
 
 
 async def test_sums(store: FullStore) -> None:
-    one = await begun(store, "r1", user_id="ann")
+    one = await start_tree(store, "r1", user_id="ann")
     await one.child("c1", user_id="ann", agent_path="supervisor/helper")
-    two = await begun(store, "r2", user_id="bob", organization_id="o2")
+    two = await start_tree(store, "r2", user_id="bob", organization_id="o2")
     await one.append(usage=[record(1), record(2, cost=None, source="unknown", model="large")])
     await one.append(run_id="c1", usage=[record(1, "c1", agent_path="supervisor/helper", source="measured")])
     await two.append(usage=[record(1, "r2")])
@@ -83,8 +83,8 @@ async def test_sums(store: FullStore) -> None:
 def test_costs_are_added_exactly(costs: list[Decimal]) -> None:
     async def scenario() -> None:
         store = MemoryStore()
-        life = await begun(store)
-        await life.append(usage=[record(number, cost=cost) for number, cost in enumerate(costs)])
+        tree = await start_tree(store)
+        await tree.append(usage=[record(number, cost=cost) for number, cost in enumerate(costs)])
         found = await store.usage_sums(["run"])
         exact = sum(int(cost.scaleb(12)) for cost in costs)
         assert [int(each.cost.scaleb(12)) for each in found] == ([exact] if costs else [])

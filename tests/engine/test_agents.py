@@ -76,7 +76,7 @@ async def test_usage_and_calls_roll_up_through_three_levels(play: Play, add: Too
 
 async def test_a_child_that_fails_is_a_failed_tool_and_its_usage_counts(play: Play, add: Tool) -> None:
     child = delegate(Child(), description="Adds.", tools=[add])
-    scripts = {"the child": [call("add", a=1, b=2), OverloadedError("too busy")]}
+    scripts = {"the child": [call("add", a=1, b=2), OverloadedError("too busy", status=529)]}
     with ScriptedModel(call("child", query="1 + 2?"), "no luck", scripts=scripts) as model:
         seen = await play(model, tools=[child])
     assert seen.result.status == "completed"
@@ -237,5 +237,5 @@ async def test_run_error_of_a_child_carries_its_result(play: Play) -> None:
 
 
 def test_delegate_wants_an_agent() -> None:
-    with pytest.raises(ConfigurationError, match="no agent"):
+    with pytest.raises(ConfigurationError, match="not an agent"):
         delegate(Child, description="A class.")  # type: ignore[arg-type]

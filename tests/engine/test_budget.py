@@ -145,7 +145,7 @@ def scripted(kinds: list[str]) -> Mapping[str, Any]:
             "add": Answer(calls=(one,), tokens=used),
             "two": Answer(text="x", calls=(one, call("nobody")), tokens=used),
             "child": Answer(text="child", calls=children, tokens=used),
-            "fails": OverloadedError("busy"),
+            "fails": OverloadedError("busy", status=529),
             "breaks": Answer(text="half", error=OverloadedError("busy")),
             "silent": Answer(calls=(one,), tokens=None),
             "cheap": Answer(calls=(one,), tokens=Tokens(prompt=1, completion=1, reasoning=1)),
@@ -259,7 +259,7 @@ async def test_no_room_at_all(agent: AgentConfig[None], says: str) -> None:
 async def test_what_was_reserved_is_given_back(how: str) -> None:
     store, never = MemoryStore(), asyncio.Event()
     endings = {
-        "fails": OverloadedError("busy"),
+        "fails": OverloadedError("busy", status=529),
         "breaks": Answer(text="half of it", error=OverloadedError("busy")),
         "stopped": Answer(text="half of it", midway=never.wait),
     }

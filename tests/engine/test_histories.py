@@ -85,11 +85,11 @@ LOST = ToolMessage("a", "look", "no result: the call was interrupted", is_error=
 
 
 @pytest.mark.parametrize(
-    ("history", "mended", "words"),
+    ("history", "repaired", "report"),
     [
         ([Q, calls("a")], [Q, calls("a"), LOST], "calls without a result (1)"),
         ([result("a"), A], [A], "results without a call (1)"),
-        ([Q, calls("a"), Q, result("a")], [Q, calls("a"), result("a"), Q], "results out of place"),
+        ([Q, calls("a"), Q, result("a")], [Q, calls("a"), result("a"), Q], "results out of order"),
         (
             [Q, calls("a"), result("a"), result("a", "again"), A],
             [Q, calls("a"), result("a"), A],
@@ -99,21 +99,21 @@ LOST = ToolMessage("a", "look", "no result: the call was interrupted", is_error=
         (
             [Q, calls("a"), result("a"), calls("a"), result("a", "2")],
             [Q, calls("a"), result("a"), calls("a-1"), result("a-1", "2")],
-            "ids that are no call's own (1)",
+            "missing or repeated call ids (1)",
         ),
         (
             [Q, calls("a", "a"), result("a", "1"), result("a", "2")],
             [Q, calls("a", "a-1"), result("a", "1"), result("a-1", "2")],
-            "ids that are no call's own (1)",
+            "missing or repeated call ids (1)",
         ),
-        ([Q, calls(""), result("")], [Q, calls("call-1"), result("call-1")], "ids that are no call's own (1)"),
+        ([Q, calls(""), result("")], [Q, calls("call-1"), result("call-1")], "missing or repeated call ids (1)"),
     ],
 )  # fmt: skip
-async def test_what_is_mended(history: list[Message], mended: list[Message], words: str) -> None:
+async def test_an_invalid_history_is_repaired(history: list[Message], repaired: list[Message], report: str) -> None:
     messages, told, _ = await sent_with(history)
-    assert messages == mended
+    assert messages == repaired
     assert len(told) == 1
-    assert words in told[0]
+    assert report in told[0]
 
 
 async def test_examples_and_history_may_use_the_same_ids() -> None:

@@ -23,8 +23,8 @@ from concertino.errors import (
 from concertino.events import AttemptFailed, StepStarted, TextDelta
 from concertino.orchestrator.journal.replay import requests
 from concertino.orchestrator.model_call.retry import Attempts, Retry
+from concertino.providers import RateLimit
 from concertino.providers.base import ModelRequest, OutputSchema
-from concertino.providers.rate_limit import Gate
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel
 
@@ -39,7 +39,7 @@ async def events(model: Any, **settings: Any) -> tuple[ToolOrchestrator, list[An
 
 @pytest.mark.parametrize("store", [None, MemoryStore()])
 async def test_what_passes_is_asked_again_and_each_attempt_is_booked(store: Any) -> None:
-    with ScriptedModel(OverloadedError("busy"), ProviderConnectionError("cut"), "hello") as model:
+    with ScriptedModel(OverloadedError("busy", status=529), not_sent(ProviderConnectionError("cut")), "hello") as model:
         orchestrator, seen = await events(model, store=store)
     result = orchestrator.result
     assert result is not None
@@ -63,9 +63,14 @@ async def test_in_the_end_the_error_stands() -> None:
         await ToolOrchestrator(Chat(model=model, message="go"), AgentConfig(), resources=Resources(retry=AT_ONCE)).run()
 
 
-async def test_a_connection_that_never_stood_costs_nothing() -> None:
-    unreached, silent = ProviderTimeoutError("no connection"), ProviderTimeoutError("nothing was said")
-    unreached.limit, silent.limit = "connect", "delta"
+def not_sent(error: ProviderError) -> ProviderError:
+    """Return *error* as raised before the request was sent."""
+    error.sent = False
+    return error
+
+
+async def test_a_request_that_was_never_sent_costs_nothing() -> None:
+    unreached, silent = not_sent(ProviderTimeoutError("no connection")), ProviderTimeoutError("no answer")
     with ScriptedModel(unreached, silent, "hello") as model:
         orchestrator, _ = await events(model)
     assert orchestrator.result is not None
@@ -76,7 +81,7 @@ async def test_a_connection_that_never_stood_costs_nothing() -> None:
 
 
 async def test_a_run_stopped_before_its_request_is_sent_costs_nothing() -> None:
-    limit = Gate(requests=60)
+    limit = RateLimit(requests_per_minute=60)
     limit.pause(3600.0)
     resources = Resources(rate_limits={"scripted": limit}, retry=Retry(longest=7200.0))
     run = ToolOrchestrator(Chat("go", model=ScriptedModel()), AgentConfig(), resources=resources)
@@ -118,7 +123,7 @@ async def test_another_model_is_asked_when_one_cannot_be() -> None:
 
 async def test_a_second_attempt_is_paid_for_like_the_first() -> None:
     store = MemoryStore()
-    with ScriptedModel(OverloadedError("busy"), "hello") as model:
+    with ScriptedModel(OverloadedError("busy", status=529), "hello") as model:
         orchestrator, _ = await events(model, store=store, budget=Budget(tokens=50_000))
     (account,) = await store.accounts([f"run:{orchestrator.run_id}"])
     assert (account.spent_tokens, account.reserved_tokens) == (15, 0)
@@ -139,12 +144,12 @@ def test_figures_that_make_no_sense(wrong: Any) -> None:
 
 
 async def test_users_are_admitted_in_turn() -> None:
-    gate = Gate(at_once=1)
+    limit = RateLimit(max_concurrent=1)
     order: list[str] = []
     free = asyncio.Event()
 
     async def ask(user: str) -> None:
-        async with gate.admit(user, 10):
+        async with limit.admit(user, 10):
             order.append(user)
             await free.wait()
 
@@ -156,10 +161,10 @@ async def test_users_are_admitted_in_turn() -> None:
 
 
 async def test_who_waits_and_leaves_keeps_nobody() -> None:
-    gate, free = Gate(at_once=1), asyncio.Event()
+    limit, free = RateLimit(max_concurrent=1), asyncio.Event()
 
     async def ask(user: str) -> str:
-        async with gate.admit(user, 1):
+        async with limit.admit(user, 1):
             await free.wait()
             return user
 
@@ -172,17 +177,19 @@ async def test_who_waits_and_leaves_keeps_nobody() -> None:
 
 
 async def test_a_run_goes_through_the_gate_of_its_provider() -> None:
-    gate = Gate(requests=60_000, tokens=60_000_000, at_once=1)
+    limit = RateLimit(requests_per_minute=60_000, tokens_per_minute=60_000_000, max_concurrent=1)
     with ScriptedModel("hello") as model:
-        orchestrator, _ = await events(model, rate_limits={"scripted": gate})
+        orchestrator, _ = await events(model, rate_limits={"scripted": limit})
     assert orchestrator.result is not None
     assert orchestrator.result.text == "hello"
 
 
-@pytest.mark.parametrize("wrong", [{"requests": 0}, {"tokens": "x"}, {"at_once": float("nan")}])
-def test_a_gate_that_lets_nothing_through(wrong: Any) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"requests_per_minute": 0}, {"tokens_per_minute": "x"}, {"max_concurrent": float("nan")}]
+)
+def test_a_rate_limit_must_be_positive(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-        Gate(**wrong)
+        RateLimit(**wrong)
 
 
 async def test_what_an_agent_sets_in_a_request_is_on_record() -> None:

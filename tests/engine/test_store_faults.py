@@ -118,7 +118,7 @@ async def check_goes_on(store: SqliteStore, run_id: str, agent: Worker) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Path], AbstractContextManager[None]], str]] = {
     "no file may grow": (file_size_limit, "check the disk and its free space|free some space"),
-    "another process stopped while it wrote": (stopped_writer, "is locked by another process: end that process"),
+    "another process stopped while it wrote": (stopped_writer, "was stopped in the middle of a write: continue"),
     "a damaged page": (spoiled_page, "is corrupt: restore a backup"),
     "the file is gone": (deleted, ""),
 }
@@ -212,7 +212,7 @@ async def test_a_watchdog_takes_the_run_up_when_the_fault_is_gone(tmp_path: Path
                 [agent], Resources(store=store, models=lambda _: asked), sweep=0.02, lease=LEASE
             ) as runtime:
                 run = await runtime.start(Chat(model=asked, message="go"), agent)
-                assert "is locked by another process" in ((await run.result()).error or "")
+                assert "stopped in the middle of a write" in ((await run.result()).error or "")
                 faults.close()
                 while not await store.runs(state="completed"):  # noqa: ASYNC110 - another process announces nothing
                     await asyncio.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -258,3 +259,17 @@ async def test_a_budget_reserves_for_what_is_sent_and_not_for_what_was_reduced()
     for size, request in zip(sizes, requests, strict=True):
         reservation = request.reserved[0] - request.max_output
         assert size <= reservation <= size + 8 * 130
+
+
+async def test_the_next_run_of_a_conversation_keeps_all_summaries() -> None:
+    def shown(request: ModelRequest) -> set[str]:
+        return set(re.findall(r"part \d+", "\n".join(message_text(message) for message in request.messages)))
+
+    first = ScriptedModel(*looks(12), "first answer", summaries=[f"part {n}" for n in range(50)])
+    result = await run(first, "first question")
+    second = ScriptedModel(*looks(3), "done", summaries=["more"] * 50)
+    await run(second, "second question", history=result.messages, context=result.context)
+    summaries = shown(sent(first)[-1])
+    assert len(summaries) > 1
+    for request in sent(second):
+        assert summaries <= shown(request)

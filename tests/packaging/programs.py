@@ -41,6 +41,24 @@ page = asyncio.run(fetch_page(f"http://127.0.0.1:{server.server_port}/", allow_p
 assert "Newts live in ponds." in page.text, page
 """
 
+DOCUMENTS = """
+import asyncio, tempfile
+from pathlib import Path
+from concertino.tools.documents import open_documents
+
+async def main(folder):
+    (folder / "ponds.md").write_text("# Ponds\\n\\nNewts live in ponds.\\n")
+    (folder / "lakes.rst").write_text("Lakes\\n=====\\n\\nPike live in lakes.\\n")
+    (folder / "rivers.html").write_text("<title>Rivers</title><body><p>Trout live in rivers.</p></body>")
+    library = await open_documents([folder], cache_dir=folder / "cache")
+    for fish in ("newts", "pike", "trout"):
+        assert await library.search(fish), fish
+    await library.close()
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(main(Path(folder)))
+"""
+
 CLI = """
 import subprocess, sys
 done = subprocess.run([sys.executable, "-m", "concertino.cli", "--help"], capture_output=True, text=True)
@@ -58,6 +76,7 @@ PROGRAMS = {
     "anthropic": MODEL.format(provider="anthropic", name="AnthropicModel"),
     "openai": MODEL.format(provider="openai", name="OpenAIModel"),
     "google": MODEL.format(provider="google", name="GoogleModel"),
+    "documents": DOCUMENTS,
     "web": WEB,
     "cli": CLI,
 }

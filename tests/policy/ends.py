@@ -153,7 +153,7 @@ async def parked_and_resumed(play: Play) -> None:
 
 @dataclass
 class OtherNotes:
-    """A later version of the agent's state, which the kept one does not fit."""
+    """A later version of the agent's state, which the stored one does not match."""
 
     text: int = 0
 
@@ -168,7 +168,7 @@ async def state_no_longer_fits(play: Play) -> None:
     async with play.runtime(agent, model) as runtime:
         result = await (await runtime.resume(run_id)).result()
         assert result.status == "failed"
-        assert "does not fit OtherNotes" in (result.error or "")
+        assert "does not match OtherNotes" in (result.error or "")
 
 
 async def _to_the_end(play: Play) -> None:

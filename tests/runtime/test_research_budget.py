@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -22,6 +22,7 @@ class Shelf:
     """A library of one page."""
 
     name = "a shelf"
+    kind: Literal["documents"] = "documents"
     source = Source(id="s0000000001", title="Tea", location="tea.md")
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
@@ -47,7 +48,7 @@ def few(session: object, model: object, agent: object) -> Limits:
 def researcher(request: ModelRequest) -> Any:
     """Search once, then answer."""
     found = any(m.role == "tool" for m in request.messages)
-    calls = () if found else (call("web_search", query="tea"),)
+    calls = () if found else (call("search_documents", query="tea"),)
     return Answer(text="Tea: 80 degrees." if found else "", calls=calls, tokens=Tokens(prompt=150, completion=40))
 
 

@@ -281,3 +281,22 @@ async def test_invalid_arguments_are_not_shown_to_anybody() -> None:
     events = await seen(live)
     assert (await live.result()).status == "completed"
     assert not [event for event in events if isinstance(event, CallWaiting)]
+
+
+async def test_an_approver_reads_the_arguments_as_the_user_wrote_them(store: Store) -> None:
+    @tool
+    async def mail(to: str) -> str:
+        """Mail."""
+        return to
+
+    class Post(Desk):
+        tools = (mail,)
+
+        def authorize_tool_call(self, run: Run[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
+            return Ask()
+
+    model = Steady(call("mail", to="Jürgen in Köln 🍎"), "end")
+    (wait,) = await suspended(runtime(store, model, Post()), model)
+    assert "Jürgen in Köln 🍎" in wait.arguments
+    (stored,) = await store.waits(run_id=wait.run_id)
+    assert stored.arguments == wait.arguments

@@ -9,7 +9,7 @@ from .session import Session
 
 
 def main(count: int, first: int) -> int:
-    """Run sessions; say which seeds fail. The exit status."""
+    """Run sessions, report the seeds that fail, and return the exit status."""
     failed: list[int] = []
     requests = 0
     for seed in range(first, first + count):

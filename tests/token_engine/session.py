@@ -1,4 +1,4 @@
-"""A random session with the token engine, and all that must hold of each request in it.
+"""A random session with the token engine, and the invariants of each request.
 
 The twelve invariants are named where they are checked. Chance comes from outside: from Hypothesis, which shrinks what
 it finds, or from a seed, for the long run (`python -m tests.token_engine.long`).
@@ -30,14 +30,12 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.base import ModelRequest
+from concertino.token_engine import Retention, Summarize, SummaryJob, TokenEngine
 from concertino.token_engine import planner as planning
 from concertino.token_engine.caching.breakpoints import can_end_prefix
 from concertino.token_engine.caching.rules import binding
 from concertino.token_engine.counting.sizes import measure_with
-from concertino.token_engine.edits import Summarize, decode_edit, encode_edit
-from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.planner import SummaryJob
-from concertino.token_engine.retention import Retention
+from concertino.token_engine.edits import decode_edit, encode_edit
 from concertino.token_engine.view import fold
 from concertino.usage import Tokens
 
@@ -59,7 +57,7 @@ RECALL = re.compile(r'recall\("(\w+)"\)')
 
 
 class Bytes:
-    """A tokenizer whose tokens are three bytes; exact, so that limits can be checked."""
+    """A tokenizer with tokens of three bytes; exact, so that the test can check limits."""
 
     name = "three bytes"
     exact = True
@@ -76,7 +74,7 @@ MEASURE = measure_with(COUNTER)
 
 
 class Session:
-    """One conversation, growing by chance; `run` it, and it fails with an `AssertionError` where something is wrong."""
+    """A randomly growing conversation; `run` raises `AssertionError` if an invariant is violated."""
 
     def __init__(self, chance: Random, *, judged: bool = True) -> None:
         self.chance = chance
@@ -98,29 +96,29 @@ class Session:
         self.requests = 0
         self.calls = 0
         self.thought: dict[int, list[Message]] = {}
-        """By the place of an answer that has reasoning: what was shown before it when it was given."""
-        self.tokens_before: list[Message] = []
+        """By index of an answer with reasoning: the view that it was given for."""
+        self.last_view: list[Message] = []
         self.waiting: SummaryJob | None = None
         self.segments = chance.choice((2, 8))
-        """Summaries that become one: the fewer, the more is seen of it."""
+        """Summaries after which they are merged; a low number tests merging more often."""
 
     def new_engine(self) -> TokenEngine:
         return TokenEngine(COUNTER, self.limit, self.retention, clock=lambda: self.now)
 
-    # -- what happens --------------------------------------------------------------------------------------------
+    # -- the session --------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Turns of the user, each with a tool loop."""
+        """Run some turns of the user, each with a tool loop."""
         chance = self.chance
         try:
             with patch.object(planning, "MOST_SEGMENTS", self.segments):
                 for _ in range(chance.choice((1, 1, 2, 5))):
                     self.turn()
         except ContextFloorError as error:
-            assert re.search(r"Shorten the (result of \w+|\w+ message|tools|room)", str(error)), error
+            assert re.search(r"Shorten the (result of \w+|\w+ message|tools|reserve)", str(error)), error
 
     def turn(self) -> None:
-        """The user says something, and the tool loop follows."""
+        """Add a message of the user, and run the tool loop."""
         chance = self.chance
         self.say(UserMessage(self.text(400), self.media()))
         if chance.random() < 0.1:
@@ -132,7 +130,7 @@ class Session:
             self.next_run()
 
     def step(self) -> bool:
-        """A request and its answer; whether the loop goes on."""
+        """Send a request and add its answer; return True if the loop continues."""
         chance = self.chance
         self.now += chance.choice((1.0, 20.0, 20.0, 400.0, 4_000.0))
         self.request()
@@ -142,7 +140,7 @@ class Session:
         place = len(self.record)
         self.say(answer)
         if any(part.kind == "reasoning" for part in answer.parts):
-            self.thought[place] = self.tokens_before
+            self.thought[place] = self.last_view
         if self.waiting is not None and chance.random() < 0.7:
             job, self.waiting = self.waiting, None
             self.summary(job)
@@ -200,18 +198,18 @@ class Session:
         return (Media("image/png", data="aGk="),) if self.limit > 50_000 and self.chance.random() < 0.1 else ()
 
     def summary(self, job: SummaryJob) -> None:
-        """Some are good, some fail: then nothing changes (7)."""
+        """Complete *job*, sometimes with an invalid summary, which changes nothing (7)."""
         kind = self.chance.choice(("good", "good", "good", "none", "empty", "long"))
         text = {"none": None, "empty": "  ", "long": "x" * 3 * job.tokens}.get(kind, "They spoke of an order.")
         edits, shown = self.engine.edits, list(self.engine.preview())
-        wanted = self.engine._job is job  # what it is about may have been left out meanwhile
+        wanted = self.engine._fold.summaries.job is job  # its messages may have been omitted meanwhile
         merged = self.chance.choice((None, " ", "x" * 90_000, "Earlier they spoke.")) if job.merges else None
         good = self.engine.complete(job, text, merged)
         assert good == (wanted and kind == "good")
         assert (self.engine.edits, list(self.engine.preview())) == (edits, shown)
 
     def restart(self) -> None:
-        """Another process: the record and the edits, as JSON, give the same view (4)."""
+        """Restart: record and edits, as JSON, give the same view in another process (4)."""
         edits = [decode_edit(json.loads(json.dumps(encode_edit(edit)))) for edit in self.engine.edits]
         shown, self.engine, self.waiting = list(self.engine.preview()), self.new_engine(), None
         for message in self.record:
@@ -220,18 +218,17 @@ class Session:
         assert list(self.engine.preview()) == shown
 
     def next_run(self) -> None:
-        """The next run of the conversation sees it as this one did (4)."""
+        """Start the next run of the conversation, which has the same view (4)."""
         state, shown = self.engine.state(), list(self.engine.preview())
+        folded = self.engine.folded(state) if self.chance.random() < 0.5 else None
         self.engine, self.waiting = self.new_engine(), None
-        for message in self.record:
-            self.engine.append(message)
-        assert self.engine.resume(state)
+        assert self.engine.start(self.record, state, folded=folded)
         assert list(self.engine.preview()) == shown
 
-    # -- what must hold ------------------------------------------------------------------------------------------
+    # -- the invariants ------------------------------------------------------------------------------------------
 
     def request(self) -> None:
-        """Plan, fit and look at what would be sent."""
+        """Plan, fit and check the view."""
         engine = self.engine
         log, shown = engine.edits, list(engine.preview())
         plan = engine.plan(FIXED, self.reserve, self.model, recallable=self.recallable)
@@ -245,9 +242,9 @@ class Session:
         edits = engine.fit()
         view, marks = list(engine.view()), engine.breakpoints
         self.requests += 1
-        assert engine.edits == [*log, *edits], "the log only grows, and tells all (4)"
+        assert engine.edits == [*log, *edits], "the log only grows, and is complete (4)"
         if not edits:
-            assert view == shown, "without an edit the prefix stands (3)"
+            assert view == shown, "without an edit the prefix is stable (3)"
         assert view == fold(self.record, engine.edits), "a pure fold (4)"
         self.check_view(view)
         self.check_reasoning(view, edits)
@@ -256,22 +253,22 @@ class Session:
         if self.judged:
             request = ModelRequest(model="m", system="Be brief.", messages=view, tools=(TOOL,), marks=marks)
             assert not (found := problems(request)), found  # (1)
-        self.tokens_before = view
+        self.last_view = view
         size = sum(MEASURE(message).tokens for message in view) + sum(map(COUNTER.count, FIXED.values()))
         assert size + self.reserve <= self.limit, "it fits (5)"
         engine.observe(Tokens(prompt=size, cached=size))
 
     def check_view(self, view: Sequence[Message]) -> None:
-        """Counting (9), groups (1, 2), pins (8)."""
+        """Check counts (9), groups (1, 2) and pins (8)."""
         assert self.engine.tokens == sum(MEASURE(message).tokens for message in view)
         here = {id(message) for message in view}
         told = [message.text for message in view if isinstance(message, SystemMessage) and "Summary" in message.text]
-        assert all(re.search(r"[Tt]hey spoke", text) for text in told), "an empty or oversized one changes nothing (7)"
+        assert all(re.search(r"[Tt]hey spoke", text) for text in told), "an invalid summary changes nothing (7)"
         users = [message for message in self.record if isinstance(message, UserMessage)]
         pinned = [m for m in self.record if isinstance(m, ToolMessage) and m.retain == "pin"]
         first = self.record.index(users[0])
         gone = [e for e in self.engine.edits if isinstance(e, Summarize) and (e.first, e.end) == (first, first + 1)]
-        for message in (*users[bool(gone) : 1], users[-1], *pinned):  # the first one goes where nothing else can
+        for message in (*users[bool(gone) : 1], users[-1], *pinned):  # the first one is omitted as a last resort
             assert id(message) in here, f"{message} is pinned (8)"
         calls = [call.id for message in view if isinstance(message, AssistantMessage) for call in message.tool_calls]
         results = [message.call_id for message in view if isinstance(message, ToolMessage)]
@@ -283,7 +280,7 @@ class Session:
                 assert message.parts in by_parts or message.parts in bare, "reasoning stays whole or goes whole (2)"
 
     def check_reasoning(self, view: Sequence[Message], edits: Sequence[Any]) -> None:
-        """What stands before bound reasoning has not changed since (2)."""
+        """Check that the prefix of bound reasoning has not changed (2)."""
         if binding(*self.model.split(":")) != "prefix":  # type: ignore[arg-type]
             return
         for place, before in self.thought.items():
@@ -292,7 +289,7 @@ class Session:
                 assert list(view[:index]) == list(before), f"reasoning at {place} is bound to another prefix"
 
     def check_marks(self, view: Sequence[Message], marks: Sequence[int] | None) -> None:
-        """Few, ascending, on blocks that may be marked, and never behind a result that is thrown away (11)."""
+        """Check breakpoints: few, ascending, eligible, and never behind a single-use result (11)."""
         if marks is None:
             return
         assert len(marks) <= 4
@@ -302,10 +299,10 @@ class Session:
             last = max([n for n, m in enumerate(self.record) if isinstance(m, AssistantMessage)], default=0)
             unseen = {id(m) for m in self.record[last:] if isinstance(m, ToolMessage) and m.retain == "once"}
             raw = [n for n, m in enumerate(view) if id(m) in unseen]
-            assert not raw or not marks or marks[-1] < raw[0], "what is thrown away is never cached"
+            assert not raw or not marks or marks[-1] < raw[0], "a single-use result is never cached"
 
     def check_recall(self, view: Sequence[Message]) -> None:
-        """What was left out can be had back (12)."""
+        """Check that removed content can be recalled (12)."""
         if not self.recallable:
             return
         for message in view:

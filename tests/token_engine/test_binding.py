@@ -1,4 +1,4 @@
-"""Reasoning that is bound to what stands before it, where the model and what goes along change in the middle."""
+"""Bound reasoning: signed together with its prefix, while the model and the fixed parts of requests change."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 from concertino import Tokens
 from concertino.messages import AssistantMessage, Message, Reasoning, ToolCall, ToolMessage, UserMessage
-from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.retention import Retention
+from concertino.token_engine import Retention, TokenEngine
 
 from .session import COUNTER, Session
 
@@ -20,7 +19,7 @@ FEWER = {"system prompt": "Be brief.", "tools": "look"}
 
 
 def signatures(messages: list[Message]) -> list[tuple[int, str]]:
-    """The reasoning that is shown: where, and by which signature."""
+    """Return position and signature of each reasoning part shown."""
     return [
         (index, part.signature or "")
         for index, message in enumerate(messages)
@@ -31,10 +30,10 @@ def signatures(messages: list[Message]) -> list[tuple[int, str]]:
 
 
 def converse(model: Callable[[int], str], fixed: Callable[[int], dict[str, str]]) -> list[list[Message]]:
-    """30 requests; all reasoning stands behind what it stood behind when it was signed. What was sent."""
+    """Send 30 requests, check that reasoning follows the prefix that it was signed with, and return the views."""
     clock = iter(range(1_000_000))
     engine = TokenEngine(
-        COUNTER, 100_000, Retention(results=2, patience=0.5, summaries=False), clock=lambda: next(clock) / 100
+        COUNTER, 100_000, Retention(results=2, patience=0.5, floor=0, summaries=False), clock=lambda: next(clock) / 100
     )
     engine.append(UserMessage("go"))
     signed: dict[str, tuple[list[Message], dict[str, str]]] = {}
@@ -58,24 +57,24 @@ def converse(model: Callable[[int], str], fixed: Callable[[int], dict[str, str]]
     return sent
 
 
-def test_what_another_model_was_shown_less_of() -> None:
+def test_edits_for_another_model_strip_bound_reasoning() -> None:
     sent = converse(lambda number: FREE if 12 <= number < 20 else BOUND, lambda number: FIXED)
     assert signatures(sent[11])
     assert signatures(sent[29])
 
 
 @pytest.mark.parametrize("at", [1, 7])
-def test_tools_that_change_on_the_way(at: int) -> None:
+def test_a_change_of_tools_strips_bound_reasoning(at: int) -> None:
     sent = converse(lambda number: BOUND, lambda number: FIXED if number < at else FEWER)
     assert signatures(sent[at]) == []
     assert len(signatures(sent[at + 2])) == 2
 
 
 @pytest.mark.parametrize("seed", [9003816, 9004219])
-def test_a_first_message_that_goes_takes_along_what_is_bound_to_it(seed: int) -> None:
+def test_truncating_the_first_message_strips_bound_reasoning(seed: int) -> None:
     Session(Random(seed)).run()
 
 
-def test_the_same_texts_in_another_object_change_nothing() -> None:
+def test_equal_fixed_parts_in_another_mapping_keep_bound_reasoning() -> None:
     sent = converse(lambda number: BOUND, lambda number: dict(FIXED))
     assert len(signatures(sent[3])) == 3

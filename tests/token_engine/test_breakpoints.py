@@ -1,24 +1,23 @@
-"""A cache that only keeps what is marked has all that stands in front of an edit, from the first one on."""
+"""Cache breakpoints: the prefix before an edit is in the cache, from the first edit on."""
 
 from __future__ import annotations
 
 from concertino.messages import AssistantMessage, Message, Text, UserMessage
-from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.retention import Retention
+from concertino.token_engine import Retention, TokenEngine
 from concertino.usage import Tokens
 
 from .session import COUNTER, FIXED
 from .test_bug_classes import edited, turn
 
 LOOK_BACK = 10
-"""Messages before a mark among which the provider looks for an entry: of 20 blocks, some have two."""
-LIFE = 4
-"""Requests after which an entry is gone that none of them has used."""
+"""Messages that the provider looks back from a breakpoint: 20 blocks, of which some messages have two."""
+LIFETIME = 4
+"""Requests after which an unused cache entry expires."""
 CLAUDE = "anthropic:claude-sonnet-4-5"
 
 
 class Watched:
-    """Requests of one conversation over several runs, and what a provider that keeps what is marked has of them."""
+    """The requests of a conversation over several runs, and the cache of a provider with breakpoints."""
 
     def __init__(self, retention: Retention) -> None:
         self.retention = retention
@@ -34,9 +33,7 @@ class Watched:
     def next_run(self) -> None:
         state = self.engine.state()
         self.engine = self.open()
-        for message in self.record:
-            self.engine.append(message)
-        assert self.engine.resume(state)
+        assert self.engine.start(self.record, state)
 
     def add(self, *messages: Message) -> None:
         for message in messages:
@@ -53,7 +50,7 @@ class Watched:
             while same < min(len(view), len(self.sent[-1])) and view[same] == self.sent[-1][same]:
                 same += 1
             places = {place for mark in marks for place in range(max(mark - LOOK_BACK, 0), mark + 1)}
-            alive = {prefix for prefix, used in self.kept.items() if len(self.sent) - used <= LIFE}
+            alive = {prefix for prefix, used in self.kept.items() if len(self.sent) - used <= LIFETIME}
             found = max((place + 1 for place in places if repr(view[: place + 1]) in alive), default=0)
             if same - found > 1:
                 self.lost.append(same - found)
@@ -62,7 +59,7 @@ class Watched:
         self.engine.observe(Tokens(prompt=self.engine.tokens + 50))
 
 
-def test_the_first_edit_and_those_of_later_runs_find_what_stands_in_front_of_them() -> None:
+def test_the_prefix_before_each_edit_is_cached() -> None:
     watched = Watched(Retention(results=3, patience=0.5, summaries=False))
     for number in range(30):  # long before there is a result
         watched.add(UserMessage(f"Question {number}"), AssistantMessage((Text(f"Answer {number}. " * 30),)))

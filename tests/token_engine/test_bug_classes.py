@@ -1,4 +1,4 @@
-"""What users of other frameworks report of their trimming: a test for each class of it, by name."""
+"""Known bug classes of context trimming in agent frameworks: one test for each."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from concertino.messages import (
 )
 from concertino.providers.base import ModelRequest
 from concertino.testing import ScriptedModel, call
+from concertino.token_engine import Retention, TokenEngine
 from concertino.token_engine.edits import decode_edit, encode_edit
-from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.retention import Retention
 from concertino.usage import Tokens
 
 from ..validity.judge import problems
@@ -47,7 +46,7 @@ def turn(number: int, *parts: Any, size: int = 900, retain: Retain = "window") -
 def grown(
     limit: int = 6_000, turns: int = 30, retention: Retention = FRUGAL
 ) -> tuple[TokenEngine, list[list[Message]]]:
-    """An engine after many turns, and what was sent."""
+    """Return an engine after many turns, and the views that it sent."""
     built = engine(limit, retention)
     built.append(UserMessage("The task: refund order 7."))
     sent: list[list[Message]] = []
@@ -62,7 +61,7 @@ def grown(
 
 
 def edited(sent: list[list[Message]]) -> list[int]:
-    """The requests that do not begin with all of the one before."""
+    """Return the requests that do not extend the previous one."""
     return [n for n, (a, b) in enumerate(zip(sent, sent[1:], strict=False)) if b[: len(a)] != a]
 
 
@@ -77,7 +76,7 @@ def test_no_orphan_call_or_result_after_trimming() -> None:
         valid(messages)
 
 
-def test_parallel_results_are_not_torn_apart() -> None:
+def test_parallel_results_stay_together() -> None:
     built = engine(3_000)
     built.append(UserMessage("go"))
     for number in range(12):
@@ -90,7 +89,7 @@ def test_parallel_results_are_not_torn_apart() -> None:
         valid(list(built.view()))
 
 
-def test_a_call_in_hand_is_never_folded_away() -> None:
+def test_the_current_call_and_its_result_stay_in_the_view() -> None:
     built, _ = grown(limit=3_000)
     for message in turn(99, size=100):
         built.append(message)
@@ -115,7 +114,7 @@ def test_reasoning_is_sent_whole_or_not_at_all(model: str) -> None:
             built.append(message)
 
 
-def test_a_window_that_cannot_get_smaller_is_an_error_and_no_loop() -> None:
+def test_a_view_that_cannot_shrink_raises_an_error() -> None:
     built = engine(1_000)
     built.append(UserMessage("go"))
     with pytest.raises(ContextFloorError, match="Shorten the tools"):
@@ -123,13 +122,13 @@ def test_a_window_that_cannot_get_smaller_is_an_error_and_no_loop() -> None:
         built.fit()
 
 
-def test_trimming_frees_enough_to_last_for_a_while() -> None:
+def test_an_edit_frees_enough_for_several_requests() -> None:
     built, sent = grown(limit=6_000, turns=60, retention=Retention(results=1, patience=1e9, summaries=False))
     assert 2 < len(edited(sent)) < len(sent) / 2, "not with every request"
     assert built.edits
 
 
-def test_a_figure_that_makes_no_sense_does_not_switch_trimming_off() -> None:
+def test_implausible_usage_figures_do_not_disable_edits() -> None:
     built = engine(6_000)
     built.append(UserMessage("go"))
     for number in range(40):
@@ -162,8 +161,8 @@ def test_a_failed_summary_never_becomes_the_history(bad: str | None) -> None:
 
 
 @pytest.mark.parametrize("merged", ["Earlier they looked, too.", " \n", None, "x" * 20_000])
-def test_summaries_that_become_one_lose_nothing_that_is_pinned(merged: str | None) -> None:
-    """A pinned message may stand between two summaries; and what is no summary of them leaves them as they are."""
+def test_merging_summaries_keeps_pinned_messages(merged: str | None) -> None:
+    """A pinned message may lie between two summaries. An invalid merged summary leaves both as they are."""
     built, merges = engine(9_000, Retention(results=100, messages=2, patience=0.01)), 0
     built.append(UserMessage("The task"))
     for number in range(200):
@@ -184,7 +183,7 @@ def test_summaries_that_become_one_lose_nothing_that_is_pinned(merged: str | Non
     assert merges
 
 
-def test_a_summary_survives_persisting_and_is_not_asked_for_again() -> None:
+def test_a_summary_survives_a_restart() -> None:
     retention = Retention(results=100, messages=2, patience=0.01)
     built, made = engine(12_000, retention), 0
     built.append(UserMessage("go"))
@@ -206,7 +205,7 @@ def test_a_summary_survives_persisting_and_is_not_asked_for_again() -> None:
     assert any("They looked things up." in m.text for m in again.preview() if isinstance(m, SystemMessage))
 
 
-def test_what_is_reduced_is_really_smaller() -> None:
+def test_reducing_shrinks_large_results_and_leaves_small_ones() -> None:
     built = engine(6_000, Retention(results=0, messages=2, patience=0.01, summaries=False))
     built.append(UserMessage("go"))
     for number, size in enumerate((4, 60, 200, 4_000)):
@@ -220,12 +219,12 @@ def test_what_is_reduced_is_really_smaller() -> None:
     assert shown[:2] == [m.content for m in built.record() if isinstance(m, ToolMessage)][:2], "small ones stay"
 
 
-def test_the_prefix_stands_still_between_edits() -> None:
+def test_the_prefix_is_stable_between_edits() -> None:
     _, sent = grown(limit=100_000, turns=40, retention=Retention(summaries=False))
     assert len(edited(sent)) <= 6
 
 
-def test_the_task_and_the_newest_instruction_are_never_trimmed_away() -> None:
+def test_the_first_and_the_newest_user_message_stay_in_the_view() -> None:
     built, _ = grown(limit=3_000, turns=10)
     built.append(UserMessage("No: order 8."))
     for number in range(20, 40):
@@ -237,10 +236,10 @@ def test_the_task_and_the_newest_instruction_are_never_trimmed_away() -> None:
             built.append(message)
 
 
-async def test_through_the_engine_a_long_run_in_a_small_window_ends_well() -> None:
+async def test_a_long_run_completes_in_a_small_window() -> None:
     @tool(effect="read")
     async def look_up(n: int) -> str:
-        """Looks up."""
+        """Look up."""
         return f"{n}: a long story. " * 60
 
     seen: list[ContextEdited] = []
@@ -260,7 +259,7 @@ async def test_through_the_engine_a_long_run_in_a_small_window_ends_well() -> No
         valid([m for m in request.messages if not isinstance(m, SystemMessage)])
 
 
-async def test_what_cannot_fit_names_what_fills_the_window() -> None:
+async def test_the_floor_error_names_what_fills_the_window() -> None:
     agent = type("Agent", (AgentConfig,), {"prompt": "rules " * 4_000})()
     small = Chat(model=ScriptedModel(), message="hi")
     with pytest.raises(RunError, match="Shorten the system prompt") as caught:
@@ -270,7 +269,7 @@ async def test_what_cannot_fit_names_what_fills_the_window() -> None:
     assert isinstance(caught.value.__cause__, ContextFloorError)
 
 
-def test_an_answer_of_text_alone_is_kept_with_its_place() -> None:
+def test_a_short_conversation_is_sent_unchanged() -> None:
     built = engine(60_000)
     built.append(UserMessage("go"))
     built.append(AssistantMessage((Text("yes"),)))

@@ -1,4 +1,4 @@
-"""The invariants, over conversations that grow by chance: see `session`."""
+"""The invariants of `session`, over random conversations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .session import Session
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.randoms(use_true_random=False))
-def test_all_invariants_hold(chance: Random) -> None:
+def test_invariants_of_random_conversations(chance: Random) -> None:
     Session(chance).run()
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_all_invariants_hold_of_many(block: int) -> None:
+def test_invariants_of_seeded_conversations(block: int) -> None:
     for seed in range(block * 30, block * 30 + 30):
         Session(Random(seed), judged=seed % 3 == 0).run()

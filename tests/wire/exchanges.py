@@ -1,4 +1,4 @@
-"""All recorded exchanges, streamed and not, by the format of their answers."""
+"""Exchanges with providers, streamed and not, from the samples in the tree or from recorded traffic."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from .recordings import TRAFFIC, answers
@@ -22,14 +23,14 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and its answer, as they were recorded."""
+    """A request and its answer."""
 
     name: str
     kind: str
     host: str
     features: frozenset[str]
     request: Any
-    """The request's JSON; None where it is not known."""
+    """The request's JSON; None if it is unknown."""
     status: int
     headers: dict[str, str]
     body: bytes
@@ -37,24 +38,24 @@ class Exchange:
 
     @property
     def chunks(self) -> list[dict[str, Any]]:
-        """The objects in the lines of a stream."""
+        """The JSON objects of a stream."""
         lines = (line[5:].strip() for line in self.body.decode().splitlines() if line.startswith("data:"))
         return [json.loads(line) for line in lines if line and line != "[DONE]"]
 
 
 @cache
-def cases() -> dict[str, list[Exchange]]:
-    """By file name, in order."""
+def cases(root: Path = TRAFFIC) -> dict[str, list[Exchange]]:
+    """Return the exchanges below *root* by file name, in order."""
     found = {}
-    for path in sorted(TRAFFIC.glob("*/*/*.json")):
+    for path in sorted(root.glob("*/*/*.json")):
         name = f"{path.parent.parent.name}/{path.parent.name}/{path.name}"
         found[name] = list(_exchanges(name, json.loads(path.read_text())["interactions"]))
     return found
 
 
-def exchanges(kind: str) -> Iterator[Exchange]:
-    """Those of one format."""
-    return (exchange for case in cases().values() for exchange in case if exchange.kind == kind)
+def exchanges(kind: str, root: Path = TRAFFIC) -> Iterator[Exchange]:
+    """Return the exchanges of one format."""
+    return (exchange for case in cases(root).values() for exchange in case if exchange.kind == kind)
 
 
 def _exchanges(name: str, interactions: list[dict[str, Any]]) -> Iterator[Exchange]:

@@ -1,4 +1,4 @@
-"""The recorded streams of the providers, which lie beside the repository."""
+"""Streamed answers of the providers, from the samples in the tree or from recorded traffic next to the repository."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FOLDERS = {
     "google": ["google/generateContent", "google/generateContent_vertex"],
 }
 TROUBLE = {"stream_empty", "stream_without_end", "error_in_stream"}
-"""What the recordings' index calls those that end in an error."""
+"""The features of recordings that end in an error."""
 
 
-def recordings(kind: str) -> Iterator[tuple[str, set[str], str]]:
-    """The streamed answers that began well: name, what the index says of them, and body."""
+def recordings(kind: str, root: Path = TRAFFIC) -> Iterator[tuple[str, set[str], str]]:
+    """Yield the streamed answers of *kind* below *root*: name, features, and body."""
     for folder in FOLDERS[kind]:
-        for path in sorted((TRAFFIC / folder).glob("*.json")):
+        for path in sorted((root / folder).glob("*.json")):
             for number, exchange in enumerate(json.loads(path.read_text())["interactions"]):
                 response = exchange["response"]
                 headers = {name.lower(): value for name, value in (response.get("headers") or {}).items()}
@@ -32,7 +32,7 @@ def recordings(kind: str) -> Iterator[tuple[str, set[str], str]]:
 
 
 def answers(body: str) -> list[str]:
-    """The answers in *body*: some sources keep those of several requests to Anthropic in one."""
+    """Return the answers in *body*; some sources join those of several requests to Anthropic."""
     found = [""]
     for piece in re.split(r"^(?=data: ?{\"type\": ?\"message_start\")", body, flags=re.MULTILINE):
         if "message_stop" in found[-1]:

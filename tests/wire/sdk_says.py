@@ -156,6 +156,8 @@ def chat_says(exchange: Exchange) -> Said:
     message = choice.message
     said.text = message.content or message.refusal or ""
     if isinstance(message.content, list):
+        thoughts = [part["thinking"] for part in message.content if part["type"] == "thinking"]
+        said.reasoning += "".join(piece["text"] for pieces in thoughts for piece in pieces)
         said.text = "".join(part.get("text", "") for part in message.content)
     said.reasoning += getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None) or ""
     for call in message.tool_calls or []:

@@ -28,6 +28,7 @@ from concertino.tools.base import Tool, ToolContext
 from .exchanges import Exchange, cases
 from .loop_contents import Content, contents, same_text
 from .recordings import TRAFFIC
+from .samples import SAMPLES
 from .test_lossless import blocks_of, canonical, holds, is_of
 from .wire_kit import MODELS, Server, serving
 
@@ -57,10 +58,10 @@ def loops() -> list[str]:
     return sorted(case["file"] for case in listed if "agent_loop" in case["features"])
 
 
-def conversations(case: str) -> list[list[Exchange]]:
-    """The exchanges of a case as conversations: recorders have several at once, agents ask others in between."""
+def conversations(case: list[Exchange]) -> list[list[Exchange]]:
+    """Return the exchanges of a case as conversations; recorders interleave several of them."""
     found: list[list[Exchange]] = []
-    for exchange in cases()[case]:
+    for exchange in case:
         if exchange.request is None or exchange.status >= 300:
             continue
         own = next((chain for chain in reversed(found) if _continues(chain[-1], exchange)), None)
@@ -244,13 +245,25 @@ def reason(line: str) -> str | None:
     return next((pattern for pattern in REASONS if re.fullmatch(pattern, line)), None)
 
 
+SAMPLED = [name for name in cases(SAMPLES) if "tool_loop" in name]
+
+
+@pytest.mark.parametrize("case", SAMPLED)
+async def test_a_sampled_loop(case: str) -> None:
+    (sampled,) = conversations(cases(SAMPLES)[case])
+    sent, result = await driven(sampled)
+    assert result.status == "completed", result.error
+    assert len(sent) == len(sampled) == 2
+    assert missing(sampled, sent) == []
+
+
 NEEDED: set[str] = set()
 DRIVEN: Counter[str] = Counter()
 
 
 @pytest.mark.parametrize("case", loops())
 async def test_a_recorded_loop(case: str, data: Any) -> None:
-    found = conversations(case)
+    found = conversations(cases()[case])
     wrong = [] if found else [(f"{case}: nothing", "to drive")]
     for recorded in found:
         sent, result = await driven(recorded)

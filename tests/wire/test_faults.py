@@ -22,10 +22,10 @@ from concertino.errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
+from concertino.providers import Timeouts
 from concertino.providers.anthropic import AnthropicModel
 from concertino.providers.base import Model, TextChunk
 from concertino.providers.google import GoogleModel
-from concertino.providers.http.transport import Timeouts
 from concertino.providers.openai import OpenAIModel
 
 from . import test_wire_anthropic as anthropic
@@ -202,7 +202,7 @@ async def test_huge_lines() -> None:
     text = "é" * 2_000_000
     body = sse(chat.chunk("stop", content=text))
     assert reply_of(await played("chat", body)).message.text == text
-    with pytest.raises(BrokenStreamError, match="without end"):
+    with pytest.raises(BrokenStreamError, match="more than 1000 bytes"):
         endless(1_000)
 
 
@@ -210,14 +210,14 @@ def endless(most: int) -> None:
     """A line that does not end."""
     from concertino.providers.http import body as decoding
 
-    before = decoding.LARGEST
-    decoding.LARGEST = most
+    before = decoding.MAX_EVENT_BYTES
+    decoding.MAX_EVENT_BYTES = most
     try:
         decoder = decoding.BodyDecoder("here")
         for _ in range(1_000):
             decoder.feed(b"data: x" * 10)
     finally:
-        decoding.LARGEST = before
+        decoding.MAX_EVENT_BYTES = before
 
 
 async def test_closing_early_ends_the_request_in_time() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from concertino.errors import BrokenStreamError, ProviderConnectionError, ProviderError, ProviderTimeoutError
-from concertino.providers.http.transport import Timeouts
+from concertino.providers import Timeouts
 
 from . import test_wire_chat as chat
 from .test_faults import FULL, KINDS, QUICK, broken_by
@@ -21,7 +21,7 @@ from .wire_kit import events_of, model_of, played, reply_of, request, serving, s
 
 
 @contextmanager
-def nobody_accepts() -> Iterator[int]:
+def full_backlog() -> Iterator[int]:
     """A port whose queue of connections is full, so that Linux answers no further one."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
@@ -37,7 +37,7 @@ def nobody_accepts() -> Iterator[int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse, instead of being silent")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_limit_of_connecting(kind: str) -> None:
-    with nobody_accepts() as port:
+    with full_backlog() as port:
         model = QUICK[kind](f"http://127.0.0.1:{port}", Timeouts(connect=0.2, delta=30.0))
         with pytest.raises(ProviderTimeoutError) as caught:
             await events_of(model)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from concertino.messages import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolMessage, UserMessage
 from concertino.providers.base import ModelRequest, ToolCallReady
-from concertino.providers.http.encoding import plain_id, plain_name
+from concertino.providers.http.encoding import portable_id, portable_name
 
 from ..validity import judge
 from ..wire_bodies import wire_bodies
@@ -45,13 +45,13 @@ def test_ids_that_look_alike_stay_apart() -> None:
 
 
 @given(st.text(), st.text(), st.integers(min_value=33, max_value=64))
-def test_plain_ids_and_names(one: str, other: str, longest: int) -> None:
-    assert plain_id(one, longest).isascii()
-    assert 0 < len(plain_id(one, longest)) <= longest
-    assert (plain_id(one, longest) == plain_id(other, longest)) == (one == other)
-    assert plain_id(plain_id(one, longest), longest) == plain_id(one, longest)
-    assert 0 < len(plain_name(one)) <= 64
-    assert plain_name(plain_name(one)) == plain_name(one)
+def test_portable_ids_and_names(one: str, other: str, longest: int) -> None:
+    assert portable_id(one, longest).isascii()
+    assert 0 < len(portable_id(one, longest)) <= longest
+    assert (portable_id(one, longest) == portable_id(other, longest)) == (one == other)
+    assert portable_id(portable_id(one, longest), longest) == portable_id(one, longest)
+    assert 0 < len(portable_name(one)) <= 64
+    assert portable_name(portable_name(one)) == portable_name(one)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])

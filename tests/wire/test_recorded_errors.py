@@ -1,9 +1,8 @@
-"""Every recorded refusal, played through the real SDKs, is an error of the tree."""
+"""Every sampled and recorded refusal, sent through the SDKs, is an error of the tree."""
 
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +11,13 @@ from concertino.errors import (
     BadRequestError,
     ContentFilteredError,
     ModelNotFoundError,
+    OverloadedError,
     PermissionDeniedError,
     ProviderError,
     RateLimitError,
 )
 
+from .conftest import Source
 from .exchanges import exchanges
 from .wire_kit import MODELS, events_of, model_of, request, serving
 
@@ -26,14 +27,15 @@ EXPECTED: dict[int, tuple[type[ProviderError], ...]] = {
     403: (PermissionDeniedError,),
     404: (ModelNotFoundError,),
     429: (RateLimitError, AuthenticationError),
+    503: (OverloadedError,),
 }
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
-async def test_recorded_errors(kind: str, data: Path) -> None:
+async def test_refusals_are_typed(kind: str, source: Source) -> None:
     found: Counter[str] = Counter()
     async with serving() as server, model_of(kind, server) as model:
-        for exchange in exchanges(kind):
+        for exchange in exchanges(kind, source.root):
             if exchange.status < 400:
                 continue
             headers = {

@@ -25,7 +25,7 @@ from concertino.messages import (
 from concertino.providers.anthropic import AnthropicModel
 from concertino.providers.base import Dropped, OutputSchema
 from concertino.providers.google import GoogleModel
-from concertino.providers.http.encoding import Body
+from concertino.providers.http.encoding import RequestBody
 from concertino.providers.openai import OpenAICompatibleModel, OpenAIModel
 
 from . import test_wire_chat as chat
@@ -42,7 +42,7 @@ NEW = {
 }
 
 
-def written(kind: str, *messages: Message, model: str = "", vendor: str = "openai", **settings: Any) -> Body:
+def written(kind: str, *messages: Message, model: str = "", vendor: str = "openai", **settings: Any) -> RequestBody:
     """What a provider is sent."""
     name = model or NEW[kind]
     maker: Any = {
@@ -52,7 +52,7 @@ def written(kind: str, *messages: Message, model: str = "", vendor: str = "opena
         "google": lambda: GoogleModel(name, api_key="k", base_url=URL),
     }[kind]
     body = maker()._body(request(*messages, model=name, **settings))
-    assert isinstance(body, Body)
+    assert isinstance(body, RequestBody)
     return body
 
 
@@ -113,15 +113,15 @@ def test_the_other_settings() -> None:
     [
         ("anthropic", {"model": "claude-3-haiku-20240307", "output_schema": SCHEMA}, "output_schema; force a tool"),
         ("anthropic", {"model": "claude-opus-4-7", "temperature": 0.0}, "temperature=0; leave it out"),
-        ("anthropic", {"model": "claude-opus-4-7", "effort": "minimal"}, "effort='minimal'; it takes 'none', 'low'"),
-        ("anthropic", {"model": "claude-3-haiku-20240307", "effort": "high"}, "it takes 'none'"),
+        ("anthropic", {"model": "claude-opus-4-7", "effort": "minimal"}, "effort='minimal'; choose from 'none', 'low'"),
+        ("anthropic", {"model": "claude-3-haiku-20240307", "effort": "high"}, "choose from 'none'"),
         (
             "anthropic",
             {"model": "claude-sonnet-4-5", "effort": "low", "tools": (TOOL,), "tool_choice": ForcedTool("weather")},
             "forced tool",
         ),
-        ("anthropic", {"model": "claude-sonnet-4-5", "effort": "low", "temperature": 0.0}, "beside reasoning"),
-        ("anthropic", {"model": "claude-sonnet-4-5", "effort": "low", "max_output_tokens": 900}, "more than 1024"),
+        ("anthropic", {"model": "claude-sonnet-4-5", "effort": "low", "temperature": 0.0}, "together with reasoning"),
+        ("anthropic", {"model": "claude-sonnet-4-5", "effort": "low", "max_output_tokens": 900}, "above 1024"),
         ("responses", {"stop": ("x",)}, 'api="chat"'),
         ("responses", {"model": "o4-mini", "effort": "none"}, "'low', 'medium', 'high'"),
         ("responses", {"model": "gpt-5", "temperature": 0.0}, "temperature=0"),
@@ -129,8 +129,8 @@ def test_the_other_settings() -> None:
         ("chat", {"effort": "low", "tools": (TOOL,)}, 'api="responses"'),
         ("chat", {"model": "m", "vendor": "deepseek", "output_schema": SCHEMA}, "force a tool"),
         ("chat", {"model": "m", "vendor": "perplexity", "tools": (TOOL,), "tool_choice": "required"}, "tool_choice"),
-        ("google", {"model": "gemini-2.5-flash", "output_schema": SCHEMA, "tools": (TOOL,)}, "take Gemini 3"),
-        ("google", {"model": "gemini-2.5-pro", "effort": "none"}, "it takes 'minimal'"),
+        ("google", {"model": "gemini-2.5-flash", "output_schema": SCHEMA, "tools": (TOOL,)}, "use Gemini 3"),
+        ("google", {"model": "gemini-2.5-pro", "effort": "none"}, "choose from 'minimal'"),
         ("google", {"model": "gemini-3-pro-preview", "effort": "medium"}, "'low', 'high'"),
     ],
 )

@@ -81,7 +81,7 @@ async def played(vendor: str, *chunks: dict[str, Any]) -> AssistantMessage:
 
 async def test_reasoning_goes_back_where_the_vendor_wants_it() -> None:
     call = chat.call(0, "{}", "abcdefghi", "f")
-    for vendor in ("deepseek", "llamacpp", "fireworks"):
+    for vendor in ("deepseek", "llamacpp", "fireworks", "xai"):
         answer = await played(vendor, chat.chunk(reasoning_content="Hm."), chat.chunk("stop", tool_calls=[call]))
         assert sent(vendor, answer)["messages"][0]["reasoning_content"] == "Hm."
     for vendor in ("groq", "ollama", "vllm"):
@@ -90,8 +90,8 @@ async def test_reasoning_goes_back_where_the_vendor_wants_it() -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
     answer = await played("mistral", chat.chunk(content=[thinking]), chat.chunk("stop", content="A"))
     assert sent("mistral", answer)["messages"][0]["content"] == [thinking, {"type": "text", "text": "A"}]
-    answer = await played("xai", chat.chunk(reasoning_content="Hm."), chat.chunk("stop", content="A"))
-    assert sent("xai", answer)["messages"] == [{"role": "assistant", "content": "A"}]
+    answer = await played("perplexity", chat.chunk(reasoning_content="Hm."), chat.chunk("stop", content="A"))
+    assert sent("perplexity", answer)["messages"] == [{"role": "assistant", "content": "A"}]
 
 
 async def test_openrouters_details_are_joined_and_go_back_as_a_list() -> None:

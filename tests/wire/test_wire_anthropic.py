@@ -24,7 +24,7 @@ from concertino.messages import (
 )
 from concertino.providers.anthropic.request import request_body, tool_form
 from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
-from concertino.providers.http.encoding import ToolForms, plain_id
+from concertino.providers.http.encoding import ToolForms, portable_id
 from concertino.usage import Tokens
 
 from .wire_kit import events_of, model_of, played, random_cuts, reply_of, request, serving, sse
@@ -242,11 +242,11 @@ def test_a_turn_of_tools() -> None:
     assert turns[1]["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": "sig"},
         {"type": "redacted_thinking", "data": "data"},
-        {"type": "tool_use", "id": plain_id("a.1:2"), "name": "weather", "input": {"city": "Bonn"}},
+        {"type": "tool_use", "id": portable_id("a.1:2"), "name": "weather", "input": {"city": "Bonn"}},
         {"type": "tool_use", "id": "b", "name": "weather", "input": {"arguments": '{"city":'}},
     ]
     assert turns[2]["content"] == [
-        {"type": "tool_result", "tool_use_id": plain_id("a.1:2"), "content": "rain"},
+        {"type": "tool_result", "tool_use_id": portable_id("a.1:2"), "content": "rain"},
         {"type": "tool_result", "tool_use_id": "b", "content": "no such city", "is_error": True},
         {"type": "text", "text": "<system>\nHurry.\n</system>"},
         {"type": "text", "text": "And?"},

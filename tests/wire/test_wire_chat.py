@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from typing import Any
 
@@ -33,7 +34,7 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
-from concertino.providers.http.encoding import Form, ToolForms
+from concertino.providers.http.encoding import ToolForms, WireMessage
 from concertino.providers.openai import OpenAIModel
 from concertino.providers.openai.chat import request as chat_request
 from concertino.providers.openai.chat.vendors import vendor_of
@@ -288,7 +289,7 @@ def test_settings_of_tools() -> None:
 
 def test_a_message_becomes_wire_form_once() -> None:
     message = UserMessage("Q")
-    first = message.wire("chat:some:some", lambda _: Form("user", "", '{"built":1}'))
+    first = message.wire("chat:some:some", lambda _: WireMessage("user", "", '{"built":1}'))
     assert first.rest == '{"built":1}'
     assert body_of(message)["messages"] == [{"built": 1}]
 
@@ -300,7 +301,8 @@ def test_a_model_serves_one_event_loop_after_the_other() -> None:
         async with serving() as server:
             if not made:
                 made.append(OpenAIModel("m", api_key="k", base_url=f"{server.url}/v1"))
-            made[0]._base_url = f"{server.url}/v1"  # the port is another one each time
+            # Each server has another port.
+            made[0]._endpoint = dataclasses.replace(made[0]._endpoint, base_url=f"{server.url}/v1")
             server.play(sse(chunk("stop", content="A")))
             text = reply_of(await events_of(made[0])).message.text
             await made[0].close()

@@ -275,7 +275,7 @@ def test_reasoning_goes_only_to_its_provider_and_to_models_that_reason() -> None
     ],
 )
 def test_which_models_reason(model: str, expected: bool) -> None:
-    assert responses.reasons(model) is expected
+    assert responses.is_reasoning_model(model) is expected
 
 
 @pytest.mark.parametrize(

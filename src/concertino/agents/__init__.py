@@ -1,4 +1,4 @@
-"""The ready agents: ordinary `AgentConfig`s. Nothing in the engine knows their names."""
+"""Ready-made agents. They are ordinary `AgentConfig` subclasses; the engine does not know their names."""
 
 from .deep_research import DeepResearchSupervisor
 from .delegate import delegate

@@ -1,4 +1,4 @@
-"""The deep-research supervisor: sends out researchers side by side and turns what they find into one report."""
+"""The deep-research supervisor: delegates to concurrent researchers and writes one report from their findings."""
 
 from __future__ import annotations
 
@@ -38,19 +38,20 @@ _REPORT_NOW = "Write the report now: call report_generation with what the resear
 
 @dataclass(slots=True)
 class ResearchState:
-    """What the supervisor keeps of a run."""
+    """The supervisor's own state of a run."""
 
     retries: int = 0
-    """How often it was asked again because it called no tool."""
+    """Number of turns without a tool call."""
     forced: bool = False
-    """Whether the report was forced already."""
+    """True once the report was forced."""
 
 
 class DeepResearchSupervisor(AgentConfig[ResearchState]):
-    """Works with three tools: researcher, feedback questions and report. The report is the run's answer.
+    """An agent with three tools: researcher, feedback questions and report. The report is the run's answer.
 
-    A turn without calls is asked again, from the second time on with *retry_model* (a cheaper one); when retries or
-    limit run out, the report is forced. Broken report arguments are mended. Only the three tools are stored.
+    A turn without calls is retried, from the second retry on with the cheaper *retry_model*. The report is forced when
+    the retries or the tool calls are exhausted. Malformed arguments of the report are repaired. Only calls of the three
+    tools are stored.
     """
 
     name = "supervisor"
@@ -61,11 +62,11 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
         self._retry_model = retry_model
 
     def initialize_agent_state(self, run: RunContext[ResearchState]) -> ResearchState:
-        """No retries yet."""
+        """Return a new state."""
         return ResearchState()
 
     def should_continue_loop(self, run: RunContext[ResearchState]) -> NextStep:
-        """Until there is a report; if limit or calls run out without one, the report is forced, once."""
+        """Continue until there is a report; force it once if the limit is reached without one."""
         if run.state.has_tool_calls and run.state.iteration < run.limits.tool_calls:
             return CONTINUE
         if REPORT in run.data or run.agent_state.forced:
@@ -73,17 +74,17 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
         return self._force(run)
 
     def get_model_id(self, run: RunContext[ResearchState]) -> str:
-        """The chat's model; after the first retry the cheaper one."""
+        """Return the chat's model, or the cheaper model after the first retry."""
         if self._retry_model is not None and run.agent_state.retries > 1:
             return self._retry_model
         return run.model_id
 
     def should_send_tools(self, run: RunContext[ResearchState]) -> bool:
-        """Always: the answer is a tool call."""
+        """Return True: the answer is a tool call."""
         return True
 
     def on_no_tool_calls(self, run: RunContext[ResearchState]) -> NextStep:
-        """Ask again, then force the report."""
+        """Retry with a reminder, then force the report."""
         state = run.agent_state
         if state.retries < _RETRIES and not state.forced:
             state.retries += 1
@@ -91,25 +92,25 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
         return Finish() if state.forced or REPORT in run.data else self._force(run)
 
     def on_limit(self, run: RunContext[ResearchState], reason: LimitReason) -> NextStep:
-        """Force the report; without a budget for it, the findings are the answer."""
+        """Force the report. If the budget is exhausted, finish: the findings become the answer."""
         if reason == "budget" or run.agent_state.forced or REPORT in run.data:
             return Finish()
         return self._force(run)
 
     def preprocess_tool_arguments(self, run: RunContext[ResearchState], call: ToolCall) -> dict[str, Any]:
-        """As they are; those of a report are mended, for all the research is in them."""
+        """Parse the arguments; repair those of a report, which contain the results of all research."""
         if call.name != REPORT:
             return read_arguments(call)
         try:
             arguments = read_arguments(call)
         except ToolArgumentsError:
-            arguments = _mended(call.arguments)
+            arguments = _repaired(call.arguments)
         markdown = arguments.get("markdown") or _longest_text(arguments) or _findings(run)
         title = arguments.get("title")
         return {"title": title if isinstance(title, str) else run.chat.message[:120], "markdown": markdown}
 
     def after_step(self, run: RunContext[ResearchState], outcome: NextStep) -> NextStep:
-        """A report, or questions back to the user, are the end."""
+        """Finish with a report or with questions to the user."""
         if REPORT in run.data:
             return Finish(run.data[REPORT]["report"])
         if FEEDBACK in run.data:
@@ -117,13 +118,13 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
         return outcome
 
     def conclude(self, run: RunContext[ResearchState], text: str) -> str:
-        """The report; if not even a forced one came, what the researchers found."""
+        """Return the report, or the researchers' findings if even a forced report is missing."""
         if REPORT in run.data or FEEDBACK in run.data or text.strip():
             return text
         return _findings(run) or "The research ended without a report and without findings."
 
     def get_data_policy(self) -> DataPolicy:
-        """The three research tools, whole."""
+        """Keep the calls of the three research tools in full and drop all others."""
         tools = dict.fromkeys((RESEARCHER, FEEDBACK, REPORT), ToolData())
         never = ToolData(arguments="drop", results="drop")
         return DataPolicy(tools=tools, other_tools=never, keep_whole_results=True)
@@ -134,16 +135,16 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
         return Continue(messages=(SystemMessage(_REPORT_NOW),), tool_choice=choice)
 
 
-def _mended(text: str) -> dict[str, Any]:
-    """What can be read of broken JSON; text that is none at all is the report itself."""
-    mended = json_repair.loads(text)
-    if isinstance(mended, dict) and mended:
-        return {str(key): value for key, value in mended.items()}
+def _repaired(text: str) -> dict[str, Any]:
+    """Parse malformed JSON as far as possible; treat text without any JSON as the report."""
+    found = json_repair.loads(text)
+    if isinstance(found, dict) and found:
+        return {str(key): value for key, value in found.items()}
     return {"markdown": text}
 
 
 def _longest_text(arguments: dict[str, Any]) -> str:
-    """Models that forget the name of the argument still write the report into one."""
+    """Return the longest argument: a model that misnames an argument still puts the report into one."""
     texts = [value for name, value in arguments.items() if isinstance(value, str) and name != "title"]
     return max(texts, key=len, default="")
 

@@ -1,4 +1,4 @@
-"""`delegate`: any agent becomes a tool of another."""
+"""`delegate`: make any agent a tool of another agent."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..tools.registry import ToolRegistry
 class AgentTool(Tool):
     """A tool that runs an agent; see `delegate`."""
 
-    timeout = None  # the agent's own limits end it
+    timeout = None  # the agent has limits of its own
     selection_rule = ""
-    effect = "idempotent"  # the same call finds the same sub-run again
+    effect = "idempotent"  # the child's run id derives from the call, so a repeated call finds the same run
 
     def __init__(
         self,
@@ -30,7 +30,13 @@ class AgentTool(Tool):
         self.description = description
         self.parameters = {
             "type": "object",
-            "properties": {"query": {"type": "string", "minLength": 1, "description": "The task, complete in itself"}},
+            "properties": {
+                "query": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "The complete task; the agent sees nothing else",
+                }
+            },
             "required": ["query"],
             "additionalProperties": False,
         }
@@ -39,7 +45,7 @@ class AgentTool(Tool):
         self._tool_call_limit = tool_call_limit
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run the agent on the query; its answer is the result."""
+        """Run the agent on the query and return its answer."""
         try:
             result = await context.spawn(
                 self._agent,
@@ -61,13 +67,14 @@ def delegate(
     selection_rule: str = "",
     tool_call_limit: int | None = None,
 ) -> Tool:
-    """A tool that hands a task to *agent*, which sees nothing else of the conversation, and returns its answer.
+    """Return a tool that gives a task to *agent* and returns its answer.
 
-    *tools* are the sub-agent's, instead of its own. Its events go into the parent's stream, its usage and tool
-    calls roll up. Several calls in one turn run side by side. Raises `ConfigurationError` if *agent* is no agent.
+    The sub-agent sees the task only, not the conversation. *tools* replaces its own tools. Its events join the parent's
+    stream; its usage and its tool calls are added to the parent's. Several calls in one turn run concurrently. Raises
+    `ConfigurationError` if *agent* is not an agent.
     """
     if not isinstance(agent, AgentConfig):
-        raise ConfigurationError(f"{agent!r:.80} is no agent; pass an object of a subclass of AgentConfig")
+        raise ConfigurationError(f"{agent!r:.80} is not an agent; pass an instance of a subclass of AgentConfig")
     registry = None if tools is None else ToolRegistry(tools)
     made = AgentTool(agent, name or agent.name, description, registry, tool_call_limit)
     made.selection_rule = selection_rule

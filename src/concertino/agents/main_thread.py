@@ -14,10 +14,10 @@ from ..orchestrator.run import RunContext
 
 
 class MainThreadAgent(AgentConfig[None]):
-    """Answers the user with the tools of the chat, and stores everything.
+    """The agent of a chat: it answers the user with the chat's tools, and everything is stored.
 
-    At the limit it answers from what it has; a tool that is not enabled is named to the user. What RAG found goes
-    into the user's own message; a chatbot that wants its knowledge base has RAG called next.
+    It reports disabled tools to the user. Passages from RAG move into the user's message. A chatbot call that needs the
+    knowledge base forces RAG next.
     """
 
     name = "main_thread"
@@ -25,18 +25,18 @@ class MainThreadAgent(AgentConfig[None]):
     allow_prompt_override = True
 
     def on_tools_disabled(self, run: RunContext[None], calls: Sequence[ToolCall]) -> NextStep:
-        """Name the disabled tools to the user, and continue."""
+        """Report the disabled tools to the user, and continue."""
         names = ", ".join(dict.fromkeys(call.name for call in calls))
         run.notify("tool_not_enabled", f"not enabled for you: {names}. Enable it in the settings.")
         return CONTINUE
 
     def handle_special_tools(self, run: RunContext[None], call: ToolCall, outcome: Outcome) -> Special | None:
-        """RAG's passages move into the user's message; a chatbot that needs its files has RAG forced next."""
+        """Move RAG's passages into the user's message; force RAG after a chatbot call that needs its files."""
         if outcome.is_error:
             return None
         if call.name == RAG_TOOL and outcome.content.strip():
             return Special(
-                result="(the passages were put into the user's message)",
+                result="(the passages were added to the user's message)",
                 messages=_with_passages(run.messages[:-1], outcome.content),
             )
         if call.name == CHATBOT_TOOL and RAG_TOOL in run.registry and _wants_knowledge(call):
@@ -45,12 +45,12 @@ class MainThreadAgent(AgentConfig[None]):
 
 
 def _with_passages(messages: Sequence[Message], passages: str) -> tuple[Message, ...]:
-    """The conversation with *passages* put before the text of the newest user message."""
+    """Return the conversation with *passages* before the text of the newest user message."""
     changed = list(messages)
-    for place in range(len(changed) - 1, -1, -1):
-        message = changed[place]
+    for index in range(len(changed) - 1, -1, -1):
+        message = changed[index]
         if isinstance(message, UserMessage):
-            changed[place] = UserMessage(f"{passages}\n\nThe user asks: {message.text}")
+            changed[index] = UserMessage(f"{passages}\n\nThe user asks: {message.text}")
             break
     return tuple(changed)
 

@@ -20,9 +20,9 @@ _ENOUGH = "Stop searching. Answer now from the pages that you have read, and say
 
 
 class ResearcherAgent(AgentConfig[None]):
-    """Searches, reads, follows up, and answers with citations.
+    """An agent that searches, reads, follows up, and answers one question with citations.
 
-    It leaves the content index alone, always has its tools, and stores everything but its search history.
+    It does not advance the content index, always has its tools, and stores everything except its search history.
     """
 
     name = "researcher"
@@ -31,7 +31,7 @@ class ResearcherAgent(AgentConfig[None]):
     enable_global_context_update = False
 
     def should_send_tools(self, run: RunContext[None]) -> bool:
-        """Always."""
+        """Return True: the researcher may search until it answers."""
         return True
 
     def on_limit(self, run: RunContext[None], reason: LimitReason) -> NextStep:
@@ -39,6 +39,6 @@ class ResearcherAgent(AgentConfig[None]):
         return Continue(messages=(SystemMessage(_ENOUGH),), tool_choice="none")
 
     def get_data_policy(self) -> DataPolicy:
-        """Everything whole, but the search history, which is of use only while the research goes on."""
+        """Keep everything in full except the search history, which is useful only during the research."""
         never = ToolData(arguments="drop", results="drop")
         return DataPolicy(tools={"search_history": never}, keep_whole_results=True)

@@ -137,9 +137,8 @@ def _report(transcript: Transcript) -> str:
         lead, *quotes = re.split(r"^(?=### )", answer, flags=re.MULTILINE)
         new = [quote.strip() for quote in quotes if quote.strip() not in shown]
         shown.update(new)
-        if quotes and not new:
-            continue
         asked = re.sub(r" \(about: [^()]*\)$", "", step.text)
         heading = [f"## {asked[:1].upper()}{asked[1:]}"] if len(steps) > 1 else []
-        sections += [*heading, *filter(None, [lead.strip()]), *new]
+        above = [f"See above: {quotes[0][4:].partition(' [')[0]}."] if quotes and not new else []
+        sections += [*heading, *filter(None, [lead.strip()]), *new, *above]
     return "\n\n".join(sections)

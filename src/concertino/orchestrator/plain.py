@@ -1,4 +1,4 @@
-"""Values as text and as plain JSON: what tools return, and what agents keep as their state."""
+"""Conversion of tool results and agent states to text and JSON."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..errors import ConfigurationError
 
 
 def as_text(value: Any) -> str:
-    """Text as it is; anything else as JSON, and what JSON does not know as its own text."""
+    """Return text unchanged and other values as JSON, with `str` for values that JSON cannot represent."""
     if isinstance(value, str):
         return value
-    return str(value) if type(value) is int else _ENCODER.encode(value)  # the encoder is slow with single values
+    return str(value) if type(value) is int else _ENCODER.encode(value)  # the encoder has a high fixed cost
 
 
 def plain(value: Any) -> Any:
-    """*value* as JSON has it; what has no end, and what cannot be read, as the text that Python shows of it."""
+    """Return *value* as plain JSON values, or its `repr` if it is recursive or cannot be encoded."""
     if value is None or type(value) in (str, int, bool):
         return value
     try:
@@ -27,7 +27,7 @@ def plain(value: Any) -> Any:
 
 
 def dump_state(state: Any) -> str | None:
-    """An agent's own state as JSON text; None for none. Raises `ConfigurationError` if it cannot be kept."""
+    """Return an agent's state as JSON text, or None. Raises `ConfigurationError` if it cannot be encoded."""
     if state is None:
         return None
     try:
@@ -35,27 +35,27 @@ def dump_state(state: Any) -> str | None:
         return str(adapter.dump_json(state), "utf-8")
     except Exception as error:
         raise ConfigurationError(
-            f"the agent's state, a {type(state).__name__}, cannot be kept: {error}; make it a dataclass or a pydantic "
+            f"the agent's state, a {type(state).__name__}, cannot be stored: {error}; use a dataclass or a pydantic "
             "model of plain values"
         ) from error
 
 
 def load_state(like: Any, text: str | None) -> Any:
-    """The state that was dumped as *text*, of the type of *like*. Raises `ConfigurationError` if it does not fit."""
+    """Restore a state from *text* with the type of *like*. Raises `ConfigurationError` if it does not match."""
     if text is None or like is None:
         return like
     try:
         return _adapter(type(like)).validate_json(text)  # type: ignore[arg-type]  # as above
     except ValueError as error:
         raise ConfigurationError(
-            f"the agent's state from the journal does not fit {type(like).__name__}: {error}; an agent whose state has "
-            "changed cannot take up runs from before: give new fields a default"
+            f"the agent's state from the journal does not match {type(like).__name__}: {error}; give new fields "
+            "of a state a default, so that earlier runs can be resumed"
         ) from error
 
 
 @functools.cache
 def _adapter(kind: Any) -> Any:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - pydantic doubles the time of `import concertino`
+    from pydantic import TypeAdapter  # noqa: PLC0415 - importing pydantic doubles the time of `import concertino`
 
     return TypeAdapter(kind)
 

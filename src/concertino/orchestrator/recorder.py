@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..errors import ProviderError
 from ..events import RunStatus
 from ..messages import ToolCall
 from ..operations import Operation
@@ -56,8 +57,9 @@ async def record_request(
     reserve: Reservation | None = None,
     *,
     own_messages: bool,
+    after: ProviderError | None = None,
 ) -> None:
-    """Record a turn's request before it is sent, with everything that led to it.
+    """Record a turn's request before it is sent, with everything that led to it; *after* ended the previous attempt.
 
     Raises `BudgetError`, and records nothing, if an account does not cover *reserve*.
     """
@@ -78,6 +80,8 @@ async def record_request(
         settings=request_settings(request),
         extra=plain(request.extra) if request.extra else {},
         messages=message_texts(request.messages) if own_messages else None,
+        after=None if after is None else type(after).__name__,
+        after_text=None if after is None else str(after),
     )
     operation = _attempt_operation(run, model, usage_id, reserve)
     await journal.append(entry, run.state.step, [operation], reserve=reserve)

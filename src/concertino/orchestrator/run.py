@@ -17,6 +17,7 @@ from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
 from .event_stream import EventStream
+from .journal.data_policy import UNKNOWN_TOOL
 from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
@@ -150,10 +151,10 @@ class RunSession:
         self.limits = limits
         self.tree = tree
         self.scope = Scope(chat.session.organization_id, chat.session.user_id)
-        self.journal = Journal(tree, id, chat.session.user_id, resources.counter)
-        self.reserve = Reserve(resources, tree, limits)
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
         """The conversation, and the part of it that is sent."""
+        self.journal = Journal(tree, id, chat.session.user_id, self._tokens_of)
+        self.reserve = Reserve(resources, tree, limits)
         self.state = RunState()
         self.data: dict[str, Any] = {}
         self.stream: EventStream | None = None
@@ -188,6 +189,9 @@ class RunSession:
         """Set who the run works for, from its journal."""
         self.scope = Scope(session.organization_id, session.user_id)
         self.journal.user_id = session.user_id
+
+    def _tokens_of(self, message: Message) -> int:
+        return self.window.tokens_of(message)
 
     @property
     def cache_key(self) -> str:
@@ -277,6 +281,10 @@ class RunSession:
 
     # -- usage ---------------------------------------------------------------------------------------------------
 
+    def tool_name(self, name: str) -> str:
+        """Return *name* if a tool has it, else the mark for names that the model invented, which are text."""
+        return name if name in self.registry else UNKNOWN_TOOL
+
     def record(
         self,
         usage: str,
@@ -301,7 +309,7 @@ class RunSession:
             how=how,
             cost=cost,
             price_version=version,
-            tools=tools,
+            tools=tuple(map(self.tool_name, tools)),
         )
 
     def book(self, record: UsageRecord) -> None:

@@ -217,7 +217,7 @@ class TurnRunner:
         choice = await self._special_results(outcomes) if self._hooks.handle_special_tools.own else None
         self._add_results(turn, calls, outcomes)
         failed = [result for result in outcomes if result.is_error]
-        state.errored_tools = tuple([result.call.name for result in failed])
+        state.errored_tools = tuple([self._run.tool_name(result.call.name) for result in failed])
         for result in outcomes:
             if result.data is not None:
                 run.keep_data(result.call.name, result.data)

@@ -25,7 +25,7 @@ from ..messages import (
     unvalidated,
 )
 from ..providers.base import model_id
-from ..providers.rate_limit import Gate
+from ..providers.rate_limit import RateLimit
 from ..storage.types import Budget
 from ..token_engine.edits import decode_edit
 from ..token_engine.retention import Retention
@@ -119,7 +119,7 @@ _RESOURCES: dict[str, tuple[Check, str]] = {
     "counter": (_is_instance_with("count"), "use a token counter, such as EstimatingCounter()"),
     "retention": (_is(Retention), "use a Retention"),
     "retry": (_is(Retry), "use a Retry"),
-    "rate_limits": (_is_mapping_to(_is(Gate)), "use Gates by provider: {'anthropic': Gate(...)}"),
+    "rate_limits": (_is_mapping_to(_is(RateLimit)), "use Gates by provider: {'anthropic': RateLimit(...)}"),
     "fallback": (_is_list_of(str), "use a list of model ids, such as 'openai:gpt-6-luna'"),
     "limits": _FUNCTION,
     "price": _FUNCTION,

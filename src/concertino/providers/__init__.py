@@ -1,1 +1,42 @@
-"""Models and their providers: the port, and one adapter folder for each vendor."""
+"""Models and their providers: the port, rate limits, and what is known about models.
+
+The adapters are in `concertino.providers.anthropic`, `.openai` and `.google`.
+"""
+
+from .base import (
+    Dropped,
+    Effort,
+    Model,
+    ModelEvent,
+    ModelRequest,
+    OutputSchema,
+    ReasoningChunk,
+    Reply,
+    TextChunk,
+    ToolCallChunk,
+    ToolCallReady,
+    model_id,
+)
+from .catalog import context_window, max_output_tokens, supported_efforts
+from .http.time_limits import Timeouts
+from .rate_limit import RateLimit
+
+__all__ = [
+    "Dropped",
+    "Effort",
+    "Model",
+    "ModelEvent",
+    "ModelRequest",
+    "OutputSchema",
+    "RateLimit",
+    "ReasoningChunk",
+    "Reply",
+    "TextChunk",
+    "Timeouts",
+    "ToolCallChunk",
+    "ToolCallReady",
+    "context_window",
+    "max_output_tokens",
+    "model_id",
+    "supported_efforts",
+]

@@ -1,4 +1,4 @@
-"""The port of all models: one verb, and close. Adapters live beside this file, one folder each."""
+"""The port of all models: one verb, and close. Each vendor's adapter is a folder next to this file."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from ..messages import AssistantMessage, Message, ToolCall, ToolChoice, ToolSpec
 from ..usage import Tokens, UsageSource
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]
-"""How much a model is to reason before it answers."""
+"""The amount of reasoning before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
-    """The answer's text must be JSON of this schema."""
+    """A JSON schema that the answer's text must match."""
 
     name: str
     """Letters, digits, `_` and `-`."""
     schema: dict[str, Any]
     strict: bool = True
-    """Whether the provider must hold the model to it. Strict schemas are limited: OpenAI and Anthropic want
-    `additionalProperties: false` in each object, OpenAI all properties required."""
+    """Whether the provider enforces the schema. Strict schemas are limited: OpenAI and Anthropic require
+    `additionalProperties: false` in each object, and OpenAI requires all properties to be required."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ModelRequest:
-    """One call of a model, in no provider's format."""
+    """A model call, in no provider's format."""
 
     model: str
-    """The provider's own name of the model, without the provider before it."""
+    """The provider's name of the model, without the provider."""
     system: str
     messages: Sequence[Message]
-    """Append-only between steps: what was sent once is sent again, unchanged, as the prefix of the next request."""
+    """Append-only between steps: each request repeats the messages of the one before, unchanged, as its prefix."""
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool = True
     max_output_tokens: int | None = None
-    """None: the provider's default, or the model's maximum where the provider wants a number."""
+    """None: the provider's default, or the model's maximum if the provider requires a number."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Settings of one provider, merged into its request as they are."""
     output_schema: OutputSchema | None = None
@@ -46,21 +46,21 @@ class ModelRequest:
     """None: the model's default."""
     temperature: float | None = None
     stop: tuple[str, ...] = ()
-    """Texts at which the model stops."""
+    """Texts that end the answer."""
     marks: tuple[int, ...] | None = None
-    """Places of messages behind which the provider is to remember the prefix, ascending, for providers that cache only
-    what is marked, at four places at most; where there are fewer, tools and system are marked, too. None: nothing is.
-    Others cache whatever this says."""
+    """Cache breakpoints: ascending indexes of the messages that end a prefix to cache, four at most, for providers that
+    cache only marked prefixes. With fewer than four, tools and system prompt are marked as well. None: no breakpoints.
+    Other providers ignore them."""
     cache_key: str = ""
-    """What requests with a common prefix have in common, for providers that look for a cached prefix by a key."""
+    """A key that requests with a common prefix share, for providers that look up cached prefixes by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What of the conversation this provider cannot take and was left out of the request. It comes before all else."""
+    """Content of the conversation that the request leaves out. Precedes all other events."""
 
     what: tuple[str, ...]
-    """In words, such as `reasoning of openai (3)`."""
+    """Descriptions such as `reasoning of openai (3)`."""
 
 
 @dataclass(slots=True)
@@ -88,10 +88,10 @@ class ToolCallChunk:
 
 @dataclass(slots=True)
 class ToolCallReady:
-    """A call whose arguments are complete, before the answer as a whole is. The same call is in the `Reply`.
+    """A call whose arguments are complete while the answer continues. The `Reply` contains the same call.
 
-    Each call of a reply is announced once, in the order in which the calls are complete; one that the answer's limit
-    cut off is not. A stream that breaks may have announced some.
+    Each call of a reply is announced once, in the order in which the calls are complete. A call that the output limit
+    cut off is never announced. A stream that breaks off may have announced some calls.
     """
 
     call: ToolCall
@@ -99,36 +99,36 @@ class ToolCallReady:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The whole answer. It is the last item of every stream that did not break."""
+    """The whole answer; the last event of every stream that did not break off."""
 
     message: AssistantMessage
     tokens: Tokens | None
-    """As the provider reported them, brought to the meaning of `Tokens`; None where it reported nothing."""
+    """The provider's usage report, converted to the meaning of `Tokens`; None if it reported nothing."""
     source: UsageSource = "measured"
     how: str = ""
-    """For counts that the provider did not report itself: how they were made."""
+    """The counting method, for usage that the provider did not report."""
 
 
 ModelEvent = Dropped | TextChunk | ReasoningChunk | ToolCallChunk | ToolCallReady | Reply
 
 
 class Model(Protocol):
-    """A model of a provider, ready to be asked.
+    """A model of a provider, ready for requests.
 
-    One that can write a summary of a conversation says so with an attribute `summarises = True`; one that knows how
-    much it takes, with `context_window` (tokens).
+    Two optional attributes describe it: `summarises = True` if it can summarise a conversation, and `context_window`
+    (tokens) if it knows its own.
     """
 
     provider: str
     """`anthropic`, `openai`, `google`, `demo`, ...: part of the model's id and of the price look-up."""
     name: str
-    """The provider's own name of the model."""
+    """The provider's name of the model."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Ask. `Dropped` if something was; pieces as they come; then one `Reply`.
+        """Stream the answer to *request*: `Dropped` if content was left out, chunks as they arrive, then one `Reply`.
 
-        Raises a `ProviderError`, whose `partial` is what had come and whose `tokens` are what the provider had counted;
-        a stream that ends without a reply raises `BrokenStreamError`. Closing the iterator early ends the request.
+        Raises a `ProviderError`, whose `partial` and `tokens` describe what had arrived; a stream that ends without a
+        reply raises `BrokenStreamError`. Closing the iterator early cancels the request.
         """
         ...
 
@@ -138,5 +138,5 @@ class Model(Protocol):
 
 
 def model_id(model: Model) -> str:
-    """`provider:name`, the form in which models are named in settings, hooks and records."""
+    """Return `provider:name`, the form in which settings, hooks and records name models."""
     return f"{model.provider}:{model.name}"

@@ -1,9 +1,8 @@
-"""What models can do: how much fits, how much they may say, and which settings they take: plain data, and
-genai-prices' bundled list where it knows more.
+"""Facts about models: context windows, output limits and supported settings.
 
-Nothing here decides a bill. A figure that is too small only makes a conversation trimmed earlier; one that is too
-large is found out by the provider's refusal, so unknown models get small figures. What is said of abilities only
-refuses: an unknown model is asked, and its provider decides.
+The tables are plain data; genai-prices' bundled list takes precedence for context windows. Nothing here decides a bill.
+A figure that is too small only trims a conversation earlier, and the provider's refusal reveals one that is too large,
+so unknown models get small figures. Unknown models are never refused a setting: the provider decides.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..errors import UnsupportedError
-from ..families import SINCE_GPT_5_6, is_of
+from ..ids import SINCE_GPT_5_6, in_family
 from .base import Effort, ModelRequest
 
 DEFAULT_CONTEXT = 128_000
 DEFAULT_OUTPUT = {"anthropic": 32_000, "google": 65_536}
-"""By provider; for all others 16,384."""
+"""By provider; 16,384 for all others."""
 
 # Model pages of the makers as of November 2026: platform.claude.com/docs (models overview),
 # developers.openai.com (models), ai.google.dev/gemini-api/docs/models. The first pattern that matches counts.
@@ -47,8 +46,8 @@ _OUTPUT: tuple[tuple[str, int], ...] = (
     (r"gemini", 65_536),
 )
 
-# How much each may be told to reason, as of November 2026. Anthropic: "Effort", "Adaptive thinking" and "Extended
-# thinking"; Claude reasons when told to. OpenAI: the model pages, and the refusals of its API, which list the values
+# Reasoning efforts as of November 2026. Anthropic: "Effort", "Adaptive thinking" and "Extended thinking"; Claude
+# reasons on request only. OpenAI: the model pages, and the refusals of its API, which list the values
 # (openai-agents-python#2089). Google: "Thinking", and the page of each Gemini 3 model.
 _BY_EFFORT = r"claude-(fable|mythos|[a-z]+-[5-9]|(opus|sonnet)-4-[6-9])"
 _EFFORTS: tuple[tuple[str, tuple[Effort, ...]], ...] = (
@@ -71,73 +70,78 @@ _EFFORTS: tuple[tuple[str, tuple[Effort, ...]], ...] = (
     (r"gemini-(1|2)", ("none",)),
 )
 
-# Anthropic removed the sampling parameters with Opus 4.7; OpenAI's models take them only while they do not reason
+# Anthropic removed the sampling parameters with Opus 4.7; OpenAI's models accept them only without reasoning
 # ("Reasoning models", limitations).
 _NO_TEMPERATURE = r"claude-(fable|mythos|[a-z]+-[5-9]|opus-4-[7-9])|o[1-9]|gpt-5(?![^/]*-chat)(?!\.)|gpt-5[^/]*-codex"
 
-# Structured outputs: Anthropic has them since Sonnet 4.5 and Opus 4.1, OpenAI since GPT-4o.
+# Structured outputs exist since Sonnet 4.5 and Opus 4.1, and since GPT-4o.
 _NO_SCHEMA = (
     r"claude-(2|3|v1|instant|4-|(opus|sonnet)-4(-0|-2025\d{4})?(@|$))|gpt-3|gpt-4(-turbo|-32k|-\d{4})?($|-preview)"
     r"|o1-(mini|preview)"
 )
 
 _SCHEMA_OR_TOOLS = r"gemini-(1|2)"
-"""Gemini has taken both in one request since version 3 ("Structured outputs with tools")."""
+"""Gemini accepts both in one request since version 3 ("Structured outputs with tools")."""
 
 _TOOLS_OR_EFFORT = SINCE_GPT_5_6
-"""Over Chat Completions: "Function tools with reasoning_effort are not supported", says the API since GPT-5.6."""
+"""Chat Completions since GPT-5.6: "Function tools with reasoning_effort are not supported"."""
 
 
-@lru_cache(maxsize=256)  # it is asked for every request
-def efforts(model: str) -> tuple[Effort, ...] | None:
-    """How much *model* may be told to reason; None where nothing is known of it."""
+@lru_cache(maxsize=256)  # looked up for every request
+def supported_efforts(model: str) -> tuple[Effort, ...] | None:
+    """Return the reasoning efforts that *model* accepts, or None for an unknown model."""
     for pattern, levels in _EFFORTS:
-        if is_of(pattern, model):
+        if in_family(pattern, model):
             return levels
     return None
 
 
 def reasons_by_effort(model: str) -> bool:
-    """Whether Claude is told an effort ("Adaptive thinking"); the models before take a budget of tokens."""
-    return is_of(_BY_EFFORT, model)
+    """Return whether Claude takes an effort ("Adaptive thinking"); earlier models take a token budget."""
+    return in_family(_BY_EFFORT, model)
 
 
 def takes_breakpoints(model: str) -> bool:
-    """Whether OpenAI caches its prompts where they are marked ("Prompt caching": since GPT-5.6)."""
-    return is_of(SINCE_GPT_5_6, model)
+    """Return whether OpenAI caches the model's prompts at breakpoints ("Prompt caching": since GPT-5.6)."""
+    return in_family(SINCE_GPT_5_6, model)
 
 
-def check(request: ModelRequest, provider: str, *, chat: bool = False) -> None:
-    """Raise `UnsupportedError` for a setting that the model is known not to take; *chat*: over Chat Completions."""
+def check_settings(request: ModelRequest, provider: str, *, chat: bool = False) -> None:
+    """Raise `UnsupportedError` if the model is known not to accept a setting; *chat* selects Chat Completions."""
     model, effort = request.model, request.effort
-    levels = efforts(model)
+    levels = supported_efforts(model)
     if effort is not None and levels is not None and effort not in levels:
-        raise unsupported(provider, model, f"effort={effort!r}", f"it takes {', '.join(map(repr, levels))}")
+        raise unsupported(provider, model, f"effort={effort!r}", f"choose from {', '.join(map(repr, levels))}")
     reasons = effort not in (None, "none")
-    if request.temperature is not None and (is_of(_NO_TEMPERATURE, model) or (is_of("gpt-", model) and reasons)):
+    if request.temperature is not None and (
+        in_family(_NO_TEMPERATURE, model) or (in_family("gpt-", model) and reasons)
+    ):
         raise unsupported(provider, model, f"temperature={request.temperature:g}", "leave it out")
     if request.output_schema is not None:
-        if is_of(_NO_SCHEMA, model):
-            raise unsupported(provider, model, "output_schema", "force a tool with this schema, or take a newer model")
-        if request.tools and is_of(_SCHEMA_OR_TOOLS, model):
-            raise unsupported(provider, model, "output_schema beside tools", "send one of them, or take Gemini 3")
-    if chat and reasons and request.tools and is_of(_TOOLS_OR_EFFORT, model):
-        raise unsupported(provider, model, f"effort={effort!r} beside tools", 'use api="responses", or effort="none"')
+        if in_family(_NO_SCHEMA, model):
+            raise unsupported(provider, model, "output_schema", "force a tool with this schema, or use a newer model")
+        if request.tools and in_family(_SCHEMA_OR_TOOLS, model):
+            raise unsupported(provider, model, "output_schema together with tools", "send only one, or use Gemini 3")
+    if chat and reasons and request.tools and in_family(_TOOLS_OR_EFFORT, model):
+        raise unsupported(
+            provider, model, f"effort={effort!r} together with tools", 'use api="responses" or effort="none"'
+        )
 
 
 def unsupported(provider: str, model: str, field: str, remedy: str) -> UnsupportedError:
-    """The error for a *field* of a request that *model* cannot take."""
+    """Return the error for a *field* of a request that *model* does not accept."""
     error = UnsupportedError(f"{provider}: {model} does not take {field}; {remedy}", provider=provider)
     error.part = field.partition("=")[0]
+    error.sent = False
     return error
 
 
 def context_window(provider: str, model: str) -> int:
-    """The tokens that *model* takes in one request, its answer included; a cautious guess for an unknown one.
+    """Return the size of *model*'s context window in tokens; a cautious guess for an unknown model.
 
-    The first call imports genai-prices, which takes a quarter of a second.
+    The first call loads genai-prices, which takes a quarter of a second.
     """
-    # Not `genai_prices` itself at the top: the list is a megabyte of objects that few programs need.
+    # Loaded here, because the list is a megabyte of objects that few programs need.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
 
     try:
@@ -148,9 +152,9 @@ def context_window(provider: str, model: str) -> int:
 
 
 def max_output_tokens(provider: str, model: str) -> int:
-    """The most tokens that an answer of *model* may have; a cautious guess for an unknown one."""
+    """Return the most tokens that an answer of *model* may have; a cautious guess for an unknown model."""
     return _first(_OUTPUT, model, DEFAULT_OUTPUT.get(provider, 16_384))
 
 
 def _first(table: tuple[tuple[str, int], ...], model: str, default: int) -> int:
-    return next((figure for pattern, figure in table if is_of(pattern, model)), default)
+    return next((figure for pattern, figure in table if in_family(pattern, model)), default)

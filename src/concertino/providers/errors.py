@@ -1,4 +1,7 @@
-"""Which error a provider's answer stands for: by its HTTP status, and by words where no status exists."""
+"""Translate HTTP statuses, error messages and connection failures into this library's errors.
+
+Exceptions of an SDK or of the HTTP library are recognised by class name, so importing this module loads neither.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,9 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
-
-import httpx2
 
 from ..errors import (
     AuthenticationError,
@@ -26,11 +27,11 @@ from ..errors import (
     RateLimitError,
 )
 
-_TOO_LONG = (
+_CONTEXT_TOO_LONG = (
     # Anthropic: "prompt is too long: 213462 tokens > 200000 maximum"; "input length and `max_tokens` exceed
     # context limit"; the same model at Bedrock: "Input is too long for requested model."
     r"prompt is too long|exceed context limit|input is too long for requested model"
-    # OpenAI and the servers that speak its formats: "maximum context length is 128000 tokens", "context window"
+    # OpenAI and compatible servers: "maximum context length is 128000 tokens", "context window"
     r"|maximum context length|exceeds the context window|context_length_exceeded"
     # Gemini: "The input token count (1250074) exceeds the maximum number of tokens allowed (1048576)."; at Vertex:
     # "the input token count is 2157013 but model only supports up to 1048576"
@@ -42,17 +43,17 @@ _TOO_LONG = (
     # xAI; Moonshot; Together: "`inputs` tokens + `max_new_tokens` must be <= 8193"; Cohere, but not a limit per minute
     r"|maximum prompt length is|exceeded model token limit|max_new_tokens`? must be <=|too many tokens(?! per|, please)"
 )
-_REFUSED: tuple[tuple[re.Pattern[str], type[ProviderError]], ...] = tuple(
-    (re.compile(words, re.IGNORECASE | re.DOTALL), kind)
-    for words, kind in (
-        (_TOO_LONG, ContextTooLongError),
+_BY_MESSAGE: tuple[tuple[re.Pattern[str], type[ProviderError]], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), kind)
+    for pattern, kind in (
+        (_CONTEXT_TOO_LONG, ContextTooLongError),
         # xAI: "Incorrect API key provided"; Gemini: "API key not valid", "API key expired"
         (r"incorrect api key|invalid api key|api key (?:not valid|expired)", AuthenticationError),
         # Anthropic: "Your credit balance is too low to access the Anthropic API."
         (r"credit balance is too low", PermissionDeniedError),
     )
 )
-"""What refusals say that have no status of their own, or come with another one; in the words of November 2026."""
+"""Refusals that share status 400 with others and differ only in their message, as of November 2026."""
 
 _BY_STATUS: dict[int, type[ProviderError]] = {
     401: AuthenticationError,
@@ -60,7 +61,7 @@ _BY_STATUS: dict[int, type[ProviderError]] = {
     403: PermissionDeniedError,
     404: ModelNotFoundError,
     408: ProviderTimeoutError,
-    409: OverloadedError,  # a lock that somebody else holds, says OpenAI's SDK, which sends such requests again
+    409: OverloadedError,  # a lock timeout, which OpenAI's SDK retries
     413: ContextTooLongError,
     429: RateLimitError,
     499: ProviderConnectionError,
@@ -68,13 +69,18 @@ _BY_STATUS: dict[int, type[ProviderError]] = {
 }
 
 
-def by_status(status: int) -> type[ProviderError]:
-    """The error for an HTTP status of 400 and above."""
+def kind_by_status(status: int) -> type[ProviderError]:
+    """Return the error class for an HTTP status that is not a success."""
     found = _BY_STATUS.get(status)
     return found or (OverloadedError if status >= 500 else BadRequestError)
 
 
-def make(
+def kind_by_class(error: Exception, table: Mapping[str, type[ProviderError]]) -> type[ProviderError]:
+    """Return the entry of *table* for the most specific class of *error* that it names."""
+    return next((table[base.__name__] for base in type(error).__mro__ if base.__name__ in table), ProviderError)
+
+
+def provider_error(
     kind: type[ProviderError],
     message: str,
     *,
@@ -83,14 +89,17 @@ def make(
     retry_after: float | None = None,
     part: str = "",
 ) -> ProviderError:
-    """An error of *kind*, made finer where the message says more: a bad request may be one that is too long. *part* is
-    what offends, in the provider's words."""
+    """Build an error that the provider reported, refining a bad request by its message.
+
+    *part* is the provider's name for the offending part of the request.
+    """
     if kind is BadRequestError:
-        kind = next((finer for words, finer in _REFUSED if words.search(message)), kind)
-    failure = kind(message, provider=provider, status=status, retry_after=retry_after)
-    if isinstance(failure, BadRequestError):
-        failure.part = part
-    return failure
+        kind = next((finer for pattern, finer in _BY_MESSAGE if pattern.search(message)), kind)
+    error = kind(message, provider=provider, status=status, retry_after=retry_after)
+    error.sent = None if status is None else True
+    if isinstance(error, BadRequestError):
+        error.part = part
+    return error
 
 
 _SIGNING = (
@@ -100,62 +109,91 @@ _SIGNING = (
 )
 
 
-def signing_failures() -> tuple[type[Exception], ...]:
-    """What the libraries raise with which the clients of Vertex, Bedrock and Azure sign requests, as far as they are
-    loaded: one that is not cannot have raised anything. They are imported when the first request is signed, so that
-    one may be missing then."""
+def signing_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions of the loaded libraries that sign requests to Vertex, Bedrock and Azure.
+
+    A client imports its signing library at the first request, so a missing one shows up here as well.
+    """
     loaded = (getattr(sys.modules[module], name) for module, name in _SIGNING if module in sys.modules)
     return (ModuleNotFoundError, *loaded)
 
 
-def signing_failure(error: Exception, provider: str) -> ProviderError:
-    """One of these in our words: there is no key, nothing to sign with, or the service that gives keys cannot be
-    reached."""
+def signing_error(error: Exception, provider: str) -> ProviderError:
+    """Translate one of `signing_errors`: no credentials, no signing library, or an unreachable credential service."""
     unreached = any(word in type(error).__name__ for word in ("Transport", "Connection", "Timeout", "ServiceRequest"))
     kind = ProviderConnectionError if unreached else AuthenticationError
-    return kind(f"{provider}: the request could not be signed: {error}", provider=provider)
+    failure = kind(f"{provider}: the request could not be signed: {error}", provider=provider)
+    failure.sent = False
+    return failure
 
 
-HTTP_FAILURES: tuple[type[Exception], ...] = (
-    httpx2.HTTPError,
-    httpx2.StreamError,
-    httpx2.InvalidURL,
-    httpx2.CookieConflict,
-)
-"""The roots of what sending a request and reading its answer can raise."""
+def http_errors() -> tuple[type[Exception], ...]:
+    """Return the base classes of the exceptions that the HTTP library raises."""
+    import httpx2  # noqa: PLC0415 - the SDKs bring it, and loading it is slow
+
+    return (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, httpx2.CookieConflict)
+
+
+_NOT_CONNECTED = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError"})
+_INVALID_REQUEST = frozenset({"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"})
+_AIOHTTP_NOT_CONNECTED = frozenset({"ClientConnectorError", "ConnectionTimeoutError", "InvalidURL"})
+
+
+def connection_error(error: Exception, provider: str, *, begun: bool) -> ProviderError:
+    """Translate a failure of the connection, raised by the HTTP library or wrapped by an SDK.
+
+    *begun* is true once the response's headers have arrived. The result's `sent` is False only for failures that
+    precede the request: a lost connection may have lost the answer to a request that the provider processed.
+    """
+    chain = list(_causes(error))
+    text = str(error) or type(error).__name__
+    if _has_class(chain, frozenset({"PoolTimeout"})):
+        failure: ProviderError = ProviderTimeoutError(
+            f"{provider} was not asked: all connections of this client are in use", provider=provider
+        )
+    elif _has_class(chain, frozenset({"TimeoutException", "APITimeoutError"})):
+        failure = ProviderTimeoutError(f"{provider} was silent for too long: {text}", provider=provider)
+    elif begun:
+        return BrokenStreamError(f"{provider} broke off its answer: {text}", provider=provider)
+    else:
+        failure = ProviderConnectionError(f"{provider} could not be reached: {text}", provider=provider)
+    if not begun and _never_sent(chain):
+        failure.sent = False
+    if isinstance(failure, ProviderTimeoutError) and _has_class(chain, frozenset({"TimeoutException"})):
+        failure.limit = "connect" if failure.sent is False else "delta"
+    return failure
+
+
+def _never_sent(chain: list[BaseException]) -> bool:
+    # The SDKs' aiohttp transport reports every ClientConnectionError as ConnectTimeout, even a connection that the
+    # server closed after it had read the request. Only aiohttp's own exception, its cause, tells them apart.
+    of_aiohttp = [error for error in chain if type(error).__module__.partition(".")[0] == "aiohttp"]
+    if of_aiohttp:
+        return _has_class(of_aiohttp, _AIOHTTP_NOT_CONNECTED)
+    return _has_class(chain, _NOT_CONNECTED | _INVALID_REQUEST)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def _has_class(chain: list[BaseException], names: frozenset[str]) -> bool:
+    return any(base.__name__ in names for error in chain for base in type(error).__mro__)
+
 
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
-def http_failure(error: Exception, provider: str, *, begun: bool) -> ProviderError:
-    """A failure of the connection; *begun* says whether the answer had begun."""
-    words = str(error) or type(error).__name__
-    if isinstance(error, httpx2.TimeoutException):
-        return timed_out(error, f"{provider} was silent for too long: {words}", provider)
-    if begun:
-        return BrokenStreamError(f"{provider} broke off its answer: {words}", provider=provider)
-    return ProviderConnectionError(f"{provider} could not be reached: {words}", provider=provider)
-
-
-def timed_out(error: BaseException, words: str, provider: str) -> ProviderTimeoutError:
-    """A time-out of the HTTP library, or one that it is the cause of."""
-    failure = ProviderTimeoutError(words, provider=provider)
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, httpx2.TimeoutException):
-        cause = cause.__cause__
-    if cause is not None:
-        failure.limit = "connect" if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout) else "delta"
-    return failure
-
-
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The delay in seconds that the headers of an answer ask for.
+    """Return the delay in seconds that response headers ask for, or None.
 
-    `retry-after-ms` is OpenAI's; `retry-after` is seconds or a date (RFC 9110, 10.2.3). What makes no sense asks for
-    nothing.
+    `retry-after-ms` is OpenAI's; `retry-after` is seconds or a date (RFC 9110, 10.2.3). Invalid values are ignored.
     """
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
-        delay = _number(headers.get(name, ""))
+        delay = _finite(headers.get(name, ""))
         if delay is not None:
             return max(0.0, delay / unit)
     try:
@@ -165,16 +203,22 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def retry_info(details: Iterable[Mapping[str, Any]]) -> float | None:
-    """The delay in seconds that `google.rpc.RetryInfo` among *details* asks for ("23s")."""
+    """Return the delay in seconds that `google.rpc.RetryInfo` ("23s") among *details* asks for, or None."""
     for detail in details:
         if match := _DELAY.fullmatch(str(detail.get("retryDelay"))):
             return float(match[1])
     return None
 
 
-def _number(text: str) -> float | None:
+def rpc_details(error: Any) -> list[dict[str, Any]]:
+    """Return the `google.rpc` details of an error object, which Google's servers send in every format."""
+    found = error.get("details") if isinstance(error, dict) else None
+    return [detail for detail in found if isinstance(detail, dict)] if isinstance(found, list) else []
+
+
+def _finite(text: str) -> float | None:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None

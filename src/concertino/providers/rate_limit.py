@@ -1,7 +1,7 @@
-"""Admission: how many requests and tokens a minute one provider key may take, shared fairly by all users of a process.
+"""Rate limits of one provider key, shared fairly by all users of a process.
 
-A gate is held only while a model is asked. A parent that waits for its sub-agents is not asking, so that it cannot
-keep them from asking.
+A request counts only while its model call runs. A parent run that waits for sub-agents makes no call, so it cannot
+block theirs.
 """
 
 from __future__ import annotations
@@ -17,171 +17,180 @@ from time import monotonic
 from ..errors import ConfigurationError, RateLimitError
 
 
-class Gate:
-    """Lets requests through, user by user in turn, at most so many a minute and at once.
+class RateLimit:
+    """Admit requests in turn by user, within limits per minute and of concurrency.
 
-    *requests* and *tokens* are per minute, *at_once* is how many may be under way; None: no limit. Up to a tenth of a
-    minute's worth may go at once after a pause. A single request over *tokens* goes alone, when the minute is full.
-    One gate may serve any number of threads and event loops: who waits is woken in the loop in which it waits.
+    None means unlimited. After a pause, a burst of up to a tenth of a minute's limit is admitted at once. A request
+    larger than that burst is admitted once the full burst is available. One instance serves any number of threads and
+    event loops; a waiting request is woken in its own loop.
 
-    For room one waits without limit: it comes in turn. For a pause that a provider asks for, nobody waits longer than
-    it may: whoever may not is refused at once with the seconds that are left, and so decides as if the provider had
-    said it. A delay that the one that met it may wait for slows all of the key. A longer one is no limit of a minute,
-    and mostly one model's own: it closes that model alone, for which nobody waits, and the others are asked.
+    A request waits for its turn without limit, but for a pause that the provider asked for at most as long as its
+    caller allows: beyond that, `admit` raises at once, with the remaining seconds, as if the provider had refused it.
+    A pause that the caller who received it can wait for applies to the whole key. A longer one is usually a quota of
+    one model: it closes that model only, and requests to other models continue.
 
-    Raises `ConfigurationError` for a limit that lets nothing through.
+    Raises `ConfigurationError` if a limit is not a positive number.
     """
 
     def __init__(
-        self, *, requests: float | None = None, tokens: float | None = None, at_once: int | None = None
+        self,
+        *,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        max_concurrent: int | None = None,
     ) -> None:
-        for name, limit in (("requests", requests), ("tokens", tokens), ("at_once", at_once)):
+        for name, limit in (
+            ("requests_per_minute", requests_per_minute),
+            ("tokens_per_minute", tokens_per_minute),
+            ("max_concurrent", max_concurrent),
+        ):
             if limit is not None and (not isinstance(limit, int | float) or not limit > 0):
-                raise ConfigurationError(f"Gate({name}={limit!r}) lets nothing through: use a number above 0, or None")
-        self._rates = (requests, tokens)
-        self._most = [None if rate is None else max(rate / 10, 1.0) for rate in self._rates]
-        self._left = [most or 0.0 for most in self._most]
-        self._at_once = at_once
-        self._under_way = 0
-        self._waiting: OrderedDict[str, deque[_Ticket]] = OrderedDict()
-        self._at = 0.0
-        self._closed_until = 0.0
-        self._models_closed_until: dict[str, float] = {}
-        self._lock = Lock()  # held over all that is read and changed here, and never while anything is awaited
+                raise ConfigurationError(f"invalid RateLimit({name}={limit!r}): use a number above 0, or None")
+        self._rates = (requests_per_minute, tokens_per_minute)
+        self._bursts = [None if rate is None else max(rate / 10, 1.0) for rate in self._rates]
+        self._available = [burst or 0.0 for burst in self._bursts]
+        self._max_concurrent = max_concurrent
+        self._active = 0
+        self._queues: OrderedDict[str, deque[_Ticket]] = OrderedDict()
+        self._refilled = 0.0
+        self._paused_until = 0.0
+        self._models_paused_until: dict[str, float] = {}
+        self._lock = Lock()  # guards all state above; never held across an await
 
     @property
-    def under_way(self) -> int:
-        """How many have been let through and are not back yet."""
-        return self._under_way
+    def active(self) -> int:
+        """The number of admitted requests that have not finished."""
+        return self._active
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting requests."""
         with self._lock:
-            return sum(map(len, self._waiting.values()))
+            return sum(map(len, self._queues.values()))
 
     @asynccontextmanager
     async def admit(self, user: str, tokens: int, *, model: str = "", longest: float = inf) -> AsyncIterator[None]:
-        """Wait for *user*'s turn, and hold a place while inside. *tokens*: what the request takes at most; *model*: the
-        id of the model that is asked.
+        """Wait for *user*'s turn and count the request as active inside the block.
 
-        Raises `RateLimitError` while that model is closed, and for a pause of all of more than *longest* seconds.
+        *tokens* is the most that the request can use, *model* its model's id, and *longest* the longest pause in
+        seconds to wait for. Raises `RateLimitError` if that model is closed or the pause is longer.
         """
         ticket = _Ticket(tokens, model, longest)
         with self._lock:
             if (refusal := self._refusal(ticket, monotonic())) is not None:
                 raise refusal
-            self._waiting.setdefault(user, deque()).append(ticket)
-            self._let_through()
+            self._queues.setdefault(user, deque()).append(ticket)
+            self._admit_waiting()
         try:
-            if not ticket.through:
+            if not ticket.admitted:
                 await ticket.turn
             yield
         finally:
             with self._lock:
                 self._leave(user, ticket)
-                self._let_through()
+                self._admit_waiting()
 
     def pause(self, seconds: float, model: str = "") -> None:
-        """The provider has said to one of us to wait for *seconds*: it holds for all, or for *model* alone."""
+        """Admit no request for *seconds*, as the provider has asked; with *model*, close that model only."""
         with self._lock:
             now = monotonic()
             if model:
-                self._models_closed_until[model] = max(self._models_closed_until.get(model, 0.0), now + seconds)
+                self._models_paused_until[model] = max(self._models_paused_until.get(model, 0.0), now + seconds)
             else:
-                self._closed_until = max(self._closed_until, now + seconds)
-            for user, ticket in [(user, ticket) for user, tickets in self._waiting.items() for ticket in tickets]:
+                self._paused_until = max(self._paused_until, now + seconds)
+            for user, ticket in [(user, ticket) for user, queue in self._queues.items() for ticket in queue]:
                 if (refusal := self._refusal(ticket, now)) is not None:
-                    self._take_out(user, ticket)
+                    self._remove(user, ticket)
                     ticket.refuse(refusal)
-            self._let_through()
+            self._admit_waiting()
 
-    def _look_again(self) -> None:
+    def _on_alarm(self) -> None:
         with self._lock:
-            self._let_through()
+            self._admit_waiting()
 
     def _leave(self, user: str, ticket: _Ticket) -> None:
         ticket.cancel_alarm()
-        if ticket.through:  # even where its task was cancelled before it knew
-            self._under_way -= 1
+        if ticket.admitted:  # even if its task was cancelled before it resumed
+            self._active -= 1
             return
-        self._take_out(user, ticket)
+        self._remove(user, ticket)
 
-    def _take_out(self, user: str, ticket: _Ticket) -> None:
-        tickets = self._waiting.get(user)
-        if tickets is not None and ticket in tickets:
-            tickets.remove(ticket)
-            if not tickets:
-                del self._waiting[user]
+    def _remove(self, user: str, ticket: _Ticket) -> None:
+        queue = self._queues.get(user)
+        if queue is not None and ticket in queue:
+            queue.remove(ticket)
+            if not queue:
+                del self._queues[user]
 
     def _refusal(self, ticket: _Ticket, now: float) -> RateLimitError | None:
-        """What is said to a request that is not to wait for the end of a pause; None: it may go, or wait."""
-        own, left = self._models_closed_until.get(ticket.model, 0.0) - now, self._closed_until - now
-        if own <= 0 and left <= ticket.longest:
+        """Return the error for a request that may not wait for the end of a pause, or None."""
+        of_model, of_key = self._models_paused_until.get(ticket.model, 0.0) - now, self._paused_until - now
+        if of_model <= 0 and of_key <= ticket.longest:
             return None
-        left, provider = max(own, left), ticket.model.partition(":")[0]
-        told = f"not sent: {provider or 'the provider'} has asked for a pause, of which {left:.0f} s are left"
-        return RateLimitError(told, provider=provider, retry_after=left)
+        left, provider = max(of_model, of_key), ticket.model.partition(":")[0]
+        message = f"not sent: {provider or 'the provider'} has asked for a pause; {left:.0f} s remain"
+        error = RateLimitError(message, provider=provider, retry_after=left)
+        error.sent = False
+        return error
 
-    def _let_through(self) -> None:
+    def _admit_waiting(self) -> None:
         now = monotonic()
         self._refill(now)
-        while self._waiting and (self._at_once is None or self._under_way < self._at_once):
-            user, tickets = next(iter(self._waiting.items()))
-            wait = self._wait(tickets[0].tokens, now)
-            if wait > 0 and tickets[0].set_alarm(wait, self._look_again):
+        while self._queues and (self._max_concurrent is None or self._active < self._max_concurrent):
+            user, queue = next(iter(self._queues.items()))
+            delay = self._delay(queue[0].tokens, now)
+            if delay > 0 and queue[0].set_alarm(delay, self._on_alarm):
                 return
-            ticket = tickets.popleft()
-            if tickets:
-                self._waiting.move_to_end(user)  # the next one's turn
+            ticket = queue.popleft()
+            if queue:
+                self._queues.move_to_end(user)  # the next user's turn
             else:
-                del self._waiting[user]
-            if ticket.wake():
-                self._under_way += 1
-                self._left[0] -= 1
-                self._left[1] -= ticket.tokens
+                del self._queues[user]
+            if ticket.admit():
+                self._active += 1
+                self._available[0] -= 1
+                self._available[1] -= ticket.tokens
 
     def _refill(self, now: float) -> None:
-        passed, self._at = now - self._at, now
-        for place, rate in enumerate(self._rates):
-            most = self._most[place]
-            if rate is not None and most is not None:
-                self._left[place] = min(most, self._left[place] + rate * passed / 60)
+        elapsed, self._refilled = now - self._refilled, now
+        for index, (rate, burst) in enumerate(zip(self._rates, self._bursts, strict=True)):
+            if rate is not None and burst is not None:
+                self._available[index] = min(burst, self._available[index] + rate * elapsed / 60)
 
-    def _wait(self, tokens: int, now: float) -> float:
-        """Seconds until a request of *tokens* may go."""
-        wait = max(0.0, self._closed_until - now)
-        for place, needed in enumerate((1.0, float(tokens))):
-            rate, most = self._rates[place], self._most[place]
-            if rate is None or most is None:
+    def _delay(self, tokens: int, now: float) -> float:
+        """Return the seconds until a request of *tokens* can be admitted."""
+        delay = max(0.0, self._paused_until - now)
+        for index, needed in enumerate((1.0, float(tokens))):
+            rate, burst = self._rates[index], self._bursts[index]
+            if rate is None or burst is None:
                 continue
-            missing = min(needed, most) - self._left[place]
+            missing = min(needed, burst) - self._available[index]
             if missing > 1e-9:
-                wait = max(wait, missing * 60 / rate)
-        return wait
+                delay = max(delay, missing * 60 / rate)
+        return delay
 
 
 class _Ticket:
-    """A request that waits, and the loop in which it does. False from a method: that loop is closed, nobody waits."""
+    """A waiting request and its event loop. Methods return False if that loop is closed."""
 
-    __slots__ = ("_alarm", "_loop", "longest", "model", "through", "tokens", "turn")
+    __slots__ = ("_alarm", "_loop", "admitted", "longest", "model", "tokens", "turn")
 
     def __init__(self, tokens: int, model: str, longest: float) -> None:
         self.tokens = tokens
         self.model = model
         self.longest = longest
-        self.through = False
+        self.admitted = False
         self._loop = asyncio.get_running_loop()
         self.turn: asyncio.Future[None] = self._loop.create_future()
         self._alarm: asyncio.TimerHandle | None = None
 
-    def wake(self) -> bool:
-        """It is its turn."""
-        self.through = self._in_loop(self._end_wait)
-        return self.through
+    def admit(self) -> bool:
+        """End the wait."""
+        self.admitted = self._in_loop(self._end_wait)
+        return self.admitted
 
     def refuse(self, refusal: RateLimitError) -> None:
-        """It is not to wait any longer."""
+        """End the wait with *refusal*."""
 
         def end_wait() -> None:
             self.cancel_alarm()
@@ -190,18 +199,18 @@ class _Ticket:
 
         self._in_loop(end_wait)
 
-    def set_alarm(self, seconds: float, look: Callable[[], None]) -> bool:
-        """Call *look* after *seconds*, in place of what was to be called before."""
+    def set_alarm(self, seconds: float, callback: Callable[[], None]) -> bool:
+        """Call *callback* after *seconds*, replacing an earlier alarm."""
 
         def set_it() -> None:
             self.cancel_alarm()
             if not self.turn.done():
-                self._alarm = self._loop.call_later(seconds, look)
+                self._alarm = self._loop.call_later(seconds, callback)
 
         return self._in_loop(set_it)
 
     def cancel_alarm(self) -> None:
-        """Call nothing. In its loop only."""
+        """Cancel the alarm. Must be called in the request's loop."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -211,9 +220,9 @@ class _Ticket:
         if not self.turn.done():
             self.turn.set_result(None)
 
-    def _in_loop(self, what: Callable[[], None]) -> bool:
+    def _in_loop(self, callback: Callable[[], None]) -> bool:
         try:
-            self._loop.call_soon_threadsafe(what)
+            self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
             return False
         return True

@@ -1,4 +1,4 @@
-"""The ports of storage. One conformance suite holds for every adapter.
+"""The ports of storage. One conformance suite runs against every adapter.
 
 A run is stored as a journal: entries that are only ever appended, numbered from 0. Each append is atomic and fenced
 twice: by the entry's number, which another writer would have used up, and by the epoch of the claim on the run's tree,

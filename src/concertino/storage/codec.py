@@ -1,8 +1,8 @@
-"""Messages as JSON text, and back: what a store writes today must be readable by every later version.
+"""Messages as JSON text, and back. Every later version must read what a store writes today.
 
-A message is an object with its fields by name, `v` (the version of this format) and `role`; a part has its
-`kind`. Fields that are None are left out. Text stays readable: only what UTF-8 cannot hold (lone surrogates,
-as broken clients send them) is escaped.
+A message is an object with its fields by name, `v` (the version of this format) and `role`; a part has its `kind`.
+Fields that are None are omitted. Text stays readable: only lone surrogates are escaped, which UTF-8 cannot encode and
+broken clients send.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..messages import (
 T = TypeVar("T")
 
 VERSION = 1
-"""Of the format. A reader refuses a greater one."""
+"""Version of the format. A reader refuses a greater one."""
 
 _MESSAGES: tuple[type[Message], ...] = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 _PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall, Opaque)
@@ -40,13 +40,13 @@ _BY_KIND: dict[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_c
 _FIELDS: dict[type, tuple[str, ...]] = {
     cls: tuple(field.name for field in fields(cls) if field.name != "kind") for cls in (*_MESSAGES, *_PARTS, Media)
 }
-_LEFT_OUT = {
+_DEFAULTS = {
     ("provider", Text): "",
     ("provider", ToolCall): "",
     ("handle", ToolMessage): "",
     ("retain", ToolMessage): "window",
 }
-"""Fields that came later, with the value that is not written: most messages do without them."""
+"""Fields that were added later, with the value that is omitted: most messages have it."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -54,9 +54,9 @@ _PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
 
 
 def encode_message(message: Message) -> str:
-    """*message* as JSON text, valid Unicode. StorageError: it is no message, or holds what JSON cannot."""
+    """Return *message* as JSON text in valid Unicode. Raises `StorageError` if it cannot be encoded."""
     if not isinstance(message, _MESSAGES):
-        raise StorageError(f"cannot store a {type(message).__name__}: it is no message")
+        raise StorageError(f"cannot store a {type(message).__name__}: pass a message")
     form: dict[str, Any] = {"v": VERSION, "role": message.role, **_plain(message)}
     if isinstance(message, AssistantMessage):
         form["parts"] = [_plain_part(part) for part in message.parts]
@@ -66,13 +66,13 @@ def encode_message(message: Message) -> str:
 
 
 def decode_message(text: str) -> Message:
-    """The message that was encoded as *text*. StorageError: it is damaged, or of a newer format."""
+    """Return the message encoded as *text*. Raises `StorageError` if it is corrupt or of a newer format."""
     form = _load(text)
     if not isinstance(form, dict) or not isinstance(version := form.pop("v", None), int):
-        raise StorageError("a stored message is damaged: it has no format version")
+        raise StorageError("corrupt stored message: it has no format version")
     if version > VERSION:
         raise StorageError(
-            f"a stored message has format {version}, this concertino reads up to {VERSION}: install a newer concertino"
+            f"a stored message has format {version}, and this concertino reads up to {VERSION}: install a newer one"
         )
     try:
         cls = _BY_ROLE[form.pop("role")]
@@ -84,41 +84,41 @@ def decode_message(text: str) -> Message:
             values["media"] = tuple(Media(**_joined(item)) for item in media)
         return cls(**values)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise StorageError(f"a stored message is damaged: {error!r}") from error
+        raise StorageError(f"corrupt stored message: {error!r}") from error
 
 
 def encode_json(value: Any) -> str:
-    """*value* as JSON text, valid Unicode. StorageError: JSON cannot hold it."""
+    """Return *value* as JSON text in valid Unicode. Raises `StorageError` if it cannot be encoded."""
     return _dump(value)
 
 
 def decode_json(text: str, kind: type[T]) -> T:
-    """What `encode_json` was given, a *kind* of JSON. StorageError: it is damaged."""
+    """Return the value encoded as *text*. Raises `StorageError` if it is corrupt or not a *kind*."""
     value = _load(text)
     if not isinstance(value, kind):
-        raise StorageError(f"a stored value is damaged: it is a {type(value).__name__}, no {kind.__name__}")
+        raise StorageError(f"corrupt stored value: expected {kind.__name__}, got {type(value).__name__}")
     return value
 
 
 def encode_progress(steps: Sequence[dict[str, Any]]) -> str | None:
-    """A tool's progress as JSON text; None if there is none. StorageError: JSON cannot hold it."""
+    """Return a tool's progress as JSON text, or None if it is empty. Raises `StorageError` if it cannot be encoded."""
     return _dump(list(steps)) if steps else None
 
 
 def decode_progress(text: str | None) -> tuple[dict[str, Any], ...]:
-    """The progress that was encoded as *text*. StorageError: it is damaged."""
+    """Return the progress encoded as *text*. Raises `StorageError` if it is corrupt."""
     return () if text is None else tuple(decode_json(text, list))
 
 
 def storable(text: str) -> str:
-    """*text* as a column of text can hold it: a lone surrogate, which is no character, becomes U+FFFD."""
+    """Return *text* in valid Unicode: a lone surrogate, which is not a character, becomes U+FFFD."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return _SURROGATE.sub("\ufffd", text)
 
 
 def memory_id(owner: str, text: str) -> str:
-    """The id of *owner*'s memory of *text*: the same text again is the same memory."""
+    """Return the id of *owner*'s memory of *text*, the same for the same text."""
     import hashlib  # noqa: PLC0415 - few programs keep memories
 
     return hashlib.sha256(f"{len(owner)}:{owner}{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -127,15 +127,15 @@ def memory_id(owner: str, text: str) -> str:
 def _plain(value: Message | Part | Media) -> dict[str, Any]:
     cls = type(value)
     return {
-        name: held
+        name: field
         for name in _FIELDS[cls]
-        if (held := getattr(value, name)) is not None and held != _LEFT_OUT.get((name, cls))
+        if (field := getattr(value, name)) is not None and field != _DEFAULTS.get((name, cls))
     }
 
 
 def _plain_part(part: Part) -> dict[str, Any]:
     if not isinstance(part, _PARTS):
-        raise StorageError(f"cannot store a {type(part).__name__}: it is no part of a message")
+        raise StorageError(f"cannot store a {type(part).__name__}: pass a part of a message")
     return {"kind": part.kind, **_plain(part)}
 
 
@@ -145,19 +145,19 @@ def _part(form: dict[str, Any]) -> Part:
 
 
 def _joined(form: dict[str, Any]) -> dict[str, Any]:
-    """*form* with each text that was taken apart put together again."""
+    """Return *form* with each split text joined."""
     return {name: "".join(value) if isinstance(value, list) else value for name, value in form.items()}
 
 
-def _apart(value: Any) -> Any:
-    """*value* with each text split where JSON would melt two surrogates into one character."""
+def _split(value: Any) -> Any:
+    """Return *value* with each text split where JSON would merge two surrogates into one character."""
     if isinstance(value, str):
         pieces = _PAIR.split(value)
         return value if len(pieces) == 1 else pieces
     if isinstance(value, dict):
-        return {name: _apart(held) for name, held in value.items()}
+        return {name: _split(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_apart(held) for held in value]
+        return [_split(item) for item in value]
     return value
 
 
@@ -166,11 +166,11 @@ def _dump(value: Any) -> str:
         text = _text(value)
         if text.isascii() or not _SURROGATE.search(text):
             return text
-        # Only a message's texts are taken apart: in free JSON a list could be a list.
+        # Only a message's texts are split: in free JSON a list may be a list.
         if isinstance(value, dict) and "v" in value:
-            text = _text(_apart(value))
+            text = _text(_split(value))
     except (TypeError, ValueError, RecursionError) as error:
-        raise StorageError(f"cannot be stored as JSON: {error}") from error
+        raise StorageError(f"cannot encode a value as JSON: {error}") from error
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -182,4 +182,4 @@ def _load(text: str) -> Any:
     try:
         return json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
-        raise StorageError(f"a stored value is damaged: {error}") from error
+        raise StorageError(f"corrupt stored value: {error}") from error

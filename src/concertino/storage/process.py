@@ -28,7 +28,7 @@ def process_of(owner: str) -> str:
 def is_dead(owner: str) -> bool:
     """Return whether *owner* certainly names an ended process.
 
-    A pid says something only in its own pid namespace, on the same machine and since the same boot. For every other
+    A pid identifies a process only in its own pid namespace, on the same machine and since the same boot. For every other
     owner this returns False, and only the lease decides.
     """
     parts = owner.split("/")
@@ -39,6 +39,11 @@ def is_dead(owner: str) -> bool:
     if parts[5] and started:
         return parts[5] != started
     return not _exists(pid)
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped by a signal or a debugger, so that it neither works nor ends."""
+    return _stat(pid)[:1] in (["T"], ["t"])
 
 
 def _machine() -> tuple[str, str, str]:
@@ -61,9 +66,14 @@ def _inode(path: Path) -> str:
 
 def _started(pid: int) -> str:
     """Return the start time of a process in ticks since the boot; empty if it is gone or unknown."""
-    # The command name, in brackets, may itself contain brackets and spaces. The state is field 3, the start field 22.
-    fields = _read(_PROC / str(pid) / "stat").rpartition(")")[2].split()
+    fields = _stat(pid)
     return "" if len(fields) < 20 or fields[0] in "ZX" else fields[19]
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of `/proc/PID/stat` from the third on: the state is the first, the start the twentieth."""
+    # The command name, in brackets, may itself contain brackets and spaces.
+    return _read(_PROC / str(pid) / "stat").rpartition(")")[2].split()
 
 
 def _exists(pid: int) -> bool:

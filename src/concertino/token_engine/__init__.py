@@ -5,10 +5,12 @@ from .counting.base import EstimatingCounter, TokenCounter
 from .counting.statistics import TokenStatistics
 from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
-from .engine import FoldedConversation, Plan, TokenEngine
-from .planner import SummaryJob
+from .engine import TokenEngine
+from .fold import FoldedConversation
+from .planner import Plan, SummaryJob
 from .pricing import preload, price
 from .retention import Retention
+from .summaries import prepared_edits
 
 __all__ = [
     "Edit",
@@ -27,5 +29,6 @@ __all__ = [
     "TokenEngine",
     "TokenStatistics",
     "preload",
+    "prepared_edits",
     "price",
 ]

@@ -24,7 +24,7 @@ class Candidates:
     def __init__(self, keep: int, measure: Measure) -> None:
         self._keep = keep
         self._measure = measure
-        self._newest: deque[int] = deque()
+        self._newest: deque[tuple[int, int]] = deque()  # index, and the approximate tokens that reducing it saves
         self._single_use: list[int] = []
         self._reducible: dict[int, int] = {}  # by index: the approximate tokens that reducing the result saves
         self.saved = 0
@@ -44,34 +44,29 @@ class Candidates:
         made.users, made.pins = list(self.users), list(self.pins)
         return made
 
-    def add(self, message: Message, index: int, view: View) -> None:
-        """Take in *message*, which has joined the record at *index*."""
+    def add(self, message: Message, index: int, tokens: int) -> None:
+        """Take in *message* of *tokens*, which has joined the record at *index*."""
         if message.role == "user":
             if message.tool is None:
                 self.users.append(index)
         elif message.role == "tool":
             if message.retain == "window":
-                self._newest.append(index)
+                self._newest.append((index, _saving(message, tokens)))
                 if len(self._newest) > self._keep:
-                    self._offer(self._newest.popleft(), view)
+                    self._offer(*self._newest.popleft())
             elif message.retain == "pin":
                 self.pins.append(index)
             else:
                 self._single_use.append(index)
 
-    def _offer(self, index: int, view: View) -> None:
-        if saved := self._saving(index, view):
+    def _offer(self, index: int, saved: int) -> None:
+        if saved:
             self._reducible[index] = saved
             self.saved += saved
 
-    def _saving(self, index: int, view: View) -> int:
-        """Return the approximate tokens that reducing the result at *index* saves; 0 if too few."""
+    def _saving_at(self, index: int, view: View) -> int:
         message = view.at(index)
-        if not isinstance(message, ToolMessage) or len(message.content) <= _SHORT:
-            return 0
-        size = self._measure(message).tokens - FRAME - len(message.call_id) // 3
-        saved = size - digest_size(message)
-        return saved if saved >= _LEAST_SAVED else 0
+        return _saving(message, self._measure(message).tokens) if isinstance(message, ToolMessage) else 0
 
     @property
     def first(self) -> int | None:
@@ -81,7 +76,7 @@ class Candidates:
     @property
     def first_kept(self) -> int | None:
         """Return the index of the oldest of the newest results, which stay for now."""
-        return self._newest[0] if self._newest else None
+        return self._newest[0][0] if self._newest else None
 
     @property
     def first_unreduced(self) -> int | None:
@@ -102,15 +97,15 @@ class Candidates:
         """Return an edit that reduces the single-use results before index *answered*; short ones stay."""
         seen = [index for index in self._single_use if index < answered]
         self._single_use = self._single_use[len(seen) :]
-        large = [index for index in seen if self._saving(index, view)]
+        large = [index for index in seen if self._saving_at(index, view)]
         return self._reduce(large, view) if large else None
 
     def take_newest(self, view: View, before: int) -> Reduce | None:
         """Return an edit that reduces the newest results before index *before* as well, for a full window."""
-        while self._newest and self._newest[0] < before:
-            self._offer(self._newest.popleft(), view)
+        while self._newest and self._newest[0][0] < before:
+            self._offer(*self._newest.popleft())
         for index in [index for index in self._single_use if index < before]:
-            self._offer(index, view)
+            self._offer(index, self._saving_at(index, view))
         self._single_use = [index for index in self._single_use if index not in self._reducible]
         return self.take(view) if self._reducible else None
 
@@ -126,5 +121,13 @@ class Candidates:
         """Forget the results that the view no longer shows whole, after an edit from elsewhere."""
         for index in [index for index in self._reducible if view.at(index) is not view.record[index]]:
             self.saved -= self._reducible.pop(index)
-        self._newest = deque([index for index in self._newest if view.at(index) is view.record[index]])
+        self._newest = deque([kept for kept in self._newest if view.at(kept[0]) is view.record[kept[0]]])
         self._single_use = [index for index in self._single_use if view.at(index) is view.record[index]]
+
+
+def _saving(message: ToolMessage, tokens: int) -> int:
+    """Return the approximate tokens that reducing *message* of *tokens* saves; 0 if too few."""
+    if len(message.content) <= _SHORT:
+        return 0
+    saved = tokens - FRAME - len(message.call_id) // 3 - digest_size(message)
+    return saved if saved >= _LEAST_SAVED else 0

@@ -18,7 +18,7 @@ from .counting.sizes import message_text
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Show digests in place of tool results."""
+    """Show digests instead of tool results."""
 
     indexes: tuple[int, ...]
     digests: tuple[str, ...]
@@ -29,7 +29,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Summarize:
-    """Show one text in place of the messages from *first* to before *end*, earlier summaries included."""
+    """Show one text instead of the messages from *first* to before *end*, earlier summaries included."""
 
     first: int
     end: int
@@ -94,8 +94,7 @@ def fingerprint(messages: Sequence[Message]) -> str:
     """Return a short hash of the roles and the text of *messages*."""
     seen = hashlib.blake2b(digest_size=8)
     for message in messages:
-        seen.update(message.role.encode())
-        seen.update(message_text(message).encode("utf-8", "surrogatepass"))
+        seen.update((message.role + message_text(message)).encode("utf-8", "surrogatepass"))
     return seen.hexdigest()
 
 

@@ -65,6 +65,16 @@ class SummaryJob:
 
 
 @dataclass(slots=True)
+class Plan:
+    """The work that is due before the next request."""
+
+    job: SummaryJob | None = None
+    """A summary to make."""
+    urgent: bool = False
+    """True if the request must wait for the summary because the window is full. Without a job, one is being made."""
+
+
+@dataclass(slots=True)
 class Decision:
     """The edits that are due."""
 
@@ -82,7 +92,7 @@ class Conditions:
     rule: CacheRule
     binding: Binding
     cold: bool
-    """True if the provider's cache holds nothing of the last request."""
+    """True if the provider's cache has expired."""
     turn_begins: bool
     """True if the user has sent a message since the last request."""
     cached: int
@@ -278,8 +288,10 @@ class Planner:
         return view.between(span.first, span.end) - sum(view.between(index, index + 1) for index in span.kept)
 
     def pinned(self, first: int, end: int) -> set[int]:
-        """Return the indexes in the range that every view shows: the user's first and newest message, and pinned
-        results with their calls."""
+        """Return the indexes in the range that every view shows.
+
+        They are the user's first and newest message, and pinned results with their calls.
+        """
         users, pins = self._candidates.users, self._candidates.pins
         found = {index for index in (*users[:1], *users[-1:]) if first <= index < end}
         for index in pins[bisect_left(pins, first) : bisect_left(pins, end)]:

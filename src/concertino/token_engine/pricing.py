@@ -103,7 +103,7 @@ def _rates(prices: Any, prompt: int) -> _Rates | None:
 
 @lru_cache(maxsize=1_024)
 def _listed(provider: str, model: str) -> _Listed | None:
-    """Return the model of the list, or None. The cache also holds misses, which take longest to find."""
+    """Return the model of the list, or None. The cache also keeps misses, which take longest to find."""
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - takes a quarter of a second to import
 
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Sequence
 
 from ..messages import AssistantMessage, Message, ToolMessage
@@ -18,7 +17,6 @@ _LONGEST = 300
 """Characters of an extract; a tool's own summary may have three times as many."""
 _SHORTEST = 24
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-_SPACE = re.compile(r"\s+")
 
 
 def handle_for(key: str) -> str:
@@ -46,7 +44,7 @@ def digest(message: ToolMessage, *, recallable: bool) -> str:
     length = min(int(len(message.content) * _SHARE), _LONGEST)
     if length < _SHORTEST:
         return f"[left out.{note}]"
-    extract = _SPACE.sub(" ", message.content[: 2 * length]).strip()[:length]
+    extract = " ".join(message.content[: 2 * length].split())[:length]
     return f"[left out, it began: {extract}...{note}]"
 
 

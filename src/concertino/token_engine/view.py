@@ -6,6 +6,7 @@ import dataclasses
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from ..messages import AssistantMessage, Message, Messages, SystemMessage, ToolMessage
 from .counting.sizes import KINDS, Measure, Size
@@ -26,8 +27,10 @@ class View:
 
     __slots__ = (
         "_before",
+        "_kinds",
         "_lent",
         "_measure",
+        "_sizes",
         "by_kind",
         "edits",
         "groups",
@@ -50,7 +53,9 @@ class View:
         """By position: the message's index, or the first index that a summary covers."""
         self.settled = 0
         """Messages of the record that are counted."""
-        self._before = array("q", [0])  # by position: the tokens before it
+        self._sizes = array("q")  # by position, of the counted messages
+        self._kinds = bytearray()
+        self._before = array("q", [0])  # by position: the tokens before it; an edit truncates it
         self._lent = False
         self.by_kind = [0] * KINDS
         self.reasoned = -1
@@ -60,7 +65,8 @@ class View:
         """Return an independent view of the same messages and edits."""
         made = View(self._measure)
         made.record, made.edits, made.shown = list(self.record), list(self.edits), list(self.shown)
-        made.groups, made.indexes, made._before = self.groups[:], self.indexes[:], self._before[:]
+        made.groups, made.indexes = self.groups[:], self.indexes[:]
+        made._sizes, made._kinds, made._before = self._sizes[:], self._kinds[:], self._before[:]
         made.by_kind, made.settled, made.reasoned = list(self.by_kind), self.settled, self.reasoned
         return made
 
@@ -68,28 +74,28 @@ class View:
         """Append a message to the record and to what is shown."""
         record, index = self.record, len(self.record)
         role = message.role
-        if index and (role == "tool" or (role == "assistant" and _continues(record[-1]))):
-            self.groups.append(self.groups[-1])
-        else:
-            self.groups.append(index)
-        if role == "assistant" and has_reasoning(message):
-            self.reasoned = index
+        begins = not index or role != "tool"
+        if role == "assistant":
+            if index and (last := record[-1]).role == "assistant" and last.stop_reason == "pause":
+                begins = False
+            if has_reasoning(message):
+                self.reasoned = index
+        self.groups.append(index if begins else self.groups[-1])
         record.append(message)
         self.shown.append(message)
         self.indexes.append(index)
 
-    def settle(self) -> list[Message]:
-        """Count the messages appended since the last call, and return them."""
-        before, by_kind, measure = self._summed(), self.by_kind, self._measure
-        total = before[-1]
+    def settle(self) -> Iterable[tuple[Message, int]]:
+        """Count the messages appended since the last call; return them with their tokens."""
+        sizes, kinds, by_kind, measure = self._sizes, self._kinds, self.by_kind, self._measure
         fresh = self.record[self.settled :]
         for message in fresh:
             tokens, kind = measure(message)
-            total += tokens
-            before.append(total)
+            sizes.append(tokens)
+            kinds.append(kind)
             by_kind[kind] += tokens
         self.settled = len(self.record)
-        return fresh
+        return zip(fresh, sizes[len(sizes) - len(fresh) :], strict=True)
 
     @property
     def tokens(self) -> int:
@@ -110,14 +116,11 @@ class View:
         return before[bisect_left(indexes, end)] - before[bisect_left(indexes, first)]
 
     def _summed(self) -> array[int]:
-        """Return the sums by position. An edit truncates them where it begins."""
-        before = self._before
-        end = len(self.shown) - len(self.record) + self.settled
-        if len(before) <= end:
-            total = before[-1]
-            for message in self.shown[len(before) - 1 : end]:
-                total += self._measure(message).tokens
-                before.append(total)
+        """Return the tokens before each position, and the tokens of the whole view as the last element."""
+        before, sizes = self._before, self._sizes
+        if len(before) <= len(sizes):
+            first = len(before) - 1
+            before.extend(accumulate(sizes[first:], initial=before.pop()))
         return before
 
     def at(self, index: int) -> Message | None:
@@ -143,7 +146,7 @@ class View:
 
     def _reduce(self, edit: Reduce) -> None:
         self._own()
-        shown, indexes, by_kind, measure = self.shown, self.indexes, self.by_kind, self._measure
+        shown, indexes, sizes, kinds, by_kind = self.shown, self.indexes, self._sizes, self._kinds, self.by_kind
         first = len(indexes)
         for index, digest in zip(edit.indexes, edit.digests, strict=True):
             position = bisect_left(indexes, index)
@@ -151,10 +154,9 @@ class View:
                 continue
             message = shown[position]
             if isinstance(message, ToolMessage):
-                tokens, kind = measure(message)
-                by_kind[kind] -= tokens
+                by_kind[kinds[position]] -= sizes[position]
                 shown[position] = message = reduced(message, digest)
-                tokens, kind = measure(message)
+                sizes[position], kinds[position] = tokens, kind = self._measure(message)
                 by_kind[kind] += tokens
                 first = min(first, position)
         del self._before[first + 1 :]
@@ -179,10 +181,13 @@ class View:
 
     def _show(self, start: int, stop: int, shown: Sequence[Message], indexes: Sequence[int]) -> None:
         """Replace the messages from position *start* to before *stop* by *shown*, which have the *indexes*."""
-        for sign, messages in ((-1, self.shown[start:stop]), (1, shown)):
-            for message in messages:
-                tokens, kind = self._measure(message)
-                self.by_kind[kind] += sign * tokens
+        by_kind, measured = self.by_kind, [self._measure(message) for message in shown]
+        for kind, tokens in zip(self._kinds[start:stop], self._sizes[start:stop], strict=True):
+            by_kind[kind] -= tokens
+        for tokens, kind in measured:
+            by_kind[kind] += tokens
+        self._sizes[start:stop] = array("q", [size.tokens for size in measured])
+        self._kinds[start:stop] = bytes([size.kind for size in measured])
         self._own()
         self.shown[start:stop] = shown
         self.indexes[start:stop] = array("l", indexes)
@@ -209,10 +214,6 @@ def fold(record: Iterable[Message], edits: Iterable[Edit]) -> list[Message]:
     for edit in edits:
         view.apply(edit)
     return view.shown
-
-
-def _continues(last: Message) -> bool:
-    return last.role == "assistant" and last.stop_reason == "pause"
 
 
 def has_reasoning(message: Message) -> bool:

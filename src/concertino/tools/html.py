@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..errors import MissingExtraError
+from ..extras import extra
 
 _DATES = ("article:modified_time", "article:published_time", "last-modified", "dcterms.modified", "date")
 _INVISIBLE = "|".join(f"//{tag}" for tag in ("script", "style", "template", "noscript", "svg", "nav", "head", "form"))
@@ -13,9 +13,9 @@ _INVISIBLE = "|".join(f"//{tag}" for tag in ("script", "style", "template", "nos
 class HtmlPage(NamedTuple):
     """The readable content of a page; any field may be empty."""
 
-    title: str
     text: str
     """Markdown."""
+    title: str = ""
     version: str = ""
     date: str = ""
     """The date that the page's metadata states."""
@@ -26,20 +26,14 @@ def read_html(page: str) -> HtmlPage:
 
     Raises `MissingExtraError` if trafilatura or one of its dependencies is missing.
     """
-    try:
+    with extra("documents", "reading HTML"):
         import trafilatura  # noqa: PLC0415 - an optional dependency
         from lxml import etree, html  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError(
-            f"cannot read HTML ({error}); install its reader: pip install 'concertino[documents]'"
-        ) from error
     try:
         tree = html.document_fromstring(page.encode("utf-8", "replace"), html.HTMLParser(encoding="utf-8"))
     except (etree.LxmlError, ValueError):  # an empty page has no tree
-        return HtmlPage("", "")
-    stated = {
-        (node.get("name") or node.get("property") or "").lower(): node.get("content") for node in tree.iter("meta")
-    }
+        return HtmlPage("")
+    stated = {(node.get("name") or node.get("property") or "").lower(): node.get("content") for node in tree.iter("meta")}
     date = next((stated[name] for name in _DATES if stated.get(name)), "") or ""
     title = " ".join((tree.findtext(".//title") or "").split())
     text = trafilatura.extract(
@@ -51,4 +45,4 @@ def read_html(page: str) -> HtmlPage:
         lines = (" ".join(line.split()) for line in "\n\n".join(tree.itertext()).split("\n\n"))
         text = "\n\n".join(filter(None, lines))
     heading = next((line.lstrip("# ") for line in text.split("\n") if line.startswith("#")), "")
-    return HtmlPage(heading or title, text.replace("¶", ""), stated.get("version") or "", date[:10])
+    return HtmlPage(text.replace("¶", ""), heading or title, stated.get("version") or "", date[:10])

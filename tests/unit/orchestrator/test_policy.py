@@ -1,4 +1,4 @@
-"""The data policy: what it forbids is found nowhere, and what it allows is left alone."""
+"""The data policy removes the content that it forbids and leaves the rest unchanged."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from concertino.events import (
     RunEvent,
     RunResult,
     StepStarted,
+    StoppedWork,
     TextDelta,
     ToolCallDelta,
     ToolDone,
@@ -140,11 +141,11 @@ def everything(value: object) -> str:
     return repr(value) + repr(form) + json.dumps(form, default=repr, ensure_ascii=False)
 
 
-# -- what is forbidden is found nowhere --------------------------------------------------------------------------------
+# -- forbidden content is removed --------------------------------------------------------------------------------
 
 
 @given(policies(words), messages, st.lists(steps, max_size=2))
-def test_nothing_forbidden_remains_of_a_message(policy: DataPolicy, message: Message, progress: list[Any]) -> None:
+def test_no_forbidden_content_of_a_message_is_kept(policy: DataPolicy, message: Message, progress: list[Any]) -> None:
     result = held(policy, message, 7, progress)
     assert CANARY not in everything(result.keep)
     assert not result.keep_progress or getattr(message, "parts", None) == (), "only where there is nothing to forbid"
@@ -164,13 +165,43 @@ def test_every_event_with_content_is_tried_with_a_canary(cls: type[Event]) -> No
     find(every(cls), lambda event: CANARY in everything(event), settings=settings(phases=[Phase.generate]))
 
 
+def invented(value: Any) -> Any:
+    """Replace the tool name `secret` by a name that the model invented."""
+    if isinstance(value, StoppedWork) and value.what != "tool":
+        return value  # the name of a model or a hook
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: invented(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return type(value)(**fields)
+    if isinstance(value, tuple):
+        return tuple(map(invented, value))
+    return f"{CANARY}_tool" if value == "secret" else value
+
+
+@given(policies(words), messages)
+def test_no_invented_name_of_a_message_is_kept(policy: DataPolicy, message: Message) -> None:
+    assert CANARY not in everything(held(policy.for_tools(["search"]), invented(message), None, ()).keep)
+
+
+@pytest.mark.parametrize("cls", get_args(RunEvent), ids=lambda cls: cls.__name__)
+@given(policy=policies(words | timed), data=st.data())
+def test_no_invented_name_is_shown(cls: type[Event], policy: DataPolicy, data: st.DataObject) -> None:
+    event = invented(data.draw(every(cls)))
+    assert CANARY not in everything(shown(policy.for_tools(["search"]), event))
+
+
+@given(policies(timed), messages)
+def test_an_invented_name_is_masked_after_its_time(policy: DataPolicy, message: Message) -> None:
+    kept = held(policy.for_tools(["search"]), invented(message), None, ())
+    assert CANARY not in everything(kept.later)
+
+
 @given(policies(words), canaries)
-def test_a_runs_own_texts(policy: DataPolicy, text: str) -> None:
+def test_no_forbidden_text_of_a_run_is_kept(policy: DataPolicy, text: str) -> None:
     assert CANARY not in kept_text(policy, text)
 
 
 @given(policies(words | timed), all_events)
-def test_the_structure_of_an_event_remains(policy: DataPolicy, event: RunEvent) -> None:
+def test_the_structure_of_an_event_is_kept(policy: DataPolicy, event: RunEvent) -> None:
     seen = shown(policy, event)
     if seen is None:
         assert isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta | ToolStreamed)
@@ -184,11 +215,11 @@ def test_the_structure_of_an_event_remains(policy: DataPolicy, event: RunEvent) 
         assert (seen.result.error is None) == (event.result.error is None)
 
 
-# -- what is allowed is left alone -------------------------------------------------------------------------------------
+# -- allowed content is unchanged -------------------------------------------------------------------------------------
 
 
 @given(messages, all_events, st.lists(steps, max_size=2))
-def test_a_policy_that_keeps_everything_gives_the_same_objects(
+def test_a_policy_that_keeps_everything_returns_the_same_objects(
     message: Message, event: RunEvent, progress: list[Any]
 ) -> None:
     whole = held(DataPolicy(keep_whole_results=True), message, None, progress)
@@ -200,7 +231,7 @@ def test_a_policy_that_keeps_everything_gives_the_same_objects(
 
 
 @given(policies(timed), messages)
-def test_what_is_kept_for_a_time_is_whole_until_then(policy: DataPolicy, message: Message) -> None:
+def test_content_kept_for_a_time_is_complete_until_then(policy: DataPolicy, message: Message) -> None:
     result = held(dataclasses.replace(policy, keep_whole_results=True), message, None, ())
     assert result.keep is message
     assert result.keep_progress
@@ -208,7 +239,7 @@ def test_what_is_kept_for_a_time_is_whole_until_then(policy: DataPolicy, message
 
 
 @given(policies(words | timed | st.just("keep")), messages)
-def test_every_call_and_result_that_remains_goes_back_to_every_provider(policy: DataPolicy, message: Message) -> None:
+def test_every_provider_accepts_the_kept_calls_and_results(policy: DataPolicy, message: Message) -> None:
     kept = held(policy, message, None, ()).keep
     if isinstance(message, AssistantMessage) and isinstance(kept, AssistantMessage):
         assert kept.parts or kept is message
@@ -223,7 +254,7 @@ def test_every_call_and_result_that_remains_goes_back_to_every_provider(policy: 
 
 
 @given(policies(words | timed | st.just("keep")), messages)
-def test_a_message_that_was_changed_has_no_signature(policy: DataPolicy, message: Message) -> None:
+def test_a_changed_message_has_no_signature(policy: DataPolicy, message: Message) -> None:
     kept = held(policy, message, None, ()).keep
     if isinstance(kept, AssistantMessage) and kept is not message:
         assert all(part.kind == "text" or part.signature is None for part in kept.parts)
@@ -254,7 +285,7 @@ def parts(policy: DataPolicy) -> tuple[Part, ...]:
     return left(policy).parts  # type: ignore[no-any-return]
 
 
-def test_one_tool_is_redacted_and_the_rest_stays() -> None:
+def test_redacting_one_tool_keeps_the_rest() -> None:
     assert left(DataPolicy(tools={"secret": SECRET})) == AssistantMessage(
         (
             Reasoning("hm"),
@@ -267,26 +298,26 @@ def test_one_tool_is_redacted_and_the_rest_stays() -> None:
     )
 
 
-def test_what_is_dropped_is_gone() -> None:
+def test_dropped_parts_are_removed() -> None:
     assert [part.kind for part in parts(DataPolicy(text="drop"))] == ["reasoning", "tool_call", "tool_call"]
     assert [part.kind for part in parts(DataPolicy(reasoning="drop"))] == ["text", "tool_call", "tool_call"]
     assert [part.kind for part in parts(DataPolicy(other_tools=NEVER))] == ["reasoning", "text"]
     assert left(DataPolicy(text="drop", reasoning="drop", other_tools=NEVER)) is None
 
 
-def test_a_signature_on_a_call_seals_reasoning_and_goes_with_it() -> None:
+def test_a_signature_on_a_call_is_treated_as_reasoning() -> None:
     turn = AssistantMessage((ToolCall("1", "search", "{}", signature="s"),))
     assert left(DataPolicy(reasoning="drop"), turn) == AssistantMessage((ToolCall("1", "search", "{}"),))
     assert left(DataPolicy(text="drop"), turn) is turn
     assert held(DataPolicy(reasoning=KeepFor(3)), turn, None, ()).keep_seconds == 3
 
 
-def test_reasoning_that_is_nothing_but_its_signature_is_not_left_behind() -> None:
+def test_reasoning_without_text_is_removed() -> None:
     turn = AssistantMessage((Reasoning("", "redacted", "data", "anthropic"), Text("hi")))
     assert left(DataPolicy(reasoning="redact"), turn) == AssistantMessage((Text("hi"),))
 
 
-def test_text_means_the_products_words_too() -> None:
+def test_text_includes_the_product_s_messages() -> None:
     assert left(DataPolicy(text="redact"), SystemMessage("x")) == SystemMessage("[redacted]")
     assert left(DataPolicy(text="redact"), UserMessage("x")) == UserMessage("[redacted]")
     assert left(DataPolicy(text="drop"), SystemMessage("x")) is None
@@ -297,7 +328,7 @@ def test_an_empty_text_stays_empty() -> None:
     assert kept_text(DataPolicy(text="hash", hash_key=KEY), "") == ""
 
 
-def test_a_result_is_treated_with_all_that_it_brings() -> None:
+def test_a_result_is_treated_with_its_summary_and_progress() -> None:
     result = ToolMessage("1", "secret", "cut", True, whole="whole", summary="sum")
     redacted = held(DataPolicy(tools={"secret": SECRET}), result, None, [{"id": 1}])
     assert redacted.keep == ToolMessage("1", "secret", "[redacted]", True)
@@ -305,12 +336,12 @@ def test_a_result_is_treated_with_all_that_it_brings() -> None:
     assert left(DataPolicy(other_tools=NEVER), result) is None
 
 
-def test_a_use_and_throw_result_remains_as_its_summary() -> None:
+def test_a_once_result_is_replaced_by_its_summary() -> None:
     result = ToolMessage("1", "search", "all of it", whole="all", summary="3 hits", retain="once")
     assert left(KEEP, result) == ToolMessage("1", "search", "3 hits")
     assert left(DataPolicy(keep_whole_results=True), result) is result
     nameless = dataclasses.replace(result, summary="")
-    assert left(KEEP, nameless).content == "[a result of search, used and not kept]"
+    assert left(KEEP, nameless).content == "[the result of search was not kept]"
     timed_only = held(DataPolicy(other_tools=ToolData(results=KeepFor(4))), result, None, ())
     assert timed_only.keep == ToolMessage("1", "search", "3 hits")
     assert (timed_only.keep_progress, timed_only.seconds) == (True, 4)
@@ -327,11 +358,11 @@ def test_a_use_and_throw_result_remains_as_its_summary() -> None:
         (DataPolicy(text="drop", reasoning="keep"), None),
     ],
 )
-def test_a_message_remains_as_long_as_its_most_fleeting_part(policy: DataPolicy, seconds: float | None) -> None:
+def test_a_message_is_kept_as_long_as_its_shortest_part(policy: DataPolicy, seconds: float | None) -> None:
     assert held(policy, TURN, None, ()).keep_seconds == seconds
 
 
-def test_a_hash_is_the_same_for_the_same_text_under_the_same_key() -> None:
+def test_equal_text_under_the_same_key_has_the_same_hash() -> None:
     def marked(text: str, key: bytes = KEY) -> str:
         return kept_text(DataPolicy(text="hash", hash_key=key), text)
 
@@ -346,7 +377,7 @@ def test_a_hash_is_the_same_for_the_same_text_under_the_same_key() -> None:
     assert stored == told.content == marked("tea"), "the result before it was cut"
 
 
-def test_what_an_observer_sees_of_deltas() -> None:
+def test_deltas_for_observers() -> None:
     text, piece = TextDelta("r", "a", 0, "hel"), ToolStreamed("r", "a", 0, "1", "search", "row")
     assert shown(DataPolicy(reasoning="drop"), text) == text
     assert shown(DataPolicy(text=KeepFor(9)), text) == TextDelta("r", "a", 0, "[redacted]")
@@ -357,7 +388,7 @@ def test_what_an_observer_sees_of_deltas() -> None:
         assert shown(policy, ReasoningDelta("r", "a", 0, "hm")) is not None
 
 
-def test_what_an_observer_sees_of_calls() -> None:
+def test_calls_for_observers() -> None:
     policy = DataPolicy(text="drop", reasoning="drop", tools={"secret": NEVER})
     seen = shown(policy, ToolsSelected("r", "a", 0, TURN.tool_calls))
     assert seen.calls == (ToolCall("1", "search", '{"q": 1}'), ToolCall("2", "secret", "{}"))
@@ -390,7 +421,7 @@ def turn_completed() -> TurnCompleted:
         (DataPolicy(other_tools=ToolData(results="hash"), hash_key=KEY), 0.0),
     ],
 )
-def test_how_long_a_run_may_hold_what_it_was(policy: DataPolicy, seconds: float | None) -> None:
+def test_the_time_until_a_run_is_erased(policy: DataPolicy, seconds: float | None) -> None:
     assert policy.erase_after == seconds
     assert policy.keeps_everything == (seconds is None)
 
@@ -407,21 +438,21 @@ def test_a_policy_is_a_value() -> None:
 
 
 WRONG: list[tuple[Any, dict[str, Any], str]] = [
-    (DataPolicy, {"text": "kep"}, r"DataPolicy\(text='kep'\): it must be 'keep', 'redact', 'hash', 'd"),
+    (DataPolicy, {"text": "kep"}, r"DataPolicy\(text='kep'\): use 'keep', 'redact', 'hash', 'd"),
     (DataPolicy, {"reasoning": 3600}, r"DataPolicy\(reasoning=3600\): .* or KeepFor\(seconds\)"),
     (DataPolicy, {"reasoning": []}, r"reasoning=\[\]"),
     (ToolData, {"results": KeepFor}, r"ToolData\(results=<class"),
     (ToolData, {"arguments": "never"}, r"ToolData\(arguments='never'\)"),
-    (DataPolicy, {"tools": ["a"]}, r"DataPolicy\(tools=...\) is a list: .*by tool name"),
-    (DataPolicy, {"tools": {"a": "drop"}}, r"has 'drop' for 'a': it must be ToolData"),
-    (DataPolicy, {"tools": {1: NEVER}}, r"for 1: it must be"),
-    (DataPolicy, {"other_tools": "drop"}, r"other_tools=...\) is a str: it must be ToolData"),
-    (DataPolicy, {"keep_whole_results": 1}, r"keep_whole_results=...\) is a int"),
-    (DataPolicy, {"hash_key": "a secret"}, r"^DataPolicy\(hash_key=...\) is a str: it must be bytes$"),
-    (DataPolicy, {"text": "hash"}, r"16 to 64 secret bytes; secrets.token_bytes\(32\)"),
+    (DataPolicy, {"tools": ["a"]}, r"DataPolicy\(tools=...\): invalid list: .*by tool name"),
+    (DataPolicy, {"tools": {"a": "drop"}}, r"invalid 'drop' for 'a': use ToolData"),
+    (DataPolicy, {"tools": {1: NEVER}}, r"for 1: use ToolData"),
+    (DataPolicy, {"other_tools": "drop"}, r"other_tools=...\): invalid str: use ToolData"),
+    (DataPolicy, {"keep_whole_results": 1}, r"keep_whole_results=...\): invalid int"),
+    (DataPolicy, {"hash_key": "a secret"}, r"^DataPolicy\(hash_key=...\): invalid str: use bytes$"),
+    (DataPolicy, {"text": "hash"}, r"16 to 64 secret bytes, such as secrets.token_bytes\(32\)"),
     (DataPolicy, {"hash_key": b"short"}, r"^DataPolicy\(hash_key=...\): 'hash' needs 16 to 64"),
     (DataPolicy, {"hash_key": bytes(65)}, r"16 to 64"),
-    (KeepFor, {"seconds": 0}, r"^KeepFor\(seconds=0\): use seconds above 0; 'drop' keeps nothing, 'keep' all$"),
+    (KeepFor, {"seconds": 0}, r"^KeepFor\(seconds=0\): use seconds above 0, 'drop' to keep nothing, or 'keep'$"),
     (KeepFor, {"seconds": -1}, r"seconds=-1"),
     (KeepFor, {"seconds": float("nan")}, r"seconds=nan"),
     (KeepFor, {"seconds": float("inf")}, r"seconds=inf"),
@@ -430,13 +461,13 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("cls", "values", "says"), WRONG)
-def test_a_policy_that_cannot_be_says_what_can(cls: Any, values: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
+@pytest.mark.parametrize(("cls", "values", "message"), WRONG)
+def test_an_invalid_policy_raises_with_the_remedy(cls: Any, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         cls(**values)
 
 
-def test_the_research_agents_own_policies() -> None:
+def test_the_policies_of_the_research_agents() -> None:
     researcher = ResearcherAgent().get_data_policy()
     assert researcher == DataPolicy(tools={"search_history": NEVER}, keep_whole_results=True)
     supervisor = DeepResearchSupervisor().get_data_policy()

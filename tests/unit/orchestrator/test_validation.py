@@ -11,7 +11,7 @@ from concertino import AgentConfig, Budget, Chat, Session, Tool, ToolContext, To
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError
 from concertino.messages import Media, ToolMessage, UserMessage
-from concertino.providers.rate_limit import Gate
+from concertino.providers import RateLimit
 from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel
 
@@ -53,7 +53,7 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("price", None, "use a function"),
         ("retry", 3, "use a Retry"),
         ("models", "openai", r"wiring\.Models\(\)"),
-        ("gates", [Gate()], "use Gates by provider"),
+        ("gates", [RateLimit()], "use Gates by provider"),
         ("gates", {"openai": 1}, "use Gates by provider"),
         ("budget", 5, "use a Budget"),
         ("budget", Budget(tokens=5), r"pass Chat\(store="),

@@ -44,18 +44,30 @@ def test_a_missing_key_is_named(
 
 @pytest.mark.parametrize(("_", "__", "extra"), MAKERS)
 def test_a_missing_sdk_is_named(_: object, __: object, extra: str) -> None:
-    package = "google.genai" if extra == "google" else extra
+    assert_creation_fails(extra, missing="google.genai" if extra == "google" else extra)
+
+
+@pytest.mark.parametrize("extra", ["anthropic", "openai", "google"])
+def test_a_missing_dependency_of_an_sdk_is_named(extra: str) -> None:
+    assert_creation_fails(extra, missing="pydantic")
+
+
+def assert_creation_fails(extra: str, missing: str) -> None:
+    """Create the adapter's model in a process without the module *missing*."""
     program = f"""
 import sys
-sys.modules[{package!r}] = None
+sys.modules[{missing!r}] = None
 import concertino.providers.{extra} as adapter
 from concertino.errors import MissingExtraError
-try:
-    getattr(adapter, adapter.__all__[0])("m", api_key="k")
-except MissingExtraError as error:
-    assert "concertino[{extra}]" in str(error), error
-else:
-    raise AssertionError("it was made")
+names = [name for name in adapter.__all__ if name.endswith("Model")]
+for name in names:
+    try:
+        getattr(adapter, name)("m", api_key="k", base_url="http://127.0.0.1:1")
+    except MissingExtraError as error:
+        assert "concertino[{extra}]" in str(error), error
+        assert "module {missing!r}" in str(error), error
+    else:
+        raise AssertionError(f"{{name}} was created")
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -64,6 +76,7 @@ def test_importing_loads_no_sdk() -> None:
     program = """
 import sys
 import concertino
+import concertino.providers
 import concertino.providers.anthropic, concertino.providers.openai, concertino.providers.google
 import concertino.providers.catalog, concertino.token_engine.pricing
 loaded = {"anthropic", "openai", "google.genai", "genai_prices", "httpx2"} & sys.modules.keys()

@@ -6,8 +6,7 @@ import asyncio
 
 from concertino.messages import ToolSpec, UserMessage
 from concertino.providers.base import ModelRequest, Reply, ToolCallChunk, ToolCallReady
-from concertino.providers.extractive import ExtractiveModel
-from concertino.providers.extractive.researcher import SEARCH
+from concertino.demo import DemoModel
 from concertino.testing import Answer, ScriptedModel, call
 
 
@@ -33,9 +32,9 @@ async def test_scripted_calls_are_ready_one_by_one_and_before_the_gate() -> None
     assert [event.call for event in seen if isinstance(event, ToolCallReady)] == list(reply.message.tool_calls)
 
 
-async def test_extractive_calls_are_ready() -> None:
-    search = ToolSpec(SEARCH, "Search.", {"type": "object", "properties": {"query": {"type": "string"}}})
-    events = [event async for event in ExtractiveModel(len).stream(request(search))]
+async def test_calls_of_the_demo_model_are_ready() -> None:
+    search = ToolSpec("search_documents", "Search.", {"type": "object", "properties": {"query": {"type": "string"}}})
+    events = [event async for event in DemoModel(len).stream(request(search))]
     reply = events[-1]
     assert isinstance(reply, Reply)
     assert reply.message.tool_calls

@@ -1,4 +1,4 @@
-"""Each SDK's exceptions are all in its adapter's table."""
+"""Every exception of an SDK and of the HTTP library is translated."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from concertino.errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from concertino.providers import errors as failures
-from concertino.providers import errors as kinds
-from concertino.providers.anthropic import errors as of_anthropic
-from concertino.providers.google import errors as of_google
-from concertino.providers.openai import errors as of_openai
+from concertino.providers import errors
+from concertino.providers.anthropic import errors as anthropic_errors
+from concertino.providers.google import errors as gemini_errors
+from concertino.providers.openai import errors as openai_errors
 
 
 @pytest.mark.parametrize(
     ("sdk", "table"),
-    [(anthropic, of_anthropic.TABLE), (openai, of_openai.TABLE), (google_errors, of_google.TABLE)],
+    [
+        (anthropic, anthropic_errors.KINDS_BY_CLASS),
+        (openai, openai_errors.KINDS_BY_CLASS),
+        (google_errors, gemini_errors.KINDS_BY_CLASS),
+    ],
 )
-def test_every_exported_exception_is_in_the_table(
-    sdk: ModuleType, table: dict[type[Exception], type[ProviderError]]
-) -> None:
+def test_every_exported_exception_is_in_the_table(sdk: ModuleType, table: dict[str, type[ProviderError]]) -> None:
     exported = {
-        value
+        value.__name__
         for name, value in inspect.getmembers(sdk, inspect.isclass)
         if issubclass(value, Exception) and not issubclass(value, Warning) and not name.startswith("_")
     }
@@ -50,19 +51,19 @@ def test_every_exported_exception_is_in_the_table(
 
 OUTSIDE = {
     "anthropic": {
-        "_response.MissingStreamClassError": "of a door that we do not use",
-        "lib.tools.": "of the SDK's own tools, which we do not run",
+        "_response.MissingStreamClassError": "of a method that the adapter does not call",
+        "lib.tools.": "of the SDK's own tools, which the adapter does not run",
         "lib.credentials._secrets._NonObjectPayloadError": "caught in the SDK",
     },
     "openai": {
         "InvalidWebhookSignatureError": "of webhooks",
-        "_legacy_response.MissingStreamClassError": "of a door that we do not use",
-        "_response.MissingStreamClassError": "of a door that we do not use",
+        "_legacy_response.MissingStreamClassError": "of a method that the adapter does not call",
+        "_response.MissingStreamClassError": "of a method that the adapter does not call",
         "auth._x509._TransientTokenExchangeError": "caught in the SDK",
-        "lib.browser.": "of the SDK's own tools, which we do not run",
-        "lib.computer.": "of the SDK's own tools, which we do not run",
-        "lib.decisions_tool_runner.": "of the SDK's own loop, which we do not run",
-        "lib.responses_tool_runner.": "of the SDK's own loop, which we do not run",
+        "lib.browser.": "of the SDK's own tools, which the adapter does not run",
+        "lib.computer.": "of the SDK's own tools, which the adapter does not run",
+        "lib.decisions_tool_runner.": "of the SDK's own loop, which the adapter does not run",
+        "lib.responses_tool_runner.": "of the SDK's own loop, which the adapter does not run",
         "lib.responses_websocket.": "of another transport",
     },
     "google.genai": {
@@ -72,12 +73,15 @@ OUTSIDE = {
         "_interactions.": "of the Interactions API",
     },
 }
-"""What an SDK defines and no request of ours can raise, by the beginning of its name, and why."""
+"""Exceptions that no request of an adapter can raise, by prefix of their names, with the reason."""
 
 
-@pytest.mark.parametrize(("sdk", "errors"), [(anthropic, of_anthropic), (openai, of_openai), (google.genai, of_google)])
-def test_every_exception_that_an_sdk_defines_anywhere_is_translated_or_cannot_arise(
-    sdk: ModuleType, errors: ModuleType
+@pytest.mark.parametrize(
+    ("sdk", "adapter"),
+    [(anthropic, anthropic_errors), (openai, openai_errors), (google.genai, gemini_errors)],
+)
+def test_every_exception_that_an_sdk_defines_is_translated_or_cannot_arise(
+    sdk: ModuleType, adapter: ModuleType
 ) -> None:
     reasons = OUTSIDE[sdk.__name__]
     defined = exceptions_in(sdk)
@@ -87,13 +91,11 @@ def test_every_exception_that_an_sdk_defines_anywhere_is_translated_or_cannot_ar
         prefix = next((prefix for prefix in reasons if name.startswith(prefix)), None)
         if prefix is not None:
             continue
-        assert issubclass(kind, errors.FAILURES), (
-            f"{name} would get past us: name it in the table, or here with a reason"
-        )
+        assert issubclass(kind, adapter.sdk_errors()), f"{name} is not translated: add it to a table, or here"
 
 
 def exceptions_in(sdk: ModuleType) -> set[type[BaseException]]:
-    """All exception classes of a package, found in its source and imported."""
+    """Return all exception classes of a package, found in its source and imported."""
     found: set[type[BaseException]] = set()
     for path in (place for root in sdk.__path__ for place in Path(root).rglob("*.py")):
         parts = path.relative_to(sdk.__path__[0]).with_suffix("").parts
@@ -110,7 +112,7 @@ def exceptions_in(sdk: ModuleType) -> set[type[BaseException]]:
     return found
 
 
-def test_failures_of_signing_are_translated() -> None:
+def test_signing_errors_are_translated_and_mark_the_request_as_not_sent() -> None:
     import google.auth.exceptions as of_auth
 
     names = [
@@ -119,28 +121,29 @@ def test_failures_of_signing_are_translated() -> None:
     assert len(names) > 5
     for name in names:
         error = getattr(of_auth, name)("no")
-        assert isinstance(error, kinds.signing_failures())
+        assert isinstance(error, errors.signing_errors())
         expected = ProviderConnectionError if name in ("TransportError", "TimeoutError") else AuthenticationError
-        assert type(kinds.signing_failure(error, "google")) is expected
+        found = errors.signing_error(error, "google")
+        assert (type(found), found.sent) == (expected, False)
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_every_failure_of_the_http_library_is_translated(begun: bool) -> None:
+def test_every_error_of_the_http_library_is_translated(begun: bool) -> None:
     exported = [
         value
         for _, value in inspect.getmembers(httpx2, inspect.isclass)
-        if issubclass(value, failures.HTTP_FAILURES) and value is not httpx2.HTTPStatusError
+        if issubclass(value, errors.http_errors()) and value is not httpx2.HTTPStatusError
     ]
     assert len(exported) > 10
     for kind in exported:
         error = kind.__new__(kind)
-        found = failures.http_failure(error, "here", begun=begun)
+        found = errors.connection_error(error, "here", begun=begun)
         assert found.provider == "here"
         assert isinstance(found, ProviderTimeoutError) is issubclass(kind, httpx2.TimeoutException)
 
 
-def test_a_client_without_a_free_connection_does_not_blame_the_provider() -> None:
-    found = of_google.translate(httpx2.PoolTimeout(""), begun=False)
+def test_an_exhausted_connection_pool_does_not_blame_the_provider() -> None:
+    found = gemini_errors.translate(httpx2.PoolTimeout(""), begun=False)
     assert isinstance(found, ProviderTimeoutError)
     assert (found.limit, "silent" in str(found)) == ("connect", False)
     assert "all connections of this client are in use" in str(found)
@@ -165,7 +168,7 @@ def test_a_client_without_a_free_connection_does_not_blame_the_provider() -> Non
     ],
 )
 def test_retry_after(headers: dict[str, str], expected: float | None) -> None:
-    assert failures.retry_after(headers) == expected
+    assert errors.retry_after(headers) == expected
 
 
 TOO_LONG = [
@@ -195,15 +198,16 @@ NOT_TOO_LONG = [
 ]
 
 
-def test_a_refusal_of_what_is_too_long_is_known_by_its_words() -> None:
-    found = {words: type(kinds.make(BadRequestError, words, provider="x")) for words in (*TOO_LONG, *NOT_TOO_LONG)}
-    assert found == dict.fromkeys(TOO_LONG, ContextTooLongError) | dict.fromkeys(NOT_TOO_LONG, BadRequestError)
-    for words in TOO_LONG:
-        assert type(kinds.make(RateLimitError, words, provider="x")) is RateLimitError
+def test_a_context_length_refusal_is_recognised_by_its_message() -> None:
+    for message in TOO_LONG:
+        assert type(errors.provider_error(BadRequestError, message, provider="x")) is ContextTooLongError
+        assert type(errors.provider_error(RateLimitError, message, provider="x")) is RateLimitError
+    for message in NOT_TOO_LONG:
+        assert type(errors.provider_error(BadRequestError, message, provider="x")) is BadRequestError
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("message", "expected"),
     [
         ("Incorrect API key provided: xa***ey. You can obtain an API key from", AuthenticationError),
         ("API key not valid. Please pass a valid API key.", AuthenticationError),
@@ -211,5 +215,5 @@ def test_a_refusal_of_what_is_too_long_is_known_by_its_words() -> None:
         ("Your credit balance is too low to access the Anthropic API.", PermissionDeniedError),
     ],
 )
-def test_a_key_or_a_bill_that_comes_with_the_status_of_a_bad_request(words: str, expected: type[ProviderError]) -> None:
-    assert type(kinds.make(BadRequestError, words, provider="x", status=400)) is expected
+def test_a_key_or_billing_problem_with_status_400_is_recognised(message: str, expected: type[ProviderError]) -> None:
+    assert type(errors.provider_error(BadRequestError, message, provider="x", status=400)) is expected

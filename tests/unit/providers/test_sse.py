@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concertino.providers.http.sse import Event, SseDecoder
+from concertino.providers.http.sse import SseDecoder, SseEvent
 
 TEXTS = st.text(st.characters(blacklist_characters="\r\n", blacklist_categories=["Cs"]), max_size=12)
 NAMES = st.text("abc._", max_size=5)
 
 
-def decoded(data: bytes, cuts: list[int]) -> list[Event]:
+def decoded(data: bytes, cuts: list[int]) -> list[SseEvent]:
     decoder = SseDecoder()
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     events = [event for a, b in itertools.pairwise(places) for event in decoder.feed(data[a:b])]
@@ -36,22 +36,22 @@ def test_events_are_read_whatever_ends_lines_and_wherever_cuts_fall(
         lines += [f"data:{' ' if space or text.startswith(' ') else ''}{text}" for text in texts]
         lines += ["id: 7", "retry: 10", ": ping", ""]
     data = end.join([*lines, ""]).encode()
-    assert decoded(data, cuts) == [Event(name, "\n".join(texts)) for name, texts in events]
+    assert decoded(data, cuts) == [SseEvent(name, "\n".join(texts)) for name, texts in events]
 
 
 @pytest.mark.parametrize(
     ("stream", "expected"),
     [
-        (b"\xef\xbb\xbfdata: a\n\n", [Event("", "a")]),
-        (b"data\n\n", [Event("", "")]),
-        (b"event: a\n\ndata: b\n\n", [Event("", "b")]),
-        (b"data: [DONE]", [Event("", "[DONE]")]),
-        (b"event: a\ndata: b\n", [Event("a", "b")]),
+        (b"\xef\xbb\xbfdata: a\n\n", [SseEvent("", "a")]),
+        (b"data\n\n", [SseEvent("", "")]),
+        (b"event: a\n\ndata: b\n\n", [SseEvent("", "b")]),
+        (b"data: [DONE]", [SseEvent("", "[DONE]")]),
+        (b"event: a\ndata: b\n", [SseEvent("a", "b")]),
         (b"\r\n\r\n: only comments\r\n\r\n", []),
         (b"", []),
-        (b"data: \xff\n\n", [Event("", "\ufffd")]),
+        (b"data: \xff\n\n", [SseEvent("", "\ufffd")]),
     ],
 )
-def test_edges(stream: bytes, expected: list[Event]) -> None:
+def test_edges(stream: bytes, expected: list[SseEvent]) -> None:
     for cuts in ([], list(range(len(stream)))):
         assert decoded(stream, cuts) == expected

@@ -45,7 +45,7 @@ def test_messages_come_back(message: Message) -> None:
             assert (after.raw, after.provider) == (before.raw, before.provider)
 
 
-def test_the_format_is_still_the_first_and_what_is_not_there_is_not_written() -> None:
+def test_absent_fields_are_not_written() -> None:
     form = json.loads(encode_message(AssistantMessage((Text("A"), ToolCall("a", "f", "{}")))))
     assert form == {
         "v": 1,
@@ -60,13 +60,13 @@ def test_the_format_is_still_the_first_and_what_is_not_there_is_not_written() ->
     assert "media" not in encode_message(UserMessage("Q"))
 
 
-def test_what_was_written_before_is_read() -> None:
+def test_older_messages_are_read() -> None:
     old = '{"v":1,"role":"assistant","parts":[{"kind":"text","text":"A"}],"stop_reason":"end","model":"m"}'
     assert decode_message(old) == AssistantMessage((Text("A"),), "end", "m")
     assert decode_message('{"v":1,"role":"user","text":"Q"}') == UserMessage("Q")
 
 
-def test_damaged_media_is_damage() -> None:
+def test_corrupt_media_is_an_error() -> None:
     for media in ('[{"kind":"x"}]', "[5]", '"x"', '{"a":1}'):
-        with pytest.raises(StorageError, match="damaged"):
+        with pytest.raises(StorageError, match="corrupt"):
             decode_message(f'{{"v":1,"role":"user","text":"Q","media":{media}}}')

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +17,7 @@ from concertino.storage.sqlite import SqliteStore
 from concertino.storage.sqlite.errors import explain
 from concertino.storage.types import Entry, EntryMessage, RunEnd
 
-from .growing import begin, claim, entry, kill_after, writer
+from .journal_writer import begin, claim, entry, kill_after, writer
 
 
 async def test_a_lock_of_another_process_is_named(tmp_path: Path) -> None:
@@ -28,7 +26,7 @@ async def test_a_lock_of_another_process_is_named(tmp_path: Path) -> None:
         await begin(store, "r1")
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StorageError, match=r"a\.db is locked by another process: end what holds it"):
+            with pytest.raises(StorageError, match=r"a\.db is locked by another process: end that process"):
                 await store.append(entry("r1", 1))
             assert len(await store.messages("r1")) == 0
         await store.append(entry("r1", 1))
@@ -49,14 +47,14 @@ async def test_two_stores_write_to_one_file(tmp_path: Path) -> None:
                 assert len(await store.messages(run_id)) == 50
 
 
-async def test_a_full_disk_keeps_what_was_written(tmp_path: Path) -> None:
+async def test_a_full_disk_keeps_earlier_writes(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
         await store.append(entry("r1", 1))
-        limit = "PRAGMA max_page_count = 100"
-        await store._hands.do(lambda connection: connection.execute(limit).fetchall())
-        with pytest.raises(StorageError, match=r"a\.db cannot grow, the disk is full: make room"):
+        limit = "PRAGMA max_page_count = 120"
+        await store._connection.run(lambda connection: connection.execute(limit).fetchall())
+        with pytest.raises(StorageError, match=r"a\.db cannot grow because the disk is full: free some space"):
             await store.append(entry("r1", 2, "x" * 1_000_000))
         assert len(await store.messages("r1")) == 2
         assert len(await store.usage("r1")) == 1
@@ -75,16 +73,16 @@ async def test_a_cancelled_write_that_has_started_is_completed(tmp_path: Path) -
         assert len(await store.messages("r1")) == 40
 
 
-async def test_what_sqlite_cannot_hold_is_refused_whole(tmp_path: Path) -> None:
+async def test_values_that_sqlite_cannot_store_are_refused(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "a.db") as store:
         await begin(store, "r1")
-        with pytest.raises(StorageError, match="cannot hold"):
+        with pytest.raises(StorageError, match="cannot store a value"):
             await store.append(entry("r1", 1, tokens=2**64))
         assert len(await store.messages("r1")) == len(await store.usage("r1")) == 0
         for owner in ("a\ud800", "a\udfff"):
-            with pytest.raises(StorageError, match="cannot hold"):
+            with pytest.raises(StorageError, match="cannot store a value"):
                 await store.remember(owner, "tea")
-            with pytest.raises(StorageError, match="cannot hold"):
+            with pytest.raises(StorageError, match="cannot store a value"):
                 await store.recall(owner, "")
 
 
@@ -108,7 +106,7 @@ async def test_what_sqlite_cannot_hold_is_refused_whole(tmp_path: Path) -> None:
         ("usage", "tools", "'3'"),
     ],
 )
-async def test_a_damaged_value_is_a_storage_error(tmp_path: Path, table: str, column: str, value: str) -> None:
+async def test_a_corrupt_value_is_a_storage_error(tmp_path: Path, table: str, column: str, value: str) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
@@ -124,14 +122,14 @@ async def test_a_damaged_value_is_a_storage_error(tmp_path: Path, table: str, co
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("kind = 'dreamt'", "'dreamt' of version 1, which this concertino does not know"),
-        ("version = 99", "'answered' of version 99, which this concertino does not know"),
-        ("body = '{'", "cannot be read"),
-        ("body = '[]'", "cannot be read"),
-        ("held = '{'", "cannot be read"),
+        ("kind = 'dreamt'", "has kind 'dreamt' and format 1"),
+        ("version = 99", "has kind 'model_answered' and format 99"),
+        ("body = '{'", "is unreadable"),
+        ("body = '[]'", "is unreadable"),
+        ("content = '{'", "is unreadable"),
     ],
 )
-async def test_an_entry_that_cannot_be_read_is_named(tmp_path: Path, change: str, says: str) -> None:
+async def test_an_unreadable_entry_is_named(tmp_path: Path, change: str, says: str) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
@@ -143,44 +141,18 @@ async def test_an_entry_that_cannot_be_read_is_named(tmp_path: Path, change: str
             await store.load("r1")
 
 
-async def test_a_damaged_message_names_its_entry(tmp_path: Path) -> None:
+async def test_a_corrupt_message_names_its_entry(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
         await store.append(entry("r1", 1))
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("UPDATE messages SET body = '{'")
-        with pytest.raises(StorageError, match="entry 1 of run 'r1' cannot be read"):
+        with pytest.raises(StorageError, match="entry 1 of run 'r1' is unreadable"):
             await store.load("r1")
 
 
-STUCK = """
-import sqlite3, sys, time
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN IMMEDIATE")
-print("locked", flush=True)
-time.sleep(600)
-"""
-
-
-async def test_a_process_that_is_stopped_while_it_writes_is_waited_for_and_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    async with await SqliteStore.open(path, busy_timeout=0.2) as store:
-        await begin(store, "r1")
-        with writer(path, STUCK) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "locked\n"
-            os.kill(process.pid, signal.SIGSTOP)
-            try:
-                with pytest.raises(StorageError, match=r"a\.db is locked by another process"):
-                    await store.append(entry("r1", 1))
-                assert len(await store.messages("r1")) == 0
-            finally:
-                process.kill()
-        await store.append(entry("r1", 1))
-
-
-async def test_what_a_reader_kept_from_being_emptied_goes_with_the_next_sweep(tmp_path: Path) -> None:
+async def test_the_next_sweep_truncates_a_log_that_a_reader_blocked(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     log = tmp_path / "a.db-wal"
     async with await SqliteStore.open(path) as store:
@@ -197,7 +169,7 @@ async def test_what_a_reader_kept_from_being_emptied_goes_with_the_next_sweep(tm
         assert b"canary" not in log.read_bytes() + path.read_bytes()
 
 
-async def test_a_damaged_file_never_gives_another_error(tmp_path: Path) -> None:
+async def test_a_corrupt_file_raises_storage_errors_only(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")

@@ -1,11 +1,10 @@
-"""Counting any text: in bounded time, and never less than there is."""
+"""Token counters: bounded time for any text, and no undercount."""
 
 from __future__ import annotations
 
 import pytest
 
-from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
-from concertino.token_engine.counting.tiktoken import TiktokenCounter
+from concertino.token_engine import EstimatingCounter, TiktokenCounter, TokenCounter
 
 RUNS = {
     "spaces": "x" + " " * 1_500_000,
@@ -18,8 +17,8 @@ RUNS = {
 
 @pytest.mark.parametrize("counter", [TiktokenCounter(), EstimatingCounter()], ids=lambda counter: counter.name)
 @pytest.mark.parametrize("run", RUNS)
-def test_long_runs_without_a_break(counter: TokenCounter, run: str) -> None:
-    """tiktoken's own encoder overflows its stack on a million spaces, with an error that is no Exception."""
+def test_a_long_run_without_a_break(counter: TokenCounter, run: str) -> None:
+    """The tiktoken encoder overflows its stack on a million spaces, and raises a BaseException."""
     text = RUNS[run]
     count = counter.count(text)
     assert 0 < count <= len(text.encode("utf-8", "replace"))
@@ -28,7 +27,7 @@ def test_long_runs_without_a_break(counter: TokenCounter, run: str) -> None:
     assert counter.cut(text, count) == text
 
 
-def test_long_texts_are_counted_as_their_pieces() -> None:
+def test_a_long_text_is_counted_in_pieces() -> None:
     counter = TiktokenCounter()
     line = "The quick brown fox jumps over the lazy dog.\n"
     one = counter.count(line)

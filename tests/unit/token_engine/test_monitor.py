@@ -1,17 +1,16 @@
-"""What a conversation would have cost untrimmed: with a cache that holds what the provider's would."""
+"""The cache monitor: the cost of the untrimmed conversation with an ideal cache."""
 
 from __future__ import annotations
 
 import pytest
 
 from concertino.messages import AssistantMessage, Text, UserMessage
-from concertino.token_engine.counting.base import EstimatingCounter
-from concertino.token_engine.engine import TokenEngine
+from concertino.token_engine import EstimatingCounter, TokenEngine
 from concertino.usage import Tokens
 
 
 def untrimmed_cached(model: str, *prompts: int) -> int:
-    """Of requests with so many tokens each, of which the provider has read nothing from its cache."""
+    """Return the untrimmed cache reads of requests with *prompts* tokens, none of them read from the cache."""
     engine = TokenEngine(EstimatingCounter(), 100_000, clock=lambda: 1.0)
     fixed = {"system prompt": "s", "tools": ""}
     for prompt in prompts:
@@ -36,5 +35,7 @@ def untrimmed_cached(model: str, *prompts: int) -> int:
         ("nobody:knows", (1_023, 1_025, 1_030), 1_025),
     ],
 )
-def test_the_untrimmed_cache_holds_what_a_cache_would(model: str, prompts: tuple[int, ...], cached: int) -> None:
+def test_untrimmed_cache_reads_follow_the_rule_of_the_provider(
+    model: str, prompts: tuple[int, ...], cached: int
+) -> None:
     assert untrimmed_cached(model, *prompts) == cached

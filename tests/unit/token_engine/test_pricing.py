@@ -1,4 +1,4 @@
-"""Costs, worked out by hand from the makers' price pages."""
+"""Prices: costs calculated by hand from the providers' price pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from concertino.usage import Tokens
 
 
 def _listed() -> list[tuple[Any, Any]]:
-    """Makers and models, by the ids by which they are found."""
+    """Providers and models that their ids find."""
     wanted = ("anthropic", "openai", "google", "perplexity", "groq")
     makers = [maker for maker in get_snapshot().providers if maker.id in wanted]
     return [(maker, model) for maker in makers for model in maker.models if maker.find_model(model.id) is model]
@@ -55,7 +55,7 @@ def test_costs(provider: str, model: str, tokens: Tokens, expected: str) -> None
     assert version.startswith("genai-prices ")
 
 
-def test_the_list_knows_both_lifetimes_of_what_claude_writes() -> None:
+def test_claude_has_a_price_for_both_cache_lifetimes() -> None:
     (maker,) = [provider for provider in get_snapshot().providers if provider.id == "anthropic"]
     priced = 0
     for model in maker.models:
@@ -79,16 +79,16 @@ def test_the_list_knows_both_lifetimes_of_what_claude_writes() -> None:
         ("openai", "gpt-4o", Tokens(-1, 1)),
     ],
 )
-def test_what_is_unknown_is_not_free(provider: str, model: str, tokens: Tokens) -> None:
+def test_an_unknown_price_is_none(provider: str, model: str, tokens: Tokens) -> None:
     assert price(provider, model, tokens) == (None, "")
 
 
-@pytest.mark.parametrize("provider", ["extractive", "scripted"])
+@pytest.mark.parametrize("provider", ["demo", "scripted"])
 def test_what_asks_nobody_is_free(provider: str) -> None:
     assert price(provider, "any", Tokens(1000, 1000)) == (Decimal(0), "free")
 
 
-def test_no_thread_and_no_connection_is_opened() -> None:
+def test_pricing_opens_no_thread_and_no_connection() -> None:
     program = """
 import socket, threading
 def refuse(*_): raise AssertionError("a connection")
@@ -102,12 +102,43 @@ assert threading.active_count() == 1, threading.enumerate()
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_preload_loads_the_list_in_a_thread() -> None:
+    program = """
+import sys, threading
+from decimal import Decimal
+from concertino.token_engine.pricing import preload, price
+from concertino.usage import Tokens
+preload("scripted", "any")
+assert threading.active_count() == 1
+assert "genai_prices" not in sys.modules
+preload("openai", "gpt-4o")
+(loading,) = [thread for thread in threading.enumerate() if thread.name == "concertino-prices"]
+assert price("openai", "gpt-4o", Tokens(1_000_000, 0))[0] == Decimal("2.5")
+loading.join()
+preload("openai", "gpt-4o")
+assert threading.active_count() == 1, "a model is loaded once"
+preload("no-such-provider", "gpt-4o")
+[thread.join() for thread in threading.enumerate() if thread.name == "concertino-prices"]
+assert price("no-such-provider", "gpt-4o", Tokens(1, 1)) == (None, "")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_importing_the_token_engine_loads_no_tokenizer_and_no_prices() -> None:
+    program = """
+import sys, concertino.token_engine
+print([name for name in ("tiktoken", "genai_prices", "tempfile", "gzip") if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"
+
+
 prompts = st.sampled_from((0, 1, 1_000, 128_000, 200_000, 200_001, 500_000))
 sizes = st.integers(0, 300_000)
 
 
 @given(st.sampled_from(LISTED), prompts, sizes, sizes, sizes, sizes)
-def test_the_same_as_the_list_says_itself(
+def test_costs_equal_those_of_the_list(
     listed: tuple[Any, Any], prompt: int, read: int, written: int, hour: int, completion: int
 ) -> None:
     maker, model = listed

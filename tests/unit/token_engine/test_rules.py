@@ -1,4 +1,4 @@
-"""What holds for a model is told by its name, whatever stands before and behind it."""
+"""Provider rules: a model is recognized by its name, with any prefix or date."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ TURN = ["opus-4-8", "opus-5", "opus-5-4", "sonnet-5.0", "fable-5", "mythos-5-0",
 
 @pytest.mark.parametrize("date", ["", "-20260801", "@20260801", "-latest", "-20260801-v1:0"])
 @pytest.mark.parametrize("maker", ["", "anthropic/", "eu.anthropic."])
-def test_preserved_thinking_is_of_its_versions_and_later_ones(maker: str, date: str) -> None:
+def test_preserved_thinking_begins_with_its_versions(maker: str, date: str) -> None:
     found = {name: binding("anthropic", f"{maker}claude-{name}{date}") for name in (*PREFIX, *LATER, *TURN)}
     assert found == {**dict.fromkeys((*PREFIX, *LATER), "prefix"), **dict.fromkeys(TURN, "turn")}
 
 
-def test_others_bind_nothing() -> None:
+def test_other_models_bind_no_reasoning() -> None:
     assert binding("openai", "gpt-6") == binding("google", "gemini-3-pro") == "free"

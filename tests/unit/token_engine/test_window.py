@@ -1,4 +1,4 @@
-"""How much may be shown, where what is counted and what the provider counts are not the same."""
+"""The context window: budgets where counted and billed tokens differ."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 from concertino import AgentConfig, Chat, Limits, Resources, ToolOrchestrator, ToolRegistry
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.testing import ScriptedModel
-from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
+from concertino.token_engine import (
+    EstimatingCounter,
+    Retention,
+    TiktokenCounter,
+    TokenCounter,
+    TokenEngine,
+    TokenStatistics,
+)
 from concertino.token_engine.counting.calibration import Calibration, Gauge
-from concertino.token_engine.counting.statistics import TokenStatistics
-from concertino.token_engine.counting.tiktoken import TiktokenCounter
-from concertino.token_engine.engine import TokenEngine
-from concertino.token_engine.retention import Retention
 
 UNSURE = 0.1
 factors = st.floats(min_value=0.4, max_value=2.5)
@@ -22,7 +25,7 @@ sizes = st.integers(min_value=0, max_value=200_000)
 
 
 @given(factors, sizes, sizes, st.integers(0, 5_000), st.integers(1_000, 150_000), st.booleans())
-def test_what_has_the_budget_fits_and_a_little_more_does_not(
+def test_the_budget_is_the_largest_size_that_fits(
     factor: float, then: int, now: int, fixed: int, most: int, measured: bool
 ) -> None:
     calibration = Calibration()
@@ -54,8 +57,8 @@ def history(messages: int) -> list[Message]:
 
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.3, 2.0])
 @pytest.mark.parametrize("messages", [100, 1_000, 10_000])
-def test_the_first_request_of_a_history_of_any_length(factor: float, messages: int) -> None:
-    """A product brings a long history, or changes to a model with a smaller window: nothing was measured yet."""
+def test_the_first_request_of_a_long_history_fits(factor: float, messages: int) -> None:
+    """A long history or a smaller window: the provider has billed nothing yet."""
     model = f"openai:a model of {factor}"
     statistics, counter = TokenStatistics(), EstimatingCounter()
     statistics.calibration(model, counter).factors = [factor] * 3
@@ -72,7 +75,7 @@ def test_the_first_request_of_a_history_of_any_length(factor: float, messages: i
     }
 
 
-async def test_a_long_history_through_the_engine() -> None:
+async def test_a_run_with_a_long_history_completes() -> None:
     model = ScriptedModel("Done.")
     chat = Chat(model=model, message="Go on.", history=history(5_000))
     result = await ToolOrchestrator(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -20,6 +20,7 @@ class Shelf:
     """Two pages."""
 
     name = "a shelf"
+    kind: Literal["documents"] = "documents"
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
         """Nothing."""

@@ -47,7 +47,7 @@ async def test_the_main_text_of_a_page_is_extracted(server: WebServer) -> None:
     assert page.source.location == f"{server.url}/page"
     assert page.source.id == source_id(f"{server.url}/page")
     assert page.text == (
-        "Ponds\n\nA pond needs shade for half of the day, or algae will take it over.\n\n"
+        "# Ponds\n\nA pond needs shade for half of the day, or algae will take it over.\n\n"
         "Goldfish survive winters in ponds that are deeper than a metre."
     )
     (request,) = server.requests

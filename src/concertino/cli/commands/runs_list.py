@@ -61,7 +61,7 @@ def _print_table(
     heads = ("RUN", "STARTED (UTC)" if wide else "STARTED", "STATE", "STEPS", "COST")
     if wide:
         rows = [(*row, *task) for row, task in zip(rows, tasks, strict=True)]
-        context.console.print(table((*heads, "AGENT", "TASK"), rows, right=("STEPS", "COST")))
+        context.console.print(table((*heads, "AGENT", "TASK"), rows, right=("STEPS", "COST"), flexible=("TASK",)))
         return
     head, *lines = context.console.lines(table(heads, rows, right=("STEPS", "COST")))
     context.console.print(head)

@@ -33,7 +33,7 @@ async def show_run(run_id: str, context: CommandContext) -> int:
     if context.console.as_json:
         context.console.json(_report_object(report))
     else:
-        context.console.print(*report_blocks(report))
+        context.console.print(*report_blocks(report, context.console.width))
     return 0
 
 
@@ -103,25 +103,30 @@ def _step(step: TimelineStep) -> dict[str, Any]:
         **sums_object(total(step.usage)),
         "attempts": [_attempt(attempt) for attempt in step.attempts],
         "calls": [_call(call) for call in step.calls],
-        "notes": [{"at": iso(at), "note": note} for at, note in step.notes],
+        "notes": [{"at": iso(note.at), "event": note.label, "text": note.text} for note in step.notes],
     }
 
 
 def _attempt(attempt: TimelineAttempt) -> dict[str, Any]:
-    source = None if attempt.record is None else attempt.record.source
-    return {"id": attempt.usage_id, "model": attempt.model, "lost": attempt.lost, "source": source}
+    record = attempt.record
+    return {
+        "id": attempt.usage_id,
+        "at": iso(attempt.at),
+        "model": attempt.model,
+        "side": attempt.side,
+        "lost": attempt.lost,
+        "error": attempt.error or None,
+        "source": None if record is None else record.source,
+        "price": None if record is None else record.price_version or None,
+    }
 
 
 def _call(call: TimelineCall) -> dict[str, Any]:
-    resolution = call.wait.resolution if call.wait is not None else None
     return {
         "name": call.name or None,
         "call_id": call.call_id or None,
         "arguments": call.arguments,
         "state": call.state,
-        "begun_once": call.begun,
         "error": call.error or None,
-        "key": None if call.wait is None else call.wait.key,
-        "verdict": None if resolution is None else resolution.verdict,
-        "by": None if resolution is None else resolution.by,
+        "waits": [wait_object(wait) for wait in call.waits],
     }

@@ -10,6 +10,7 @@ from decimal import Context, Decimal
 from functools import reduce
 from typing import Any
 
+from rich.table import Table
 from rich.text import Text
 
 from ...errors import ConfigurationError
@@ -50,12 +51,21 @@ async def usage(query: UsageQuery, context: CommandContext) -> int:
         return 0
     rows = [[*(str(value) or "(none)" for value in one.by), *_cells(one)] for one in sums]
     rows.append(["total", *[""] * (len(fields) - 1), *_cells(everything)])
-    made = table([*(field.upper() for field in fields), *_FIGURES, "NOTES"], rows, right=_FIGURES)
-    made.rows[-1].style = "bold"
-    context.console.print(made)
+    context.console.print(_table(fields, rows))
     if prices:
         context.console.print(Text(f"prices: {', '.join(prices)}", "dim"))
     return 0
+
+
+def _table(fields: Sequence[str], rows: list[list[str]]) -> Table:
+    heads = [*(field.upper() for field in fields), *_FIGURES]
+    if any(row[-1] for row in rows):
+        heads.append("NOTES")
+    else:
+        rows = [row[:-1] for row in rows]
+    made = table(heads, rows, right=_FIGURES, flexible=("AGENT", "MODEL", "USER", "ORGANIZATION", "NOTES"))
+    made.rows[-1].style = "bold"
+    return made
 
 
 def _fields(query: UsageQuery) -> tuple[str, ...]:

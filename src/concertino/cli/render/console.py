@@ -83,14 +83,19 @@ class Console:
         self._write_out(_UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
     def print(self, *blocks: RenderableType) -> None:
-        """Print texts and tables, with styles on a terminal. Raises `OutputError`."""
+        """Print texts and tables, with styles on a terminal. Raises `OutputError`.
+
+        A text is printed whole, because it may contain a command to copy; one with `overflow` is shortened.
+        """
         from rich.text import Text  # noqa: PLC0415 - `--help` must not load it
 
         console = self._rich()
         with console.capture() as capture:  # rich itself would end the process when the reader of a pipe has gone
             for block in blocks:
                 for line in [block] if isinstance(block, Text) else self.lines(block):
-                    console.print(line, soft_wrap=True)  # whole: a line may contain a command to copy
+                    if line.overflow is not None:
+                        line.truncate(console.width)
+                    console.print(line, soft_wrap=True)
         self._write_out(capture.get())
 
     def lines(self, block: RenderableType) -> list[Text]:

@@ -6,20 +6,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from ...events import StopReceipt
 from ...storage.types import Account, StoredRun
 from ...usage import UsageRecord, total
 from ...waits import Wait
-from .format import counted, moment, money, one_line, readable, seconds, tokens
+from .format import moment, money, one_line, readable, seconds, tokens
 from .table import table
-from .timeline import Timeline, TimelineCall, TimelineStep
+from .timeline import Timeline, TimelineAttempt, TimelineCall, TimelineStep
 from .wait import wait_lines
 
 _WIDTH = 300
+_WIDE = 100
+"""Columns from which the agents are listed with their run ids."""
 _ERASED = "(erased by the data policy)"
-_STYLES = {"unknown": "yellow", "error": "red", "waiting": "magenta", "open": "cyan"}
+_STYLES = {
+    "unknown": "yellow",
+    "failed": "red",
+    "waiting": "magenta",
+    "running": "cyan",
+    "suspended": "magenta",
+    "resumed": "magenta",
+    "compaction": "blue",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +71,11 @@ class RunReport:
         return [record for agent in self.agents for record in agent.usage]
 
 
-def report_blocks(report: RunReport) -> Iterator[RenderableType]:
-    """Yield the head, the agents, the timeline, the open waits and the receipt."""
+def report_blocks(report: RunReport, width: int) -> Iterator[RenderableType]:
+    """Yield the head, the agents, the timeline, the open waits and the receipt for a terminal of *width* columns."""
     yield from _head(report)
     yield Text()
-    yield _agents(report)
+    yield _agents(report, with_ids=width >= _WIDE)
     prices = sorted({record.price_version for record in report.usage if record.price_version})
     if prices:
         yield Text(f"prices: {', '.join(prices)}", "dim")
@@ -96,37 +107,45 @@ def receipt_lines(receipt: StopReceipt) -> list[str]:
     return lines or ["nothing was running"]
 
 
-def _head(report: RunReport) -> Iterator[Text]:
+def _head(report: RunReport) -> Iterator[RenderableType]:
     run, start, end = report.run, report.run.start, report.run.end
     state = report.agents[0].state
     yield Text(f"{start.run_id}  {state}", "bold")
-    yield _field("agent", start.agent_path)
-    yield _field("task", start.task or _ERASED)
     user = start.user_id or "(no user, or erased)"
     owner = [user, start.organization_id and f"of {start.organization_id}", start.conversation_id]
-    yield _field("user", ", ".join(part for part in owner if part))
     took = "" if end is None else f", took {seconds(max(end.ended - start.started, 0.0))}"
-    yield _field("started", f"{moment(start.started)} UTC{took}")
+    fields = [
+        ("agent", start.agent_path),
+        ("task", start.task or _ERASED),
+        ("user", ", ".join(part for part in owner if part)),
+        ("started", f"{moment(start.started)} UTC{took}"),
+    ]
     if start.root_id != start.run_id:
-        yield _field("part of", start.root_id)
+        fields.append(("part of", start.root_id))
     if start.forked_from is not None:
-        yield _field("fork of", start.forked_from)
+        fields.append(("fork of", start.forked_from))
     if end is not None and end.error:
-        yield _field("error", end.error)
+        fields.append(("error", end.error))
     if end is not None:
-        yield _field("answer", end.answer or (_ERASED if report.timeline.erased else "(none)"))
-    for account in report.accounts:
-        yield _field("budget", _account(account))
+        fields.append(("answer", end.answer or (_ERASED if report.timeline.erased else "(none)")))
+    fields += [("budget", _account(account)) for account in report.accounts]
+    yield _fields(fields)
     if state == "interrupted":
-        yield _field("", f"its process has ended; resume it: {report.resume_command}", whole=True)
+        yield Text(f"  Its process has ended. Resume it: {one_line(report.resume_command)}", "yellow")
     elif report.ready:
-        yield _field("", f"all answers have arrived; resume it: {report.resume_command}", whole=True)
+        yield Text(f"  All answers have arrived. Resume it: {one_line(report.resume_command)}", "yellow")
     if run.stop and end is None:
-        yield _field("", "a stop was requested")
+        yield Text("  A stop was requested.", "yellow")
 
 
-def _field(name: str, value: str, *, whole: bool = False) -> Text:
-    return Text(f"  {name:<9}{one_line(value, 0 if whole else _WIDTH)}")
+def _fields(fields: list[tuple[str, str]]) -> Table:
+    """Return labelled values; a long one continues in its own column."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in fields:
+        grid.add_row(f"  {name:<7}", Text(one_line(value, _WIDTH)))
+    return grid
 
 
 def _indented(line: Text) -> Text:
@@ -143,22 +162,23 @@ def _account(account: Account) -> str:
     return f"{account.name}: {' and '.join(parts)} spent{reserved}"
 
 
-def _agents(report: RunReport) -> RenderableType:
+def _agents(report: RunReport, *, with_ids: bool) -> Table:
     top = report.run.start.agent_path.count("/")
     rows: list[tuple[str, ...]] = []
     for agent in report.agents:
         start, sums = agent.run.start, total(agent.usage)
         name = "  " * (start.agent_path.count("/") - top) + start.agent_path.rpartition("/")[2]
         figures = (str(agent.steps), f"{sums.tokens.total:,}", money(sums.cost))
-        rows.append((name, agent.state, *figures, start.run_id))
+        rows.append((name, agent.state, *figures, *([start.run_id] if with_ids else [])))
     if len(rows) > 1:
         sums = total(report.usage)
-        rows.append(("total", "", "", f"{sums.tokens.total:,}", money(sums.cost), ""))
-    return table(("AGENT", "STATE", "STEPS", "TOKENS", "COST", "RUN"), rows, right=("STEPS", "TOKENS", "COST"))
+        rows.append(("total", "", "", f"{sums.tokens.total:,}", money(sums.cost), *([""] if with_ids else [])))
+    heads = ("AGENT", "STATE", "STEPS", "TOKENS", "COST", *(["RUN"] if with_ids else []))
+    return table(heads, rows, right=("STEPS", "TOKENS", "COST"), flexible=("AGENT",))
 
 
 def _timeline(report: RunReport) -> Iterator[Text]:
-    yield Text("TIMELINE", "bold")
+    yield Text("TIMELINE (UTC)", "bold")
     if not report.run.entries:
         yield Text("  (not recorded by the version that stored this run)")
     elif not report.timeline.steps:
@@ -171,30 +191,63 @@ def _timeline(report: RunReport) -> Iterator[Text]:
 
 def _step(step: TimelineStep) -> Iterator[Text]:
     sums = total(step.usage)
-    answered = "no answer" if step.model_seconds is None else f"model {seconds(step.model_seconds)}"
-    figures = [seconds(step.seconds), answered, step.model, tokens(sums.tokens.total), money(sums.cost)]
-    yield Text(f"  {step.number:>2}  {_clock(step.at)}  {' · '.join(one_line(part) for part in figures if part)}")
-    if step.lost:
-        yield Text(f"      {counted(len(step.lost), 'attempt')} lost with its process: its usage is unknown", "yellow")
+    used = sums.tokens
+    cached = f" ({used.cached:,} cached)" if used.cached else ""
+    took = "no answer" if step.model_seconds is None else seconds(step.model_seconds)
+    figures = (step.model, money(sums.cost), f"{used.prompt:,} in{cached}, {used.completion:,} out", took)
+    line = f"  {step.number:>2}  {_clock(step.at)}  {one_line(' · '.join(filter(None, figures)))}"
+    yield Text(line, overflow="ellipsis")
+    requests = step.requests
+    for number, attempt in enumerate(requests[:-1] if step.answered is not None else requests, 1):
+        yield from _attempt(number, attempt, last=number == len(requests))
+    for attempt in step.attempts:
+        if attempt.side:
+            yield _line("side call", f"{attempt.model}, {_usage(attempt)}", "dim")
     for call in step.calls:
-        yield _call(call)
-    for at, note in step.notes:
-        yield Text(f"      {_clock(at)} {note}", "magenta")
+        yield from _call(call)
+    for note in step.notes:
+        yield _line(note.label, f"{note.text}, {_clock(note.at)}", _STYLES.get(note.label, ""))
+
+
+def _attempt(number: int, attempt: TimelineAttempt, *, last: bool) -> Iterator[Text]:
+    """Describe an attempt without an answer: a retry follows unless it is the last one."""
+    if attempt.lost:
+        yield _line("lost", f"attempt {number} with its process; its usage is unknown", "yellow")
+    elif not last:
+        reason = f": {attempt.error}" if attempt.error else ""
+        yield _line("retry", f"attempt {number} with {attempt.model} failed{reason}; {_usage(attempt)}", "yellow")
+
+
+def _usage(attempt: TimelineAttempt) -> str:
+    if attempt.record is None:
+        return "no usage"
+    return f"{tokens(attempt.record.tokens.total)}, {money(attempt.record.cost)}"
+
+
+def _call(call: TimelineCall) -> Iterator[Text]:
+    if not call.name:
+        yield _line(call.state, _ERASED, "dim")
+        return
+    arguments = "(arguments erased)" if call.arguments is None else readable(call.arguments)
+    yield _line(call.state, f"{call.name} {arguments}", _STYLES.get(call.state, ""), shorten=True)
+    for wait in call.waits:
+        if wait.resolution is not None:
+            yield _line("approval" if wait.kind == "approval" else "result", _resolution(wait), "magenta")
+    if call.error:
+        yield _line("", call.error, "red", shorten=True)
+
+
+def _resolution(wait: Wait) -> str:
+    assert wait.resolution is not None
+    verdict = "supplied" if wait.resolution.verdict == "result" else wait.resolution.verdict
+    by = f" by {wait.resolution.by}" if wait.resolution.by else ""
+    return f"{verdict}{by} after {seconds(max(wait.resolution.at - wait.opened, 0.0))}"
+
+
+def _line(label: str, text: str, style: str = "", *, shorten: bool = False) -> Text:
+    """Return a line of a step; *shorten* it where it does not fit the terminal."""
+    return Text(f"      {label:<11}{one_line(text, _WIDTH)}", style, overflow="ellipsis" if shorten else None)
 
 
 def _clock(at: float) -> str:
     return moment(at).partition(" ")[2]
-
-
-def _call(call: TimelineCall) -> Text:
-    if not call.name:
-        return Text(f"      erased   a call {_ERASED}", "dim")
-    arguments = "(arguments erased)" if call.arguments is None else one_line(readable(call.arguments), 100)
-    once = " [once, begun]" if call.begun else ""
-    parts = [f"{call.state:<8} {one_line(call.name)}{once}", arguments]
-    resolution = call.wait.resolution if call.wait is not None else None
-    if resolution is not None:
-        parts.append(f"({resolution.verdict}{f' by {one_line(resolution.by)}' if resolution.by else ''})")
-    if call.error:
-        parts.append(f"- {one_line(call.error, 160)}")
-    return Text("      " + " ".join(parts), _STYLES.get(call.state, ""))

@@ -1,93 +1,107 @@
-"""The timeline of a run: its steps, from the journal alone, also where the data policy has erased what they held.
+"""The timeline of a run: its steps with their attempts, calls and interruptions.
 
-What the policy does not let remain is not shown while it is still there, either.
+Content that the data policy does not keep is hidden even before it is erased.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from ...messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from ...operations import OperationState
 from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
 from ...storage.types import StoredEntry, StoredJournal
+from ...token_engine.edits import Edit, Reduce, Summarize, decode_edit
 from ...usage import UsageRecord
 from ...waits import Wait
+from .format import counted
 
 _INTERRUPTED, _UNKNOWN = "interrupted:", "OUTCOME_UNKNOWN:"
-"""How the engine's own results begin, of calls that were cut short, and of those that may have taken effect."""
-CallState = Literal["ok", "error", "unknown", "waiting", "open", "erased"]
-"""`unknown`: nobody can say whether it took effect. `open`: the run has no outcome of it yet. `erased`: it has one."""
 
 
 @dataclass(slots=True)
 class TimelineCall:
-    """A call of a step."""
+    """A tool call of a step."""
 
+    key: str
     name: str
-    """"": erased."""
-    call_id: str
-    arguments: str | None
-    """None: erased, or about to be."""
-    state: CallState = "open"
-    begun: bool = False
-    """Whether it may take effect once, and may have done so."""
-    wait: Wait | None = None
+    """Empty once erased."""
+    call_id: str = ""
+    arguments: str | None = None
+    """None if the policy does not keep them."""
+    state: OperationState = "planned"
     error: str = ""
+    waits: list[Wait] = field(default_factory=list)
+    """Its approval and its wait for a result, if it had them."""
 
 
 @dataclass(slots=True)
 class TimelineAttempt:
-    """A request that was about to be sent."""
+    """A model call that was about to be sent."""
 
     usage_id: str
     model: str
     at: float
+    side: bool
+    """Whether it is outside the conversation: a hook's question or a summary."""
+    state: OperationState | None = None
     record: UsageRecord | None = None
-    """What it took, if that was booked under its id."""
-    lost: bool = False
-    """Whether its process ended before the answer was there."""
-    aside: bool = False
-    """Whether it was asked beside the conversation."""
+    error: str = ""
+    """The reason of its failure, if it is recorded."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether its process ended before the answer arrived."""
+        return self.state == "unknown" or (self.record is not None and self.record.source == "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineNote:
+    """An event between the calls of a step."""
+
+    at: float
+    label: str
+    """`compaction`, `suspended` or `resumed`."""
+    text: str
 
 
 @dataclass(slots=True)
 class TimelineStep:
-    """One turn: a request, its answer, and the calls of it."""
+    """One turn of the loop: its model calls and its tool calls."""
 
     number: int
     at: float
+    until: float
+    """The time of the step's last entry."""
     attempts: list[TimelineAttempt] = field(default_factory=list)
     answered: float | None = None
-    until: float = 0.0
-    """When the last of it was on record."""
     calls: list[TimelineCall] = field(default_factory=list)
-    notes: list[tuple[float, str]] = field(default_factory=list)
-    """What else happened meanwhile: it was suspended, taken up again."""
+    notes: list[TimelineNote] = field(default_factory=list)
     usage: list[UsageRecord] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
-        """How long it took, waiting included."""
+        """The duration of the step, waits included."""
         return max(self.until - self.at, 0.0)
 
     @property
+    def requests(self) -> list[TimelineAttempt]:
+        """The attempts of the turn itself; all but the last one failed or were lost."""
+        return [attempt for attempt in self.attempts if not attempt.side]
+
+    @property
     def model_seconds(self) -> float | None:
-        """How long the attempt took that was answered; None: there is no answer."""
-        asked = [attempt.at for attempt in self.attempts if not attempt.aside]
-        return None if self.answered is None or not asked else max(self.answered - asked[-1], 0.0)
+        """The duration of the answered attempt; None without an answer."""
+        requests = self.requests
+        return None if self.answered is None or not requests else max(self.answered - requests[-1].at, 0.0)
 
     @property
     def model(self) -> str:
-        """Who answered, or was asked last."""
-        asked = [attempt.model for attempt in self.attempts if not attempt.aside]
-        return asked[-1] if asked else ""
-
-    @property
-    def lost(self) -> list[TimelineAttempt]:
-        """The attempts of which nobody knows what became of them."""
-        return [attempt for attempt in self.attempts if attempt.lost]
+        """The model of the last attempt."""
+        requests = self.requests
+        return requests[-1].model if requests else ""
 
 
 @dataclass(slots=True)
@@ -96,9 +110,8 @@ class Timeline:
 
     steps: list[TimelineStep]
     erased: bool
-    """Whether something of what the run held is gone."""
+    """Whether content of the run has been erased."""
     receipt: dict[str, Any] | None = None
-    """Of a stop."""
 
 
 def timeline(
@@ -142,15 +155,19 @@ class _Reader:
             self.receipt = body.get("receipt", self.receipt)
             return
         step.until = entry.at
+        if held.get("edits"):
+            step.notes.append(
+                TimelineNote(entry.at, "compaction", _edits([decode_edit(form) for form in held["edits"]]))
+            )
         match entry.kind:
             case "answered":
                 self._take_answer(step, entry, messages)
             case "outcome" | "waiting" | "suspended":
                 self._take_outcomes(step, body, held)
                 if entry.kind == "suspended":
-                    step.notes.append((entry.at, "suspended: every open call waits for an answer"))
+                    step.notes.append(TimelineNote(entry.at, "suspended", "every open call waits for an answer"))
             case "resumed":
-                step.notes.append((entry.at, "resumed"))
+                step.notes.append(TimelineNote(entry.at, "resumed", "in a new process"))
             case "ended":
                 self.receipt = body.get("receipt", self.receipt)
 
@@ -159,13 +176,13 @@ class _Reader:
         before = self.steps.get(entry.step - 1)
         step = self.steps.get(entry.step)
         if step is None:
-            step = self.steps[entry.step] = TimelineStep(entry.step, entry.at)
+            step = self.steps[entry.step] = TimelineStep(entry.step, entry.at, entry.at)
             if before is not None:
                 before.until = entry.at  # the outcomes of its calls are in this entry
         if not asked.get("forked"):  # that was sent where the run was forked from
             aside = bool(asked.get("side"))
             step.attempts.append(
-                TimelineAttempt(asked["usage"], asked["model"], entry.at, self._usage.get(asked["usage"]), aside=aside)
+                TimelineAttempt(asked["usage"], asked["model"], entry.at, aside, record=self._usage.get(asked["usage"]))
             )
         if not asked.get("side"):
             self._turn = None
@@ -181,7 +198,7 @@ class _Reader:
         wanted = int(body.get("calls", 0))
         calls = [self._call(call) for call in known[:wanted]]
         if len(calls) < wanted:
-            calls += [TimelineCall("", "", None, "erased") for _ in range(wanted - len(calls))]
+            calls += [TimelineCall("", "", state="done") for _ in range(wanted - len(calls))]
         step.calls = calls
         if len(known) >= wanted:  # else nobody knows which is which
             self._begin(step, body)
@@ -190,12 +207,14 @@ class _Reader:
 
     def _call(self, call: ToolCall) -> TimelineCall:
         how = self._policy.tool(call.name).arguments
-        return TimelineCall(call.name, call.id, call.arguments if how == "keep" or isinstance(how, KeepFor) else None)
+        return TimelineCall(
+            "", call.name, call.id, call.arguments if how == "keep" or isinstance(how, KeepFor) else None
+        )
 
     def _begin(self, step: TimelineStep, body: dict[str, Any]) -> None:
         for place in body.get("begun", ()):
             if place < len(step.calls):
-                step.calls[place].begun = True
+                step.calls[place].state = "running"
 
     def _take_outcomes(self, step: TimelineStep, body: dict[str, Any], held: dict[str, Any]) -> None:
         if any(not call.name for call in step.calls):
@@ -218,16 +237,19 @@ class _Reader:
                     self._close(call, message.content, message.is_error, {})
             elif isinstance(message, UserMessage) and message.text.startswith("[result of "):
                 name = message.text.removeprefix("[result of ").partition("]")[0]
-                call = next((c for c in self._turn.calls if c.name == name and c.state in ("open", "waiting")), None)
+                call = next(
+                    (c for c in self._turn.calls if c.name == name and c.state in ("planned", "running", "waiting")),
+                    None,
+                )
                 if call is not None:
                     self._close(call, "", False, {})
 
     def _close(self, call: TimelineCall, content: str, is_error: bool, kept: dict[str, Any]) -> None:
-        cut_short = call.begun and content.startswith(_INTERRUPTED)
+        cut_short = call.state in ("running", "waiting") and content.startswith(_INTERRUPTED)
         if kept.get("unknown") or cut_short or (is_error and content.startswith(_UNKNOWN)):
             call.state = "unknown"
         else:
-            call.state = "error" if is_error else "ok"
+            call.state = "failed" if is_error else "done"
         how = self._policy.tool(call.name).results
         if is_error and (how == "keep" or isinstance(how, KeepFor)):
             call.error = content
@@ -236,18 +258,20 @@ class _Reader:
         """Nothing follows: see what each attempt and call came to."""
         for step in self.steps.values():
             step.usage = [r for r in self._usage.values() if r.id.startswith(f"{self._run_id}:{step.number}:")]
-            asked = [attempt for attempt in step.attempts if not attempt.aside]
+            asked = step.requests
             over = interrupted or self._over or step.answered is not None
             for attempt in asked if over and step.answered is None else asked[:-1]:
-                attempt.lost = attempt.record is None or attempt.record.source == "unknown"
+                if attempt.record is None or attempt.record.source == "unknown":
+                    attempt.state = "unknown"
             last = step.number == max(self.steps)
             self._name_erased(step)
             for place, call in enumerate(step.calls):
-                call.wait = call.wait or self._wait(step, place, call)
-                if call.wait is not None and call.wait.resolution is None:
+                wait = next(iter(call.waits), None) or self._wait(step, place, call)
+                call.waits = [] if wait is None else [wait]
+                if wait is not None and wait.resolution is None:
                     call.state = "waiting"
-                elif call.state in ("open", "waiting") and (self._over or not last):
-                    call.state = "erased"
+                elif call.state in ("planned", "waiting") and (self._over or not last):
+                    call.state = "done"
 
     def _name_erased(self, step: TimelineStep) -> None:
         """Calls that are erased, and had waited, are known by their waits; then nobody knows the others' places."""
@@ -257,7 +281,7 @@ class _Reader:
         known = {(call.name, call.call_id) for call in step.calls}
         waits = [w for w in self._waits.values() if step_of_wait(w) == step.number]
         for call, wait in zip(gone, [w for w in waits if (w.tool, w.call_id) not in known], strict=False):
-            call.name, call.call_id, call.wait = wait.tool, wait.call_id, wait
+            call.name, call.call_id, call.waits = wait.tool, wait.call_id, [wait]
 
     def _wait(self, step: TimelineStep, place: int, call: TimelineCall) -> Wait | None:
         wait = self._waits.get(f"{self._run_id}:{step.number}.{place}")
@@ -277,3 +301,14 @@ def step_of_wait(wait: Wait) -> int:
     """The step that a wait belongs to; its key tells."""
     step = wait.key.rpartition(":")[2].partition(".")[0]
     return int(step) if step.isdecimal() else 0
+
+
+def _edits(edits: Sequence[Edit]) -> str:
+    reduced = sum(len(edit.indexes) for edit in edits if isinstance(edit, Reduce))
+    spans = [edit for edit in edits if isinstance(edit, Summarize)]
+    parts = (
+        (reduced, "tool result", "shortened"),
+        (sum(edit.messages for edit in spans if not edit.omitted), "message", "summarized"),
+        (sum(edit.messages for edit in spans if edit.omitted), "message", "omitted"),
+    )
+    return ", ".join(f"{counted(count, noun)} {verb}" for count, noun, verb in parts if count) or "reasoning omitted"

@@ -1,7 +1,8 @@
-"""The data policy: what may remain of a run's content, one rule for every sink.
+"""The data policy: which content of a run may be stored or observed, one rule for every sink.
 
-The store keeps what `held` and `kept_text` leave; observers (logs, traces, metrics) see what `shown` leaves. The run's
-consumer and the model see everything. Names, ids, counts, usage and times are structure: they always remain.
+The store receives messages and texts through `held` and `kept_text`; observers (logs, traces, metrics) receive events
+through `shown`. The run's consumer and the model see everything. Names, ids, counts, usage and times are structure, and
+structure is always kept. A tool name that the model invented is text, not structure.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from ...messages import AssistantMessage, Message, Part, SystemMessage, ToolCall
 from ...storage.types import EntryMessage
 from ...waits import Wait
 
+UNKNOWN_TOOL = "unknown_tool"
+"""Name that replaces a tool name outside the registry wherever the policy forbids text."""
 _REDACTED = "[redacted]"
-_REDUCED = "[a result of {name}, used and not kept]"
-_STEP = ("id", "name", "icon", "ended")  # what is structure in a tool's progress
-_IN_PIECES = ("keep", "redact")  # no piece of a text has the hash of the whole
+_REDUCED = "[the result of {name} was not kept]"
+_STEP = ("id", "name", "icon", "ended")  # the structure of a progress step
+_IN_PIECES = ("keep", "redact")  # a hash covers the whole text, so pieces cannot be hashed
 
 
 @dataclass(frozen=True, slots=True)
 class KeepFor:
-    """Keep it for *seconds* after the end of the run. Raises `ConfigurationError` unless that is above 0."""
+    """Keep the content for *seconds* after the end of the run. Raises `ConfigurationError` unless they are above 0."""
 
     seconds: float
 
@@ -35,51 +38,53 @@ class KeepFor:
         number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
         if not number or not 0 < self.seconds < math.inf:
             raise ConfigurationError(
-                f"KeepFor(seconds={self.seconds!r:.80}): use seconds above 0; 'drop' keeps nothing, 'keep' all"
+                f"KeepFor(seconds={self.seconds!r:.80}): use seconds above 0, 'drop' to keep nothing, or 'keep'"
             )
 
 
-_Word = Literal["keep", "redact", "hash", "drop"]
-Treatment = _Word | KeepFor
-"""`keep`: as it is. `redact`: a mark says that there was something. `hash`: a mark that is the same for the same text.
-`drop`: not even a mark. `KeepFor`: as it is, for a time."""
+_Literal = Literal["keep", "redact", "hash", "drop"]
+Treatment = _Literal | KeepFor
+"""`keep`: store unchanged. `redact`: replace by a mark. `hash`: replace by a keyed hash, equal for equal text. `drop`:
+remove without a mark. `KeepFor`: store unchanged for a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolData:
-    """What may remain of a tool's calls. Raises `ConfigurationError` for what is no treatment.
+    """The treatment of a tool's calls. Raises `ConfigurationError` if a treatment is invalid.
 
-    Providers take history back only in pairs of call and result: drop both sides or none; `redact` hides one of them.
+    Providers accept a history only in pairs of call and result: drop both or neither; `redact` hides one of them.
     """
 
     arguments: Treatment = "keep"
     results: Treatment = "keep"
-    """The results, whole and cut, the structured data, errors and progress."""
+    """Results in full and shortened, structured data, errors and progress."""
 
     def __post_init__(self) -> None:
         _check_treatments(self, "arguments", "results")
         if (self.arguments == "drop") != (self.results == "drop"):
             raise ConfigurationError(
-                f"ToolData(arguments={self.arguments!r}, results={self.results!r}): drop both or none, since no "
-                "provider takes a call without its result back; 'redact' hides one side and keeps the pair"
+                f"ToolData(arguments={self.arguments!r}, results={self.results!r}): drop both or neither, since "
+                "providers reject a call without its result; 'redact' hides one of them and keeps the pair"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPolicy:
-    """What may remain of a run. Raises `ConfigurationError`, naming the field, for what it cannot be."""
+    """The treatment of a run's content. Raises `ConfigurationError`, naming the field, if one is invalid."""
 
     text: Treatment = "keep"
-    """What the user, the product and the model say: messages, steering, the answer, the run's error."""
+    """Text of the user, the product and the model: messages, steering, the answer, the run's error."""
     reasoning: Treatment = "keep"
     tools: Mapping[str, ToolData] = field(default_factory=dict, hash=False)
-    """By tool name."""
+    """Treatments by tool name."""
     other_tools: ToolData = field(default_factory=ToolData)
-    """For every tool that `tools` does not name."""
+    """Treatment of every tool that `tools` does not name."""
     keep_whole_results: bool = False
-    """Store use-and-throw results whole instead of their summary, as research agents do."""
+    """Store `once` results in full instead of their summary, as research agents need."""
     hash_key: bytes = field(default=b"", repr=False)
-    """For `hash`: a secret of 16 to 64 bytes, without which a short text could be guessed from its hash."""
+    """Secret of 16 to 64 bytes for `hash`; without one, short texts could be guessed from their hash."""
+    known_tools: frozenset[str] | None = field(default=None, repr=False)
+    """Names of the run's tools; a name outside them is text. Set by the engine; None: all names are structure."""
     _plain: bool = field(init=False, repr=False, compare=False, default=True)
 
     def __post_init__(self) -> None:
@@ -89,36 +94,51 @@ class DataPolicy:
         treatments = list(self._treatments())
         if (self.hash_key or "hash" in treatments) and not 16 <= len(self.hash_key) <= 64:
             raise ConfigurationError(
-                "DataPolicy(hash_key=...): 'hash' needs 16 to 64 secret bytes; secrets.token_bytes(32) makes them"
+                "DataPolicy(hash_key=...): 'hash' needs 16 to 64 secret bytes, such as secrets.token_bytes(32)"
             )
         object.__setattr__(self, "_plain", all(how == "keep" for how in treatments))
 
     def tool(self, name: str) -> ToolData:
-        """What holds for the tool *name*."""
+        """Return the treatment of the tool *name*."""
         return self.tools.get(name, self.other_tools)
+
+    def for_tools(self, names: Iterable[str]) -> DataPolicy:
+        """Return this policy for a run with the tools *names*."""
+        return self if self.text == "keep" else replace(self, known_tools=frozenset(names))
+
+    def knows(self, name: str) -> bool:
+        """Return whether the tool name *name* is structure, not text."""
+        return self.known_tools is None or name in self.known_tools
 
     @property
     def keeps_everything(self) -> bool:
-        """Whether nothing is changed, and nothing is kept for a time only."""
+        """True if all content is kept unchanged and without a time limit."""
         return self._plain
 
     @property
     def erase_after(self) -> float | None:
-        """For how many seconds after its end a run may hold all that it was: None, for ever; 0, not at all, since
-        some of it may not remain; else the shortest `KeepFor`."""
+        """Seconds after the run's end until its journal must be erased; None: never.
+
+        0 if some content may not be kept at all, else the shortest `KeepFor`.
+        """
         treatments = list(self._treatments())
         return _shortest(treatments) if all(map(_stays, treatments)) else 0.0
 
     def _treatments(self) -> Iterator[Treatment]:
-        yield from (self.text, self.reasoning)  # this order is what `_stricter` reads
+        yield from (self.text, self.reasoning)  # `_stricter` and `policy_of` depend on this order
         for tool in (self.other_tools, *self.tools.values()):
             yield from (tool.arguments, tool.results)
 
 
-def held(policy: DataPolicy, message: Message, tokens: int | None, progress: Sequence[dict[str, Any]]) -> EntryMessage:
-    """*message* as a run needs it, with what may remain of it, and for how long.
+def held(
+    policy: DataPolicy,
+    message: Message,
+    tokens: int | None,
+    progress: Sequence[dict[str, Any]],
+) -> EntryMessage:
+    """Return *message* in full for the running run, with its replacement after the end and their time limits.
 
-    A use-and-throw result remains as its summary, unless the policy keeps whole results.
+    A `once` result is replaced by its summary, unless the policy keeps whole results.
     """
     reduced = isinstance(message, ToolMessage) and message.retain == "once"
     if policy._plain and not reduced:
@@ -142,26 +162,31 @@ def held(policy: DataPolicy, message: Message, tokens: int | None, progress: Seq
 
 
 def text_lasts(policy: DataPolicy) -> float | None:
-    """For how many seconds a run's task, answer and error may remain; None: for ever."""
+    """Return how many seconds a run's task, answer and error may be kept; None: no limit."""
     return policy.text.seconds if isinstance(policy.text, KeepFor) else None
 
 
 def kept_text(policy: DataPolicy, text: str) -> str:
-    """A run's task, answer or error as it may remain; "" for `drop`."""
+    """Return a run's task, answer or error after the policy; "" for `drop`."""
     return _treated(policy.text, text, policy.hash_key)
 
 
-def shown(policy: DataPolicy, event: events.RunEvent) -> events.RunEvent | None:  # noqa: C901, PLR0911, PLR0912 - a case each
-    """*event* as an observer may see it, None for not at all. A policy that keeps everything gives the same object.
+def shown(  # noqa: C901, PLR0911, PLR0912 - one case per event
+    policy: DataPolicy, event: events.RunEvent
+) -> events.RunEvent | None:
+    """Return *event* for observers, or None to hide it. A policy that keeps everything returns the same object.
 
-    An observer cannot forget, so `KeepFor` means `redact` here. Of what is dropped the structure remains: that a tool
-    was called, but not with what. Structured data and progress are shown as they are or not at all. A delta of what is
-    hashed or dropped is None.
+    Observers cannot forget, so `KeepFor` counts as `redact`. The structure of dropped content is still shown: that a
+    tool was called, but not with which arguments. Structured data and progress are shown unchanged or not at all.
+    Deltas of hashed or dropped content are hidden.
     """
     if policy.keeps_everything and not (isinstance(event, events.RunEnded) and _waits_below(event.result)):
         return event
     policy = _stricter(policy)
-    tool, key = policy.tool(getattr(event, "name", "")), policy.hash_key
+    name, key = getattr(event, "name", ""), policy.hash_key
+    tool = _tool(policy, name)
+    if name and (mark := tool_name(policy, name)) != name:
+        event = replace(event, name=mark)  # type: ignore[arg-type]  # every event with a name has a tool's
     match event:
         case (
             events.StepStarted()
@@ -190,8 +215,7 @@ def shown(policy: DataPolicy, event: events.RunEvent) -> events.RunEvent | None:
             left = _filtered(policy, message)
             return replace(event, message=left if isinstance(left, AssistantMessage) else replace(message, parts=()))
         case events.ToolsSelected(calls=calls):
-            bare = [ToolCall(c.id, c.name, _arguments(policy.tool(c.name).arguments, c.arguments, key)) for c in calls]
-            return replace(event, calls=tuple(bare))
+            return replace(event, calls=tuple([_bare(policy, call) for call in calls]))
         case events.ToolStarted():
             return replace(event, arguments=_arguments(tool.arguments, event.arguments, key))
         case events.CallWaiting():
@@ -218,9 +242,31 @@ def _shown_result(policy: DataPolicy, result: events.RunResult) -> events.RunRes
         error=None if result.error is None else kept_text(policy, result.error),
         data={name: data for name, data in result.data.items() if policy.tool(name).results == "keep"},
         messages=tuple(left for message in result.messages if (left := _filtered(policy, message))),
-        # A sub-agent's policy may be stricter, and is not known here.
+        # A sub-agent's policy is unknown here and may be stricter.
         waiting=tuple(_shown_wait(policy if w.run_id == result.run_id else NOTHING, w) for w in result.waiting),
-        context=None,  # it has extracts and summaries in it
+        receipt=None if result.receipt is None else _shown_receipt(policy, result),
+        context=None,  # it contains extracts and summaries
+    )
+
+
+def _shown_receipt(policy: DataPolicy, result: events.RunResult) -> events.StopReceipt:
+    assert result.receipt is not None
+    receipt, path = result.receipt, result.agent_path
+
+    def shown_work(works: Iterable[events.StoppedWork]) -> tuple[events.StoppedWork, ...]:
+        return tuple(
+            [
+                replace(work, name=tool_name(policy, work.name))
+                if (work.what, work.agent_path) == ("tool", path)
+                else work
+                for work in works
+            ]
+        )
+
+    return events.StopReceipt(
+        stopped=shown_work(receipt.stopped),
+        not_stopped=shown_work(receipt.not_stopped),
+        unknown=shown_work(receipt.unknown),
     )
 
 
@@ -233,54 +279,82 @@ def _shown_wait(policy: DataPolicy, wait: Wait) -> Wait:
     if how == "keep":
         return wait
     arguments, note = _arguments(how, wait.arguments, key), _treated(how, wait.note, key)
-    return replace(wait, arguments=arguments, arguments_hash="", note=note)  # that hash has no key: it can be guessed
+    # Remove the hash: it has no key, so short arguments could be guessed from it.
+    return replace(wait, tool=tool_name(policy, wait.tool), arguments=arguments, arguments_hash="", note=note)
+
+
+def tool_name(policy: DataPolicy, name: str) -> str:
+    """Return *name*, or `UNKNOWN_TOOL` if it is text that the policy forbids."""
+    return name if policy.knows(name) or _stays(policy.text) else UNKNOWN_TOOL
+
+
+def _tool(policy: DataPolicy, name: str) -> ToolData:
+    """Return the treatment of the tool *name*. Results of an unknown tool are text too: the error quotes the name."""
+    data = policy.tool(name)
+    if policy.knows(name) or not _stays(data.results):
+        return data
+    results: Treatment = "redact" if policy.text == "drop" else policy.text  # dropping it would leave a lone call
+    if isinstance(data.results, KeepFor) and isinstance(results, KeepFor):
+        results = KeepFor(min(data.results.seconds, results.seconds))
+    return replace(data, results=results)
+
+
+def _bare(policy: DataPolicy, call: ToolCall) -> ToolCall:
+    arguments = _arguments(policy.tool(call.name).arguments, call.arguments, policy.hash_key)
+    return ToolCall(call.id, tool_name(policy, call.name), arguments)
 
 
 def _filtered(policy: DataPolicy, message: Message) -> Message | None:
-    """What remains of *message*: the same object if all of it does, None if nothing does."""
+    """Return *message* after the policy: the same object if all of it is kept, None if all of it is dropped."""
     treatments, key = _applying(policy, message), policy.hash_key
     if all(map(_stays, treatments)):
         return message
     match message:
         case AssistantMessage(parts):
-            left = tuple(p for how, part in zip(treatments, parts, strict=False) if (p := _left(how, part, key)))
-            return replace(message, parts=left) if left else None
+            left = [_left(policy, how, part) for how, part in zip(treatments, parts, strict=False)]
+            kept = tuple([part for part in left if part is not None])
+            return replace(message, parts=kept) if kept else None
         case _ if "drop" in treatments:
             return None
         case ToolMessage(whole=whole):
+            name = tool_name(policy, message.name)
             content = _treated(treatments[0], message.content if whole is None else whole, key)
-            return replace(message, content=content, whole=None, summary=None, media=())
+            return replace(message, name=name, content=content, whole=None, summary=None, media=())
         case UserMessage():
-            return replace(message, text=_treated(treatments[0], message.text, key), media=())
+            tool = message.tool and tool_name(policy, message.tool)
+            return replace(message, text=_treated(treatments[0], message.text, key), tool=tool, media=())
         case SystemMessage():
             return replace(message, text=kept_text(policy, message.text))
 
 
-def _left(how: Treatment, part: Part, key: bytes) -> Part | None:
-    """What remains of a part where not all of its message does: no signature, since that may speak for any part, and
-    nothing in a provider's own form."""
+def _left(policy: DataPolicy, how: Treatment, part: Part) -> Part | None:
+    """Return a part of a message that is not kept in full, or None to drop the part.
+
+    Signatures and the provider's own JSON are dropped, because they may encode any part of the message.
+    """
     if how == "drop" or part.kind == "opaque" or (part.kind == "reasoning" and not part.text):
         return None
     if part.kind == "tool_call":
-        return ToolCall(part.id, part.name, _arguments(how, part.arguments, key))
-    return type(part)(_treated(how, part.text, key))
+        return _bare(policy, part)
+    return type(part)(_treated(how, part.text, policy.hash_key))
 
 
 def _applying(policy: DataPolicy, message: Message) -> list[Treatment]:
-    """Of each part of an assistant's message, then of what is sealed in it; of any other message, one.
+    """Return the treatments of *message*.
 
-    A signature on a call seals reasoning. A provider's own form may quote anything: what its tools found, were asked,
-    or were told.
+    An assistant message has one per part, then those of signed and quoted content and of unknown tool names; any other
+    message has one. A signature on a call contains reasoning. A provider's own JSON may quote any content.
     """
     match message:
         case AssistantMessage(parts):
             each = [_of_part(policy, part) for part in parts]
             each += [policy.reasoning for call in message.tool_calls if call.signature]
+            each += [policy.text for call in message.tool_calls if not policy.knows(call.name)]
             return each + (list(policy._treatments()) if any(map(_may_quote, parts)) else [])
         case ToolMessage():
-            return [policy.tool(message.name).results]
+            return [_tool(policy, message.name).results]
         case UserMessage(tool=str() as tool):
-            return [policy.tool(tool).results]
+            return [_tool(policy, tool).results]
         case UserMessage() | SystemMessage():
             return [policy.text]
 
@@ -304,7 +378,7 @@ def _stays(how: Treatment) -> bool:
 
 
 def _treated(how: Treatment, text: str, key: bytes) -> str:
-    """*text* after its treatment; an empty text holds nothing and stays empty."""
+    """Return *text* after its treatment; empty text stays empty."""
     if how == "drop":
         return ""
     if _stays(how) or not text:
@@ -313,7 +387,7 @@ def _treated(how: Treatment, text: str, key: bytes) -> str:
 
 
 def _arguments(how: Treatment, text: str, key: bytes) -> str:
-    """A call's arguments after their treatment: as they are, or a JSON object, which every provider takes back."""
+    """Return a call's arguments after their treatment: unchanged, or a JSON object, which every provider accepts."""
     if _stays(how):
         return text
     marks: dict[str, Any] = {"redact": {"redacted": True}, "drop": {}}
@@ -321,7 +395,7 @@ def _arguments(how: Treatment, text: str, key: bytes) -> str:
 
 
 def _hash(text: str, key: bytes) -> str:
-    from hashlib import blake2b  # noqa: PLC0415 - few policies need it
+    from hashlib import blake2b  # noqa: PLC0415 - few policies hash
 
     return blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=16).hexdigest()
 
@@ -329,9 +403,9 @@ def _hash(text: str, key: bytes) -> str:
 def _check_treatments(owner: object, *names: str) -> None:
     for name in names:
         value = getattr(owner, name)
-        if not isinstance(value, KeepFor) and not (isinstance(value, str) and value in get_args(_Word)):
+        if not isinstance(value, KeepFor) and not (isinstance(value, str) and value in get_args(_Literal)):
             wanted = "'keep', 'redact', 'hash', 'drop' or KeepFor(seconds)"
-            raise ConfigurationError(f"{type(owner).__name__}({name}={value!r:.80}): it must be {wanted}")
+            raise ConfigurationError(f"{type(owner).__name__}({name}={value!r:.80}): use {wanted}")
 
 
 def _check_fields(policy: DataPolicy) -> None:
@@ -342,17 +416,16 @@ def _check_fields(policy: DataPolicy) -> None:
         ("hash_key", bytes, "bytes"),
     ):
         if not isinstance(value := getattr(policy, name), kind):
-            told = f"DataPolicy({name}=...) is a {type(value).__name__}"  # never the key
-            raise ConfigurationError(f"{told}: it must be {wanted}")
+            # Show the type only: the value may be the secret key.
+            raise ConfigurationError(f"DataPolicy({name}=...): invalid {type(value).__name__}: use {wanted}")
     for tool, data in policy.tools.items():
         if not isinstance(tool, str) or not isinstance(data, ToolData):
-            told = f"DataPolicy(tools=...) has {data!r:.80} for {tool!r:.80}"
-            raise ConfigurationError(f"{told}: it must be ToolData(...)")
+            raise ConfigurationError(f"DataPolicy(tools=...): invalid {data!r:.80} for {tool!r:.80}: use ToolData(...)")
 
 
 @lru_cache
 def _stricter(policy: DataPolicy) -> DataPolicy:
-    """For sinks that cannot forget: *policy* with `redact` for each `KeepFor`."""
+    """Return *policy* with `redact` for each `KeepFor`, for sinks that cannot forget."""
     text, reasoning, *rest = ["redact" if isinstance(how, KeepFor) else how for how in policy._treatments()]
     other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
     named = dict(zip(policy.tools, tools, strict=True))
@@ -360,23 +433,31 @@ def _stricter(policy: DataPolicy) -> DataPolicy:
 
 
 def policy_form(policy: DataPolicy) -> list[Any]:
-    """*policy* as JSON, without its secret: for a journal, so that a run can be ended where its agent is not known."""
+    """Return *policy* as JSON without its secret, so that a run can be ended in a process without its agent."""
     treatments = [how.seconds if isinstance(how, KeepFor) else how for how in policy._treatments()]
-    return [treatments, list(policy.tools), policy.keep_whole_results]
+    known = None if policy.known_tools is None else sorted(policy.known_tools)
+    return [treatments, list(policy.tools), policy.keep_whole_results, known]
 
 
 def policy_of(form: Sequence[Any]) -> DataPolicy:
-    """The policy that was given that *form*; without the secret, what it hashes is redacted."""
-    written, names, whole = form
+    """Restore a policy from `policy_form`. It redacts instead of hashing, since the secret is not stored."""
+    written, names, whole, tools_of_run = form
     known: dict[Any, Treatment] = {"keep": "keep", "redact": "redact", "hash": "redact", "drop": "drop"}
     text, reasoning, *rest = [known[how] if how in known else KeepFor(how) for how in written]
     other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
     named = dict(zip(names, tools, strict=True))
-    return DataPolicy(text=text, reasoning=reasoning, tools=named, other_tools=other, keep_whole_results=whole)
+    return DataPolicy(
+        text=text,
+        reasoning=reasoning,
+        tools=named,
+        other_tools=other,
+        keep_whole_results=whole,
+        known_tools=None if tools_of_run is None else frozenset(tools_of_run),
+    )
 
 
 NOTHING = DataPolicy(text="drop", reasoning="drop", other_tools=ToolData(arguments="drop", results="drop"))
-"""What holds where no policy is known: nothing may remain."""
+"""Policy for runs whose policy is unknown: nothing is kept."""
 
 
 KEEP_ALL = DataPolicy()

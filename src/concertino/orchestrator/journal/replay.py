@@ -58,10 +58,18 @@ class JournalStep:
     usage: Sequence[UsageRecord]
 
 
-def read_steps(journal: StoredJournal) -> Iterator[JournalStep]:
-    """Yield the steps of a journal. Raises `ErasedError` and `StorageError` as `decode` does."""
+def read_steps(journal: StoredJournal, *, strict: bool = True) -> Iterator[JournalStep]:
+    """Yield the steps of a journal; if not *strict*, erased ones without their content, up to the first damaged one.
+
+    Raises `ErasedError` and `StorageError` as `decode` does.
+    """
     for stored in journal.entries:
-        entry, common = decode(stored, journal.run.start.run_id)
+        try:
+            entry, common = decode(stored, journal.run.start.run_id, strict=strict)
+        except StorageError:
+            if strict:
+                raise
+            return
         yield JournalStep(
             seq=stored.seq,
             epoch=stored.epoch,

@@ -1,4 +1,4 @@
-"""Building the first messages of a run: the system prompt, what came before, and the user's message."""
+"""The start of a conversation: the system prompt, the messages before the user's, and the first tool choice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHATBOT_TOOL = "chatbot"
 
 
 def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistry) -> str:
-    """The agent's prompt, or what replaces it, and all that the product adds: rules of tools, user, project, files."""
+    """Return the agent's prompt or its replacement, followed by the rules of tools, user, project and files."""
     prompt = config.prompt or registry.base_prompt()
     if chat.system_prompt is not None and config.allow_prompt_override:
         prompt = chat.system_prompt
@@ -22,15 +22,15 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
         prompt.strip(),
         _section("When to use which tool", _rules(registry)),
         _section("How the user wants to be answered", chat.personalization),
-        _section("What is known of the user", "\n".join(f"- {memory}" for memory in chat.memories)),
+        _section("Facts about the user", "\n".join(f"- {memory}" for memory in chat.memories)),
         _section("Rules of this project", chat.project_rules),
-        _section("Files that the user gave", _files(chat.attachments)),
+        _section("Files that the user attached", _files(chat.attachments)),
     ]
     return "\n\n".join(section for section in sections if section)
 
 
 def before_user_message(chat: Chat, model: str) -> list[Message]:
-    """Examples for the models that want them, the history, and the summary of what came before it."""
+    """Return the model's examples, the history, and the summary of the conversation before it."""
     messages: list[Message] = [*chat.few_shot.get(model, ())]
     messages.extend(chat.history)
     if chat.summary:
@@ -39,7 +39,7 @@ def before_user_message(chat: Chat, model: str) -> list[Message]:
 
 
 def first_tool_choice(chat: Chat, registry: ToolRegistry) -> ToolChoice:
-    """The chatbot is forced when the user talks to one, else RAG when there are attachments."""
+    """Force the chatbot if the user addresses one, else RAG if there are attachments."""
     if chat.chatbot_id and CHATBOT_TOOL in registry:
         return ForcedTool(CHATBOT_TOOL)
     if chat.attachments and RAG_TOOL in registry:

@@ -1,7 +1,7 @@
-"""A conversation as every provider takes it: each call has one result right behind it, and an id of its own.
+"""Repair of conversations, so that every provider accepts them: a result right after each call, and unique call ids.
 
-The engine's own conversations are so. A product's need not be: one that was cut in the middle, put together from two,
-or kept while a process died.
+The engine's own conversations are well-formed. A product's may not be: one that was cut in the middle, joined from two,
+or saved while a process died.
 """
 
 from __future__ import annotations
@@ -15,38 +15,39 @@ from ...messages import AssistantMessage, Message, ToolCall, ToolMessage
 from ..chat import Chat
 
 NO_RESULT = "no result: the call was interrupted"
+_LONE_RESULT = "results without a call"
 
 
 def call_ids(messages: Iterable[Message]) -> set[str]:
-    """The ids of all calls in *messages*."""
+    """Return the ids of all calls in *messages*."""
     return {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls}
 
 
 def repaired(chat: Chat, model: str) -> tuple[Chat, str]:
-    """Return *chat* with a history and examples that every provider accepts, and a list of the changes."""
+    """Return *chat* with a history and examples that every provider accepts, and a summary of the changes."""
     examples = chat.few_shot.get(model, ()) if chat.few_shot else ()
     if not examples and not chat.history:
         return chat, ""
     if _is_well_formed(chain(examples, chat.history)):
         return chat, ""
-    mending = _Mending()
-    few_shot = {model: mending.mend(examples)} if examples else {}
-    history = mending.mend(chat.history)
-    return dataclasses.replace(chat, few_shot=few_shot, history=history), mending.words() or "results out of place"
+    repair = _Repair()
+    few_shot = {model: repair.apply(examples)} if examples else {}
+    history = repair.apply(chat.history)
+    return dataclasses.replace(chat, few_shot=few_shot, history=history), repair.report() or "results out of order"
 
 
 def _is_well_formed(messages: Iterable[Message]) -> bool:
     ids: set[str] = set()
     unanswered: set[str] = set()
     for message in messages:
-        if isinstance(message, ToolMessage):
+        if message.role == "tool":
             if message.call_id not in unanswered:
                 return False
             unanswered.remove(message.call_id)
             continue
         if unanswered:
             return False
-        if isinstance(message, AssistantMessage):
+        if message.role == "assistant":
             if not message.parts:
                 return False
             for call in message.tool_calls:
@@ -57,27 +58,27 @@ def _is_well_formed(messages: Iterable[Message]) -> bool:
     return not unanswered
 
 
-class _Mending:
-    """Makes conversations well-formed that are to stand one after the other."""
+class _Repair:
+    """Repairs conversations that follow one another, with ids that are unique across all of them."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
         self._changed: Counter[str] = Counter()
 
-    def words(self) -> str:
-        """What was changed."""
+    def report(self) -> str:
+        """Return a summary of the changes."""
         return ", ".join(f"{what} ({count})" for what, count in self._changed.items())
 
-    def mend(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """*messages*, well-formed."""
+    def apply(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return *messages* as a well-formed conversation."""
         found: list[Message] = []
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             if isinstance(message, ToolMessage):
-                self._changed["results without a call"] += 1  # or it is taken, and this back, when its call is seen
+                self._changed[_LONE_RESULT] += 1  # taken back when a call claims the result
             elif not isinstance(message, AssistantMessage):
                 found.append(message)
             elif message.tool_calls:
-                found += self._turn(message, _results(messages, place + 1))
+                found += self._turn(message, _results(messages, index + 1))
             elif message.parts:
                 found.append(message)
             else:
@@ -88,36 +89,36 @@ class _Mending:
     def _turn(self, message: AssistantMessage, results: dict[str, list[ToolMessage]]) -> list[Message]:
         parts = list(message.parts)
         answers: list[Message] = []
-        for at, part in enumerate(parts):
+        for index, part in enumerate(parts):
             if isinstance(part, ToolCall):
                 result = self._result(part, results)
-                own = self._own_id(part.id)
-                if own != part.id:
-                    self._changed["ids that are no call's own"] += 1
-                    parts[at] = dataclasses.replace(part, id=own)
-                    result = dataclasses.replace(result, call_id=own)
+                unique = self._unique_id(part.id)
+                if unique != part.id:
+                    self._changed["missing or repeated call ids"] += 1
+                    parts[index] = dataclasses.replace(part, id=unique)
+                    result = dataclasses.replace(result, call_id=unique)
                 answers.append(result)
         return [dataclasses.replace(message, parts=tuple(parts)), *answers]
 
     def _result(self, call: ToolCall, results: dict[str, list[ToolMessage]]) -> ToolMessage:
-        given = results.get(call.id)
-        if given:
-            self._changed["results without a call"] -= 1
-            return given.pop(0)
+        candidates = results.get(call.id)
+        if candidates:
+            self._changed[_LONE_RESULT] -= 1
+            return candidates.pop(0)
         self._changed["calls without a result"] += 1
         return ToolMessage(call.id, call.name, NO_RESULT, is_error=True)
 
-    def _own_id(self, call_id: str) -> str:
-        """*call_id*, or the first like it that no call has yet."""
-        own, number = call_id, 1
-        while not own or own in self._ids:
-            own, number = f"{call_id or 'call'}-{number}", number + 1
-        self._ids.add(own)
-        return own
+    def _unique_id(self, call_id: str) -> str:
+        """Return *call_id*, with a number appended if an earlier call has it."""
+        unique, number = call_id, 1
+        while not unique or unique in self._ids:
+            unique, number = f"{call_id or 'call'}-{number}", number + 1
+        self._ids.add(unique)
+        return unique
 
 
 def _results(messages: Sequence[Message], first: int) -> dict[str, list[ToolMessage]]:
-    """The results from place *first* up to the next calls, by id."""
+    """Return the results from index *first* up to the next calls, by call id."""
     found: dict[str, list[ToolMessage]] = {}
     for message in islice(messages, first, None):
         if isinstance(message, ToolMessage):

@@ -10,7 +10,8 @@ from ...operations import Operation
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Claim, RunStart
-from ...token_engine.engine import TokenEngine, prepared_edits
+from ...token_engine.engine import TokenEngine
+from ...token_engine.summaries import prepared_edits
 from ...tools.base import Session
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context

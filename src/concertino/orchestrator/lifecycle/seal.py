@@ -7,12 +7,13 @@ from typing import Literal
 
 from ...errors import StorageError
 from ...events import StoppedWork, StopReceipt
-from ...messages import AssistantMessage, ToolCall
+from ...messages import AssistantMessage, Message, ToolCall
 from ...operations import ENDED, Operation
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Settlement, StoredRun
 from ...token_engine.counting.base import EstimatingCounter
+from ...token_engine.counting.sizes import message_text
 from ...tools.base import Session
 from ...usage import Tokens, UsageRecord
 from ..journal.data_policy import NOTHING, DataPolicy, policy_of
@@ -24,6 +25,10 @@ from ..outcome import Outcome, result_message
 from ..tool_calls.dispatch import INTERRUPTED, NOT_RUN
 
 LOST = "the process ended before the attempt was settled, so it is unknown whether it was answered; {prompt}"
+
+
+def _count(message: Message) -> int:
+    return EstimatingCounter().count(message_text(message))
 
 
 async def seal(store: Store, root_id: str, status: Literal["cancelled", "failed"], why: str) -> StopReceipt:
@@ -60,7 +65,7 @@ async def _seal_one(tree: Tree, run: StoredRun, status: Literal["cancelled", "fa
     store, start = tree.store, run.start
     assert store is not None
     operations = await store.operations(start.scope, run_id=start.run_id)
-    journal = Journal(tree, start.run_id, start.user_id, EstimatingCounter())
+    journal = Journal(tree, start.run_id, start.user_id, _count)
     journal.policy = await _policy(store, start.run_id)
     journal.restore(run.entries, 0, "")
     accounts = accounts_of(start.root_id, start.user_id, start.organization_id)

@@ -22,7 +22,7 @@ from ...providers.base import (
     ToolCallChunk,
     ToolCallReady,
 )
-from ...providers.rate_limit import Gate
+from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord, UsageSource
 from ..hooks import Hooks
@@ -43,8 +43,8 @@ class Attempt:
 
     __slots__ = (
         "_arguments",
-        "_gate",
         "_hooks",
+        "_limit",
         "_reasoning",
         "_renamed",
         "_reply",
@@ -75,7 +75,7 @@ class Attempt:
         self._run = run
         self._hooks = hooks
         self._visible = visible
-        self._gate = run.resources.rate_limits.get(model.provider) if run.resources.rate_limits else None
+        self._limit = run.resources.rate_limits.get(model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._arguments: list[str] = []
@@ -91,8 +91,8 @@ class Attempt:
         """
         run = self._run
         stream = run.stream if self._visible else None
-        chunks = self.model.stream(self.request) if self._gate is None else self._admitted(self._gate)
-        self._sent = self._gate is None
+        chunks = self.model.stream(self.request) if self._limit is None else self._admitted(self._limit)
+        self._sent = self._limit is None
         try:
             async for chunk in chunks:
                 self._take(chunk)
@@ -107,11 +107,11 @@ class Attempt:
                 await aclose()
         await self._settle()
 
-    async def _admitted(self, gate: Gate) -> AsyncIterator[ModelEvent]:
+    async def _admitted(self, limit: RateLimit) -> AsyncIterator[ModelEvent]:
         """Stream the answer once the key's rate limit admits the request. A 429 pauses every run that uses the key."""
         run, longest = self._run, self._run.resources.retry.longest
         tokens = run.reserve.prompt(self.request) + (self.request.max_output_tokens or run.limits.output)
-        slot = gate.admit(run.chat.session.user_id, tokens, model=self.model_id, longest=longest)
+        slot = limit.admit(run.chat.session.user_id, tokens, model=self.model_id, longest=longest)
         async with slot, aclosing(self.model.stream(self.request)) as chunks:  # type: ignore[type-var]  # all streams are generators
             self._sent = True
             try:
@@ -119,7 +119,7 @@ class Attempt:
                     yield chunk
             except RateLimitError as error:
                 delay = error.retry_after or min(1.0, longest)
-                gate.pause(delay, self.model_id if delay > longest else "")
+                limit.pause(delay, self.model_id if delay > longest else "")
                 raise
 
     @property

@@ -24,24 +24,25 @@ _PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConne
 """Failures that may be over when the same request is sent again."""
 _THE_MODELS_OWN = (*_PASSING, AuthenticationError, PermissionDeniedError, ModelNotFoundError, ContextTooLongError)
 """Failures that another model need not have."""
-_NOT_BILLED = (
-    AuthenticationError,
-    PermissionDeniedError,
-    ModelNotFoundError,
-    BadRequestError,
-    RateLimitError,
-    OverloadedError,
-    ProviderConnectionError,
-)
-"""Failures before an answer began for which providers bill nothing. A refusal by a filter is none of them: Azure bills
-the prompt that it has read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
+_REFUSALS = (AuthenticationError, PermissionDeniedError, ModelNotFoundError, BadRequestError, RateLimitError)
+"""Refusals for which providers bill nothing. A content filter's is not among them: Azure bills the prompt that it has
+read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
+_REFUSING_STATUSES = frozenset({409, 503, 529})
+"""Statuses by which a provider declines a request before it starts to work on it. After any other 5xx it may have done
+the work: a proxy's 502, 504 or 524 says only that the answer did not arrive."""
 
 
 def not_billed(error: BaseException | None) -> bool:
-    """Whether a provider bills nothing for a request that ended in *error* before an answer began; not even a prompt
-    that never got there."""
-    unreached = isinstance(error, ProviderTimeoutError) and error.limit == "connect"
-    return unreached or isinstance(error, _NOT_BILLED)
+    """Return whether a provider bills nothing for a request that ended in *error* before an answer began.
+
+    True if the provider cannot have read the request, or refused it. False if it is unknown, as after a connection
+    that was lost before a response.
+    """
+    if not isinstance(error, ProviderError):
+        return False
+    if error.sent is False or isinstance(error, _REFUSALS):
+        return True
+    return isinstance(error, OverloadedError) and error.status in _REFUSING_STATUSES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""Anthropic's Messages API. The SDK is imported when a model is made, not when this package is."""
+"""Anthropic's Messages API.
+
+The SDK is loaded when a model is created, not when this package is imported.
+"""
 
 from .model import AnthropicModel
 

@@ -1,10 +1,9 @@
-"""The SDK's exceptions in our words. Importing this module imports the SDK."""
+"""Errors of the Messages API and the exceptions of Anthropic's SDK, translated."""
 
 from __future__ import annotations
 
 import re
-
-import anthropic
+from typing import Any
 
 from ...errors import (
     AuthenticationError,
@@ -19,91 +18,125 @@ from ...errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from ..errors import HTTP_FAILURES, by_status, http_failure, make, retry_after, timed_out
-from .reply import ERROR_TYPES
+from ..errors import connection_error, http_errors, kind_by_class, kind_by_status, provider_error, retry_after
 from .request import PROVIDER
 
-_PLACE = re.compile(r"([a-z_]+(?:\.[\w-]+)*): ")
-
-FAILURES: tuple[type[Exception], ...] = (anthropic.AnthropicError, *HTTP_FAILURES)
-
-TABLE: dict[type[Exception], type[ProviderError]] = {
-    anthropic.AnthropicError: ProviderError,
-    anthropic.APIError: ProviderError,
-    anthropic.APIStatusError: ProviderError,  # by its status
-    anthropic.APITimeoutError: ProviderTimeoutError,
-    anthropic.APIConnectionError: ProviderConnectionError,
-    anthropic.APIResponseValidationError: BrokenStreamError,
-    anthropic.APIWebhookValidationError: ProviderError,
-    anthropic.BadRequestError: BadRequestError,
-    anthropic.AuthenticationError: AuthenticationError,
-    anthropic.CredentialsError: AuthenticationError,
-    anthropic.IdentityTokenFileError: AuthenticationError,
-    anthropic.PaymentRequiredError: PermissionDeniedError,
-    anthropic.PermissionDeniedError: PermissionDeniedError,
-    anthropic.NotFoundError: ModelNotFoundError,
-    anthropic.RequestTimeoutError: ProviderTimeoutError,
-    anthropic.ConflictError: OverloadedError,
-    anthropic.PreconditionFailedError: BadRequestError,
-    anthropic.ContentTooLargeError: ContextTooLongError,
-    anthropic.UnprocessableEntityError: BadRequestError,
-    anthropic.RateLimitError: RateLimitError,
-    anthropic.RequestHeaderFieldsTooLargeError: BadRequestError,
-    anthropic.ClientClosedRequestError: ProviderConnectionError,
-    anthropic.InternalServerError: OverloadedError,
-    anthropic.HTTPNotImplementedError: OverloadedError,
-    anthropic.ServiceUnavailableError: OverloadedError,
-    anthropic.GatewayTimeoutError: ProviderTimeoutError,
-    anthropic.OverloadedError: OverloadedError,
-    anthropic.RetryableError: OverloadedError,
-    # By cause. What is about money or rights does not get better by waiting, whatever its status.
-    anthropic.WorkloadIdentityError: AuthenticationError,
-    anthropic.ContractSpendLimitReachedError: PermissionDeniedError,
-    anthropic.EnforcedSpendLimitReachedError: PermissionDeniedError,
-    anthropic.LinkedOrganizationBillingUnavailableError: PermissionDeniedError,
-    anthropic.LinkedOrganizationSpendLimitReachedError: PermissionDeniedError,
-    anthropic.OrganizationOnHoldError: PermissionDeniedError,
-    anthropic.OrganizationTypeNotSupportedError: PermissionDeniedError,
-    anthropic.ParentOrganizationRequiredError: PermissionDeniedError,
-    anthropic.ClaudeCodeKeyCreatorNotMemberError: PermissionDeniedError,
-    anthropic.CMEKKeyDisabledError: AuthenticationError,
-    anthropic.CMEKKeyNetworkBlockedError: AuthenticationError,
-    anthropic.CMEKKeyUnreachableError: OverloadedError,
-    anthropic.CMEKContextUnavailableError: OverloadedError,
-    anthropic.RampLimitExceededError: RateLimitError,
-    anthropic.SandboxEgressRestrictedError: PermissionDeniedError,
-    anthropic.ClaudeCodeVersionTooOldError: BadRequestError,
-    anthropic.RequestBodyEncodingInvalidError: BadRequestError,
-    anthropic.RequestBodyEncodingUnsupportedError: BadRequestError,
-    anthropic.RequestBodyTooLargeAfterDecodingError: ContextTooLongError,
+KINDS_BY_TYPE: dict[str, type[ProviderError]] = {
+    "invalid_request_error": BadRequestError,
+    "authentication_error": AuthenticationError,
+    "billing_error": PermissionDeniedError,
+    "permission_error": PermissionDeniedError,
+    "not_found_error": ModelNotFoundError,
+    "request_too_large": ContextTooLongError,
+    "rate_limit_error": RateLimitError,
+    "timeout_error": ProviderTimeoutError,
+    "api_error": OverloadedError,
+    "overloaded_error": OverloadedError,
+    # Bedrock's, which arrive as frames of their own
+    "validationException": BadRequestError,
+    "throttlingException": RateLimitError,
+    "modelTimeoutException": ProviderTimeoutError,
+    "accessDeniedException": PermissionDeniedError,
+    "resourceNotFoundException": ModelNotFoundError,
 }
-"""Every exception class that the SDK exports."""
+"""The API's error types, in the body of an error response and in an `error` event of a stream."""
+
+KINDS_BY_CLASS: dict[str, type[ProviderError]] = {
+    "AnthropicError": ProviderError,
+    "APIError": ProviderError,
+    "APIStatusError": ProviderError,  # refined by its status
+    "APITimeoutError": ProviderTimeoutError,
+    "APIConnectionError": ProviderConnectionError,
+    "APIResponseValidationError": BrokenStreamError,
+    "APIWebhookValidationError": ProviderError,
+    "BadRequestError": BadRequestError,
+    "AuthenticationError": AuthenticationError,
+    "CredentialsError": AuthenticationError,
+    "IdentityTokenFileError": AuthenticationError,
+    "PaymentRequiredError": PermissionDeniedError,
+    "PermissionDeniedError": PermissionDeniedError,
+    "NotFoundError": ModelNotFoundError,
+    "RequestTimeoutError": ProviderTimeoutError,
+    "ConflictError": OverloadedError,
+    "PreconditionFailedError": BadRequestError,
+    "ContentTooLargeError": ContextTooLongError,
+    "UnprocessableEntityError": BadRequestError,
+    "RateLimitError": RateLimitError,
+    "RequestHeaderFieldsTooLargeError": BadRequestError,
+    "ClientClosedRequestError": ProviderConnectionError,
+    "InternalServerError": OverloadedError,
+    "HTTPNotImplementedError": OverloadedError,
+    "ServiceUnavailableError": OverloadedError,
+    "GatewayTimeoutError": ProviderTimeoutError,
+    "OverloadedError": OverloadedError,
+    "RetryableError": OverloadedError,
+    # Named by cause. Waiting does not help with money or permissions, whatever the status.
+    "WorkloadIdentityError": AuthenticationError,
+    "ContractSpendLimitReachedError": PermissionDeniedError,
+    "EnforcedSpendLimitReachedError": PermissionDeniedError,
+    "LinkedOrganizationBillingUnavailableError": PermissionDeniedError,
+    "LinkedOrganizationSpendLimitReachedError": PermissionDeniedError,
+    "OrganizationOnHoldError": PermissionDeniedError,
+    "OrganizationTypeNotSupportedError": PermissionDeniedError,
+    "ParentOrganizationRequiredError": PermissionDeniedError,
+    "ClaudeCodeKeyCreatorNotMemberError": PermissionDeniedError,
+    "CMEKKeyDisabledError": AuthenticationError,
+    "CMEKKeyNetworkBlockedError": AuthenticationError,
+    "CMEKKeyUnreachableError": OverloadedError,
+    "CMEKContextUnavailableError": OverloadedError,
+    "RampLimitExceededError": RateLimitError,
+    "SandboxEgressRestrictedError": PermissionDeniedError,
+    "ClaudeCodeVersionTooOldError": BadRequestError,
+    "RequestBodyEncodingInvalidError": BadRequestError,
+    "RequestBodyEncodingUnsupportedError": BadRequestError,
+    "RequestBodyTooLargeAfterDecodingError": ContextTooLongError,
+}
+"""Every exception class that the SDK exports, by name, so that versions with fewer classes work as well."""
+
+
+def sdk_errors() -> tuple[type[Exception], ...]:
+    """Return the base classes of the exceptions that a request can raise."""
+    import anthropic  # noqa: PLC0415 - an optional dependency, loaded with the model
+
+    return (anthropic.AnthropicError, *http_errors())
 
 
 def translate(error: Exception, *, begun: bool) -> ProviderError:
-    """One of `FAILURES` in our words; *begun* says whether the answer had begun."""
-    if isinstance(error, HTTP_FAILURES):
-        return http_failure(error, PROVIDER, begun=begun)
-    if isinstance(error, anthropic.APITimeoutError):
-        return timed_out(error, f"anthropic: {error}", PROVIDER)
-    kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ProviderError)
-    if not isinstance(error, anthropic.APIStatusError):
-        return make(kind, f"anthropic: {error}", provider=PROVIDER)
+    """Translate one of `sdk_errors`; *begun* is true once the response's headers have arrived."""
+    status: int | None = getattr(error, "status_code", None)
+    kind = kind_by_class(error, KINDS_BY_CLASS)
+    if isinstance(error, http_errors()) or (status is None and kind in (ProviderTimeoutError, ProviderConnectionError)):
+        return connection_error(error, PROVIDER, begun=begun)
+    message = getattr(error, "api_message", None) or str(error)
+    if status is None:
+        return provider_error(kind, f"anthropic: {message}", provider=PROVIDER)
     if kind is ProviderError:
-        kind = by_status(error.status_code)
-    # The API's own name says more than the status where the two differ, as with a 400 that is about billing.
-    kind = ERROR_TYPES.get(error.type or "", kind) if kind is BadRequestError else kind
-    return make(
+        kind = kind_by_status(status)
+    # The API's own type is more precise than the status where they differ, as for a 400 about billing.
+    if kind is BadRequestError:
+        kind = KINDS_BY_TYPE.get(getattr(error, "type", None) or "", kind)
+    response: Any = getattr(error, "response", None)
+    return provider_error(
         kind,
-        f"anthropic: {error.api_message or error}",
+        f"anthropic: {message}",
         provider=PROVIDER,
-        status=error.status_code,
-        retry_after=retry_after(error.response.headers),
-        part=_part(error.api_message or ""),
+        status=status,
+        retry_after=retry_after(response.headers),
+        part=_part(message),
     )
 
 
+def stream_error(data: dict[str, Any]) -> ProviderError:
+    """Translate an `error` event. It has no HTTP status, because the response began with 200."""
+    error = data.get("error") or {}
+    kind = KINDS_BY_TYPE.get(error.get("type", ""), OverloadedError)
+    return provider_error(kind, f"anthropic: {error.get('message') or error or data}", provider=PROVIDER)
+
+
+_PATH = re.compile(r"([a-z_]+(?:\.[\w-]+)*): ")
+
+
 def _part(message: str) -> str:
-    """The place that a message begins with, such as `messages.1.content.0: ...`."""
-    found = _PLACE.match(message)
+    """Return the path that a message begins with, such as `messages.1.content.0: ...`."""
+    found = _PATH.match(message)
     return found[1] if found else ""

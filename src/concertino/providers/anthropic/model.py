@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import ProviderError
-from ...extras import extra
 from ..base import ModelRequest
-from ..catalog import max_output_tokens as most_output
-from ..http.encoding import Body, ToolForms
-from ..http.transport import SILENCE, RawResponse, StreamingModel, Timeouts, key_from
+from ..catalog import max_output_tokens as default_output_limit
+from ..http.encoding import RequestBody, ToolForms
+from ..http.sdk_client import Endpoint, SdkModel, api_key, import_sdk
+from ..http.time_limits import DEFAULT_DELTA, Timeouts
+from .errors import sdk_errors, translate
 from .reply import MessageReader
 from .request import PROVIDER, request_body, tool_form
 
@@ -17,14 +18,13 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 
-class AnthropicModel(StreamingModel["AsyncAnthropic"]):
+class AnthropicModel(SdkModel["AsyncAnthropic"]):
     """A `Model` of Anthropic.
 
-    *client* is an SDK client of one's own (also that of Bedrock or Vertex); it is not closed here. Without one, the
-    key is *api_key* or `ANTHROPIC_API_KEY`. *timeout* is the longest silence in seconds, or all `Timeouts`.
-    *max_output_tokens* is the limit of a request that sets none; without it, it is the model's maximum. *streams*:
-    False asks for whole answers, where nothing between here and there lets streams through. The SDK sends nothing
-    twice.
+    *client* is an SDK client, also one for Bedrock, Vertex or Foundry; the model does not close it. Without a client,
+    the key is *api_key* or `ANTHROPIC_API_KEY`. *timeout* is the longest silence in seconds, or `Timeouts`.
+    *max_output_tokens* applies to requests that set no limit; its default is the model's maximum. *streams=False*
+    requests whole answers, for networks that do not let streams through. The SDK's retries are off.
 
     Raises `MissingExtraError` without the SDK and `MissingKeyError` without a key.
     """
@@ -36,37 +36,29 @@ class AnthropicModel(StreamingModel["AsyncAnthropic"]):
         client: AsyncAnthropic | None = None,
         api_key: str | None = None,
         base_url: str | None = None,
-        timeout: float | Timeouts = SILENCE,
+        timeout: float | Timeouts = DEFAULT_DELTA,
         max_output_tokens: int | None = None,
         streams: bool = True,
     ) -> None:
-        with extra("anthropic", "AnthropicModel"):
-            from . import errors, sdk  # noqa: PLC0415
-        super().__init__(name, PROVIDER, client, timeout)
-        self._errors, self._sdk = errors, sdk
-        self._key = "" if client is not None else key_from(api_key, "ANTHROPIC_API_KEY")
-        self._base_url = base_url
+        sdk = import_sdk("anthropic", extra="anthropic")
+        key = "" if client is not None else _key(api_key)
+        super().__init__(name, PROVIDER, client, timeout, Endpoint(sdk.AsyncAnthropic, "/v1/messages", key, base_url))
         self._streams = streams
-        self._most = max_output_tokens or most_output(PROVIDER, name)
+        self._output_limit = max_output_tokens or default_output_limit(PROVIDER, name)
         self._tools = ToolForms(tool_form)
 
-    def _connect(self) -> AsyncAnthropic:
-        return self._sdk.connect(self._key, self._base_url, self._limits.connect)
-
-    async def _close(self, client: AsyncAnthropic) -> None:
-        await client.close()
-
-    def _body(self, request: ModelRequest) -> Body:
-        return request_body(request, self._most, self._tools, stream=self._streams)
-
-    async def _open(self, request: ModelRequest, data: bytes) -> RawResponse:
-        return await self._sdk.send(self._client(), data)
+    def _body(self, request: ModelRequest) -> RequestBody:
+        return request_body(request, self._output_limit, self._tools, stream=self._streams)
 
     def _reader(self) -> MessageReader:
         return MessageReader()
 
-    def _failures(self) -> tuple[type[Exception], ...]:
-        return self._errors.FAILURES
+    def _sdk_errors(self) -> tuple[type[Exception], ...]:
+        return sdk_errors()
 
     def _translate(self, error: Exception, *, begun: bool) -> ProviderError:
-        return self._errors.translate(error, begun=begun)
+        return translate(error, begun=begun)
+
+
+def _key(given: str | None) -> str:
+    return api_key(given, "ANTHROPIC_API_KEY")

@@ -1,39 +1,28 @@
-"""The events of a streamed message, read. Facts are from Anthropic's API reference, "Streaming messages".
+"""Read the events of a streamed message. Facts are from Anthropic's API reference, "Streaming messages".
 
-Usage: `input_tokens` leaves out what was read from the cache (`cache_read_input_tokens`) and written to it
-(`cache_creation_input_tokens`, of which `cache_creation` names the share of each lifetime); "total input tokens in a
-request is the summation" of the three. `output_tokens` includes thinking, of which
-`output_tokens_details.thinking_tokens` is the share. The counts of `message_delta` are cumulative and take the place of
-those of `message_start`, field by field. What is done beside the answer stands in `iterations` only: the tokens of a
-`compaction` are "not included in the top-level usage fields" (the SDK's `BetaUsage`), nor are those of an
-`advisor_message`, as recorded answers show. All other entries are the answer's own turns, whose sum the top level is.
+Usage: `input_tokens` excludes tokens read from the cache (`cache_read_input_tokens`) and written to it
+(`cache_creation_input_tokens`, split by lifetime in `cache_creation`); "total input tokens in a request is the
+summation" of the three. `output_tokens` includes thinking, counted in `output_tokens_details.thinking_tokens`. The
+counts of `message_delta` are cumulative and replace those of `message_start`, field by field. Only `iterations` counts
+side work: the tokens of a `compaction` are "not included in the top-level usage fields" (the SDK's `BetaUsage`), nor
+are those of an `advisor_message`, as recorded answers show. The other iterations are the answer's own turns, whose sum
+is the top level.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import Any
 
-from ...errors import (
-    AuthenticationError,
-    BadRequestError,
-    BrokenStreamError,
-    ContextTooLongError,
-    ModelNotFoundError,
-    OverloadedError,
-    PermissionDeniedError,
-    ProviderError,
-    ProviderTimeoutError,
-    RateLimitError,
-)
+from ...errors import BrokenStreamError
 from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
 from ...usage import Tokens
 from ..base import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
-from ..errors import make
 from ..http.encoding import dumps, is_object
-from ..http.sse import Event
-from ..http.transport import finished, payload
+from ..http.sse import SseEvent
+from ..http.transport import complete_reply, payload
+from .errors import stream_error
 from .request import CONTAINER, PROVIDER, REDACTED
 
 STOP_REASONS: dict[str, StopReason] = {
@@ -46,84 +35,67 @@ STOP_REASONS: dict[str, StopReason] = {
     "refusal": "filter",
 }
 
-ERROR_TYPES: dict[str, type[ProviderError]] = {
-    "invalid_request_error": BadRequestError,
-    "authentication_error": AuthenticationError,
-    "billing_error": PermissionDeniedError,
-    "permission_error": PermissionDeniedError,
-    "not_found_error": ModelNotFoundError,
-    "request_too_large": ContextTooLongError,
-    "rate_limit_error": RateLimitError,
-    "timeout_error": ProviderTimeoutError,
-    "api_error": OverloadedError,
-    "overloaded_error": OverloadedError,
-    # Bedrock's, which come as frames of their own
-    "validationException": BadRequestError,
-    "throttlingException": RateLimitError,
-    "modelTimeoutException": ProviderTimeoutError,
-    "accessDeniedException": PermissionDeniedError,
-    "resourceNotFoundException": ModelNotFoundError,
-}
-"""The API's error types, as they come in the body of an error and in an `error` event of a stream."""
-
-
 _CUTTABLE = ("text", "thinking")
-"""The blocks of which a beginning is worth something."""
-_BESIDE = ("compaction", "advisor_message")
-"""The entries of `usage.iterations` that the top level leaves out."""
+"""The blocks whose beginning is of use."""
+_SIDE_WORK = ("compaction", "advisor_message")
+"""The entries of `usage.iterations` that the top level excludes."""
 
 
 class MessageReader:
-    """A `Reader` of the Messages API."""
+    """A `ReplyReader` for the Messages API."""
 
-    __slots__ = ("_blocks", "_container", "_empty", "_model", "_stop", "_usage", "_why", "ended")
+    __slots__ = ("_blocks", "_container", "_empty", "_explanation", "_model", "_stop", "_usage", "ended")
 
     def __init__(self) -> None:
         self.ended = False
-        self._blocks: dict[int, Block] = {}
-        self._empty: Block | None = None  # a call that ended without arguments, or was cut off before them
+        self._blocks: dict[int, ContentBlock] = {}
+        self._empty: ContentBlock | None = None  # a call without arguments, or one that was cut off before them
         self._container: dict[str, Any] | None = None
         self._model = ""
         self._stop = ""
-        self._why = ""
+        self._explanation = ""
         self._usage: dict[str, Any] = {}
 
-    def read(self, event: Event) -> Iterable[ModelEvent]:
-        """See `Reader.read`. Unknown events are passed over, as the API reference asks for."""
-        return self._take(payload(event, PROVIDER))
+    def read(self, event: SseEvent) -> Sequence[ModelEvent]:
+        """See `ReplyReader.read`. Unknown events are ignored, as the API reference asks."""
+        return self._read(payload(event, PROVIDER))
 
-    def whole(self, answer: Any) -> Iterator[ModelEvent]:
-        """See `Reader.whole`."""
+    def whole(self, answer: Any) -> Sequence[ModelEvent]:
+        """See `ReplyReader.whole`."""
         if answer.get("type") == "error" or "content" not in answer:
             raise stream_error(answer)
-        yield from self._take({"type": "message_start", "message": answer})
+        items: list[ModelEvent] = [*self._read({"type": "message_start", "message": answer})]
         for index, block in enumerate(answer["content"]):
-            yield from self._take({"type": "content_block_start", "index": index, "content_block": block})
-            yield from self._take({"type": "content_block_stop", "index": index})
-        yield from self._take({"type": "message_delta", "delta": answer})
-        self.ended = bool(self._stop or self._blocks)  # it is all there
+            items += self._read({"type": "content_block_start", "index": index, "content_block": block})
+            started = self._blocks[index]
+            if started.kind == "tool_use" and block.get("input"):
+                items.append(ToolCallChunk(started.id, started.name, dumps(block["input"])))
+            items += self._read({"type": "content_block_stop", "index": index})
+        items += self._read({"type": "message_delta", "delta": answer})
+        self.ended = bool(self._stop or self._blocks)  # a whole body is complete
+        return items
 
     def partial(self) -> tuple[list[Part], str]:
-        """See `Reader.partial`."""
+        """See `ReplyReader.partial`."""
         blocks = [block for _, block in sorted(self._blocks.items()) if block.ended or block.kind in _CUTTABLE]
         parts = [part for block in blocks if (part := block.part()) is not None]
         return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)], self._model
 
     def counted(self) -> Tokens | None:
-        """See `Reader.counted`."""
+        """See `ReplyReader.counted`."""
         return tokens(self._usage)
 
     def reply(self) -> Reply:
-        """See `Reader.reply`."""
+        """See `ReplyReader.reply`."""
         if not self.ended:
             raise BrokenStreamError("the answer of anthropic ended without message_stop", provider=PROVIDER)
         parts = [part for _, block in sorted(self._blocks.items()) if (part := block.part()) is not None]
         if self._container is not None:
             parts.append(Opaque(PROVIDER, CONTAINER, dumps(self._container)))
         stop = STOP_REASONS.get(self._stop, "end")
-        return finished(PROVIDER, parts, stop, self._model, tokens(self._usage), self._why)
+        return complete_reply(PROVIDER, parts, stop, self._model, tokens(self._usage), self._explanation)
 
-    def _take(self, data: dict[str, Any]) -> Iterable[ModelEvent]:
+    def _read(self, data: dict[str, Any]) -> Sequence[ModelEvent]:
         match data.get("type"):
             case "content_block_delta":
                 return self._delta(data)
@@ -132,13 +104,13 @@ class MessageReader:
             case "content_block_stop":
                 return self._end(self._blocks.get(data["index"]))
             case "message_start":
-                self._begin()
+                self._restart()
                 self._model = data["message"].get("model") or ""
                 self._count(data["message"].get("usage"))
             case "message_delta":
                 delta = data["delta"]
                 self._stop = delta.get("stop_reason") or self._stop
-                self._why = (delta.get("stop_details") or {}).get("explanation") or ""
+                self._explanation = (delta.get("stop_details") or {}).get("explanation") or ""
                 self._container = delta.get("container") or self._container
                 self._count(data.get("usage"))
             case "message_stop":
@@ -147,27 +119,32 @@ class MessageReader:
                 raise stream_error(data)
         return ()
 
-    def _begin(self) -> None:
-        """A proxy may break an answer off and begin another in its place: what counts is the last."""
-        if any(block.ready for block in self._blocks.values()):
-            raise BrokenStreamError("anthropic began again after a call was complete", provider=PROVIDER)
+    def _restart(self) -> None:
+        # A proxy may break an answer off and start over within one stream; the last start counts.
+        if any(block.announced for block in self._blocks.values()):
+            raise BrokenStreamError("anthropic restarted its answer after a call was complete", provider=PROVIDER)
         self._blocks, self._usage, self._empty = {}, {}, None
 
-    def _start(self, data: dict[str, Any]) -> Iterator[ModelEvent]:
+    def _start(self, data: dict[str, Any]) -> Sequence[ModelEvent]:
+        items: list[ModelEvent] = []
         if self._empty is not None:
-            yield from _announce(self._empty)
+            items += _announce(self._empty)
             self._empty = None
-        block = self._blocks[data["index"]] = Block(data["content_block"])
-        if block.kind == "fallback":  # another model takes over, and is the one that answers
+        block = self._blocks[data["index"]] = ContentBlock(data["content_block"])
+        if block.kind == "fallback":  # another model continues and is the one that answers
             self._model = data["content_block"]["to"]["model"]
         if block.kind == "tool_use":
-            yield ToolCallChunk(block.id, block.name, "")
-        elif text := block.begin():
-            yield TextChunk(text) if block.kind == "text" else ReasoningChunk(text)
+            items.append(ToolCallChunk(block.id, block.name, ""))
+        elif text := block.initial_text():
+            items.append(TextChunk(text) if block.kind == "text" else ReasoningChunk(text))
+        return items
 
-    def _end(self, block: Block | None) -> Iterable[ModelEvent]:
-        """A block that the token limit cuts off is ended, too. Arguments that are no whole object wait for the reply;
-        none at all, for the next block: after a cut there is no other."""
+    def _end(self, block: ContentBlock | None) -> Sequence[ModelEvent]:
+        """End a block, which may be one that the token limit cut off.
+
+        A call whose arguments are not a whole object is announced with the reply. A call without arguments is announced
+        when the next block starts, which proves that it was not cut off.
+        """
         if block is None:
             return ()
         block.ended = True
@@ -178,12 +155,12 @@ class MessageReader:
             return ()
         return _announce(block)
 
-    def _delta(self, data: dict[str, Any]) -> Iterable[ModelEvent]:
+    def _delta(self, data: dict[str, Any]) -> Sequence[ModelEvent]:
         delta = data["delta"]
         kind = delta["type"]
         block = self._blocks.get(data["index"])
         if block is None:
-            raise BrokenStreamError("anthropic sent a delta of a block that it had not begun", provider=PROVIDER)
+            raise BrokenStreamError("anthropic sent a delta for a block that was not started", provider=PROVIDER)
         if kind == "text_delta":
             text = delta["text"]
             block.add(text)
@@ -195,30 +172,30 @@ class MessageReader:
             piece = delta["partial_json"]
             block.add(piece)
             return (ToolCallChunk(block.id, block.name, piece),) if piece and block.kind == "tool_use" else ()
-        block.take(delta)
+        block.update(delta)
         return ()
 
     def _count(self, usage: dict[str, Any] | None) -> None:
         self._usage.update((name, value) for name, value in (usage or {}).items() if value is not None)
 
 
-def _announce(block: Block) -> Iterable[ModelEvent]:
+def _announce(block: ContentBlock) -> Sequence[ModelEvent]:
     call = block.part()
-    if block.ready or not isinstance(call, ToolCall) or not is_object(call.arguments):
+    if block.announced or not isinstance(call, ToolCall) or not is_object(call.arguments):
         return ()
-    block.ready = True
+    block.announced = True
     return (ToolCallReady(call),)
 
 
 def tokens(usage: dict[str, Any]) -> Tokens | None:
-    """The API's counts in the meaning of `Tokens`."""
+    """Return the API's counts as `Tokens`, or None without a report."""
     if "input_tokens" not in usage and "output_tokens" not in usage:
         return None
-    whole = _counts(usage)
-    for entry in usage.get("iterations") or ():
-        if entry.get("type") in _BESIDE:
-            whole += _counts(entry)
-    return whole
+    total = _counts(usage)
+    for iteration in usage.get("iterations") or ():
+        if iteration.get("type") in _SIDE_WORK:
+            total += _counts(iteration)
+    return total
 
 
 def _counts(usage: dict[str, Any]) -> Tokens:
@@ -234,56 +211,49 @@ def _counts(usage: dict[str, Any]) -> Tokens:
     )
 
 
-def stream_error(data: dict[str, Any]) -> ProviderError:
-    """The error that an `error` event reports. It has no HTTP status: the answer had begun with 200."""
-    error = data.get("error") or {}
-    kind = ERROR_TYPES.get(error.get("type", ""), OverloadedError)
-    return make(kind, f"anthropic: {error.get('message') or error or data}", provider=PROVIDER)
-
-
-_OURS = {
+_REPRESENTED = {
     "text": {"type", "text"},
     "thinking": {"type", "thinking", "signature"},
     "redacted_thinking": {"type", "data"},
     "tool_use": {"type", "id", "name", "input"},
 }
-"""The fields that our own parts have a place for. A block with more keeps its own form beside them."""
+"""The fields that a part represents itself. A part whose block has more fields keeps the block's JSON as well."""
 
 
-class Block:
-    """A content block that is being written."""
+class ContentBlock:
+    """A content block under construction."""
 
-    __slots__ = ("_fields", "_text", "ended", "id", "kind", "name", "ready")
+    __slots__ = ("_fields", "_pieces", "announced", "ended", "id", "kind", "name")
 
     def __init__(self, content: dict[str, Any]) -> None:
         self._fields = content
-        self._text: list[str] = []  # of a text, a thought, or arguments
+        self._pieces: list[str] = []  # of text, thinking or arguments
         self.kind: str = content["type"]
         self.id: str = content["id"] if self.kind == "tool_use" else ""
         self.name: str = content["name"] if self.kind == "tool_use" else ""
         self.ended = False
-        self.ready = False
+        self.announced = False
 
-    def begin(self) -> str:
-        """The text that the block begins with."""
+    def initial_text(self) -> str:
+        """Return the text that the block starts with."""
         if self.kind not in ("text", "thinking"):
             return ""
         text: str = self._fields.get(self.kind) or ""
         if text:
-            self._text.append(text)
+            self._pieces.append(text)
         return text
 
     @property
     def empty(self) -> bool:
-        """Whether no arguments have come."""
-        return not self._fields.get("input") and not any(self._text)
+        """Whether the call has no arguments so far."""
+        return not self._fields.get("input") and not any(self._pieces)
 
     def add(self, piece: str) -> None:
-        """Take a piece of text, or of arguments."""
-        self._text.append(piece or "")
+        """Append a piece of text or arguments."""
+        self._pieces.append(piece or "")
 
-    def take(self, delta: dict[str, Any]) -> None:
-        """Take a delta of any other kind."""
+    def update(self, delta: dict[str, Any]) -> None:
+        """Apply a delta of any other kind."""
         fields = self._fields
         match delta["type"]:
             case "signature_delta":
@@ -299,8 +269,8 @@ class Block:
                         fields[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
 
     def part(self) -> Part | None:
-        """The block as a part; None for a text without text."""
-        fields, text = self._fields, "".join(self._text)
+        """Return the block as a part, or None for an empty text."""
+        fields, text = self._fields, "".join(self._pieces)
         match self.kind:
             case "text":
                 raw = self._raw(text=text)
@@ -311,16 +281,17 @@ class Block:
             case "redacted_thinking":
                 return Reasoning("", id=REDACTED, signature=fields.get("data"), provider=PROVIDER, raw=self._raw())
             case "tool_use":
-                given = text or (dumps(fields["input"]) if fields.get("input") else "{}")
-                raw = self._raw(input=json.loads(given)) if is_object(given) else None
-                return ToolCall(self.id, self.name, given, raw=raw, provider=PROVIDER if raw else "")
+                arguments = text or (dumps(fields["input"]) if fields.get("input") else "{}")
+                raw = self._raw(input=json.loads(arguments)) if is_object(arguments) else None
+                return ToolCall(self.id, self.name, arguments, raw=raw, provider=PROVIDER if raw else "")
             case kind:
-                whole = fields
+                content = fields
                 if text and is_object(text):
-                    whole = {**fields, "input": json.loads(text)}
-                return Opaque(PROVIDER, kind, dumps(whole))
+                    content = {**fields, "input": json.loads(text)}
+                return Opaque(PROVIDER, kind, dumps(content))
 
     def _raw(self, **written: Any) -> str | None:
-        """The block's own form, if it has more than the part has."""
-        more = any(value not in (None, [], "") for name, value in self._fields.items() if name not in _OURS[self.kind])
+        """Return the block's JSON if it has more than the part represents."""
+        represented = _REPRESENTED[self.kind]
+        more = any(value not in (None, [], "") for name, value in self._fields.items() if name not in represented)
         return dumps({**self._fields, **written}) if more else None

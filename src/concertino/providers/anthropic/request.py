@@ -1,16 +1,17 @@
-"""A `ModelRequest` as a request of the Messages API.
+"""Encode a `ModelRequest` for the Messages API.
 
-Facts of the protocol are from Anthropic's API reference ("Create a Message", "Tool use", "Extended thinking") and
-the SDK's parameter types. What it asks for beyond the obvious:
+Facts are from Anthropic's API reference ("Create a Message", "Tool use", "Extended thinking") and the SDK's parameter
+types. Its less obvious rules:
 
 - `max_tokens` is required.
-- All results of one turn's calls stand together at the beginning of the user message right after the calls.
-- The conversation begins with a user message; blank text blocks are refused, and answers that end in reasoning.
-- Ids of calls and names of tools are of `[a-zA-Z0-9_-]`, which those of others, and what a model makes up, need not be.
-- Calls and results in the history want tools to be defined, even where none may be called.
-- What is to be cached is marked, in at most four places; the API looks for a cached prefix some 20 blocks back
-  ("Prompt caching"). Blocks of reasoning and empty ones may not be marked.
-- Reasoning takes no temperature, and with a budget only a tool choice of `auto` or `none` ("Extended thinking").
+- All results of one turn's calls come first in the user message right after the calls.
+- The conversation begins with a user message. Blank text blocks and answers that end in reasoning are refused.
+- Ids of calls and names of tools consist of `[a-zA-Z0-9_-]`; those of other providers, or invented by a model, may not.
+- Calls and results in the history require declared tools, even if none may be called.
+- At most four blocks are marked for caching; the API looks for a cached prefix about 20 blocks back ("Prompt caching").
+  Reasoning and empty blocks cannot be marked.
+- Reasoning excludes temperature, and reasoning with a token budget a tool choice other than `auto` or `none`
+  ("Extended thinking").
 """
 
 from __future__ import annotations
@@ -34,22 +35,25 @@ from ...messages import (
     ToolSpec,
     UserMessage,
 )
-from .. import catalog as catalogue
 from ..base import ModelRequest
-from ..http import encoding as media
+from ..catalog import check_settings, reasons_by_effort, unsupported
 from ..http.encoding import (
-    Body,
-    Form,
+    RequestBody,
     ToolForms,
+    WireMessage,
     arguments_object,
-    body,
+    dropped_content,
+    dropped_of,
     dumps,
+    encode_body,
     is_object,
-    losses,
-    lost,
-    plain_id,
-    plain_name,
-    spliced,
+    media_kind,
+    media_placeholder,
+    media_refusal,
+    media_text,
+    portable_id,
+    portable_name,
+    replace_fields,
     turns,
 )
 
@@ -57,60 +61,68 @@ PROVIDER = "anthropic"
 REDACTED = "redacted"
 """The id of a `Reasoning` whose signature is the data of a `redacted_thinking` block."""
 CONTAINER = "container"
-"""The type of an `Opaque` that names where the provider's own tools ran; it goes back beside the messages."""
+"""The type of an `Opaque` with the container of the provider's own tools, a field of the request, not a message."""
 
 _NO_TOOL = dumps({"name": "unavailable", "description": "No tool may be used now.", "input_schema": {"type": "object"}})
-_OPENING = dumps({"type": "text", "text": "(The conversation goes on.)"})
-_MOST_MARKS = 4
-_MARK = ',"cache_control":{"type":"ephemeral"}'
+_OPENING = dumps({"type": "text", "text": "(The conversation continues.)"})
+_MAX_BREAKPOINTS = 4
+_BREAKPOINT = ',"cache_control":{"type":"ephemeral"}'
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576}
-_LEAST_BUDGET = 1_024
-_CALLS = "tools"  # in a form's mark: it has calls or results
+_MIN_BUDGET = 1_024
+_HAS_CALLS = "tools"
+"""In a message's `note`: it contains calls or results. A container may follow after a space, then its expiry."""
 _THINKING = ('{"type":"thinking"', '{"type":"redacted_thinking"')
 
 
 def tool_form(tool: ToolSpec) -> dict[str, Any]:
-    """A tool in the API's form."""
+    """Return a tool declaration in the API's format."""
     return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
 
-def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, *, stream: bool = True) -> Body:
-    """The finished JSON; *max_tokens* is for a request that sets no limit itself.
+def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, *, stream: bool = True) -> RequestBody:
+    """Encode *request*; *max_tokens* applies if it sets no limit.
 
-    Raises `UnsupportedError` for what the model cannot do.
+    Raises `UnsupportedError` if the model cannot take a setting or content.
     """
-    catalogue.check(request, PROVIDER)
-    forms = [message.wire(PROVIDER, _form) for message in request.messages]
-    begins = request.marks is not None and len(request.marks) < _MOST_MARKS
-    for place in request.marks or ():
-        forms[place] = _marked(forms[place])
-    most = request.max_output_tokens or max_tokens
-    head: dict[str, Any] = {"model": request.model, "max_tokens": most, "stream": stream}
+    check_settings(request, PROVIDER)
+    messages = [message.wire(PROVIDER, _wire) for message in request.messages]
+    for index in request.marks or ():
+        messages[index] = _with_breakpoint(messages[index])
+    limit = request.max_output_tokens or max_tokens
+    head: dict[str, Any] = {"model": request.model, "max_tokens": limit, "stream": stream}
+    lists: dict[str, Iterable[str]] = {}
+    _add_beginning(head, lists, request, tool_forms)
+    _add_settings(head, request, limit, messages)
+    if not request.tools and any(message.note for message in messages):
+        lists["tools"] = [_NO_TOOL]
+        head["tool_choice"] = {"type": "none"}
+    if "tools" in request.extra and (container := _container(messages)):
+        head["container"] = container
+    lists["messages"] = turns(messages, "content", _OPENING)
+    dropped = dropped_content(messages, PROVIDER, "assistant")
+    return RequestBody(encode_body(head, request.extra, lists), dropped)
+
+
+def _add_beginning(
+    head: dict[str, Any], lists: dict[str, Iterable[str]], request: ModelRequest, tool_forms: ToolForms
+) -> None:
+    """Add system prompt and tools, with a breakpoint at their end if the messages leave one."""
+    mark = request.marks is not None and len(request.marks) < _MAX_BREAKPOINTS
     if request.system:
         head["system"] = request.system
-        if begins:
+        if mark:
             head["system"] = [{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}]
-    _settings(head, request, most, forms)
-    lists: dict[str, Iterable[str]] = {}
     if request.tools:
         tools = tool_forms(request.tools)
-        if begins and not request.system:
-            tools = [*tools[:-1], tools[-1][:-1] + _MARK + "}"]
+        if mark and not request.system:
+            tools = [*tools[:-1], tools[-1][:-1] + _BREAKPOINT + "}"]
         lists["tools"] = tools
         choice = _tool_choice(request.tool_choice, parallel=request.parallel_tool_calls)
         if choice != {"type": "auto"}:
             head["tool_choice"] = choice
-    elif any(form.mark for form in forms):
-        lists["tools"] = [_NO_TOOL]
-        head["tool_choice"] = {"type": "none"}
-    if "tools" in request.extra and (container := _container(forms)):
-        head["container"] = container
-    written = turns(forms, "content", _OPENING)
-    lists["messages"] = written
-    return Body(body(head, request.extra, lists), losses(forms, PROVIDER, "assistant"))
 
 
-def _settings(head: dict[str, Any], request: ModelRequest, most: int, forms: Sequence[Form]) -> None:
+def _add_settings(head: dict[str, Any], request: ModelRequest, limit: int, messages: Sequence[WireMessage]) -> None:
     if request.temperature is not None:
         head["temperature"] = request.temperature
     if request.stop:
@@ -120,41 +132,42 @@ def _settings(head: dict[str, Any], request: ModelRequest, most: int, forms: Seq
         output["format"] = {"type": "json_schema", "schema": request.output_schema.schema}
     if request.effort not in (None, "none"):
         if request.temperature not in (None, 1):
-            raise catalogue.unsupported(
-                PROVIDER, request.model, "temperature beside reasoning", "leave one of them out"
-            )
-        if catalogue.reasons_by_effort(request.model):
+            raise unsupported(PROVIDER, request.model, "temperature together with reasoning", "leave one of them out")
+        if reasons_by_effort(request.model):
             head["thinking"] = {"type": "adaptive"}
             output["effort"] = request.effort
-        elif not _begun_without_thinking(forms):
-            head["thinking"] = {"type": "enabled", "budget_tokens": _budget(request, most)}
+        elif not _loop_without_thinking(messages):
+            head["thinking"] = {"type": "enabled", "budget_tokens": _budget(request, limit)}
     if output:
         head["output_config"] = output
 
 
-def _budget(request: ModelRequest, most: int) -> int:
-    """The tokens to think in, where *most* are for all of the answer."""
+def _budget(request: ModelRequest, limit: int) -> int:
+    """Return the thinking budget of an answer limited to *limit* tokens."""
     if request.tools and (request.tool_choice == "required" or isinstance(request.tool_choice, ForcedTool)):
-        remedy = 'choose tool_choice="auto", or effort="none"'
-        raise catalogue.unsupported(PROVIDER, request.model, "a forced tool beside reasoning", remedy)
-    budget = max(min(_BUDGETS[request.effort or "low"], most // 2), _LEAST_BUDGET)
-    if budget >= most:
-        field = f"effort={request.effort!r} with max_output_tokens={most}"
-        raise catalogue.unsupported(PROVIDER, request.model, field, f"give it more than {_LEAST_BUDGET} tokens")
+        remedy = 'choose tool_choice="auto" or effort="none"'
+        raise unsupported(PROVIDER, request.model, "a forced tool together with reasoning", remedy)
+    budget = max(min(_BUDGETS[request.effort or "low"], limit // 2), _MIN_BUDGET)
+    if budget >= limit:
+        field = f"effort={request.effort!r} with max_output_tokens={limit}"
+        raise unsupported(PROVIDER, request.model, field, f"set max_output_tokens above {_MIN_BUDGET}")
     return budget
 
 
-def _begun_without_thinking(forms: Sequence[Form]) -> bool:
-    """Whether the loop of tools at the end began without thinking, as another model's does: a model with a budget for
-    thinking cannot begin to think in the middle of one ("Extended thinking", toggling modes in conversations)."""
+def _loop_without_thinking(messages: Sequence[WireMessage]) -> bool:
+    """Return whether the tool loop at the end began without thinking, as another model's does.
+
+    A model with a thinking budget cannot start to think inside a tool loop ("Extended thinking", "Toggling thinking
+    modes in conversations").
+    """
     first = None
-    for place in range(len(forms) - 1, -1, -1):
-        form = forms[place]
-        if form.role == "assistant":
-            if not form.mark.startswith(_CALLS):
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.role == "assistant":
+            if not message.note.startswith(_HAS_CALLS):
                 break
-            first = form
-        elif form.rest and not (place and forms[place - 1].first):  # the user's own turn, not a word beside results
+            first = message
+        elif message.rest and not (index and messages[index - 1].first):  # a user turn, not text next to results
             break
     return first is not None and not first.rest.startswith(_THINKING)
 
@@ -171,65 +184,73 @@ def _tool_choice(choice: ToolChoice, *, parallel: bool) -> dict[str, Any]:
     return form
 
 
-def _marked(form: Form) -> Form:
-    """*form* with a mark for the cache on its last block."""
-    if form.rest:
-        return form._replace(rest=f"{form.rest[:-1]}{_MARK}}}")
-    return form._replace(first=f"{form.first[:-1]}{_MARK}}}") if form.first else form
+def _with_breakpoint(message: WireMessage) -> WireMessage:
+    """Return *message* with a cache breakpoint on its last block."""
+    if message.rest:
+        return message._replace(rest=f"{message.rest[:-1]}{_BREAKPOINT}}}")
+    return message._replace(first=f"{message.first[:-1]}{_BREAKPOINT}}}") if message.first else message
 
 
-def _container(forms: list[Form]) -> str:
-    """The newest container that has not expired; "" for none."""
-    for form in reversed(forms):
-        _, _, named = form.mark.partition(" ")
-        if named:
-            name, _, until = named.partition(" ")
-            alive = not until or datetime.fromisoformat(until).timestamp() > time.time()
+def _container(messages: list[WireMessage]) -> str:
+    """Return the newest container, or "" if there is none or it has expired."""
+    for message in reversed(messages):
+        _, _, container = message.note.partition(" ")
+        if container:
+            name, _, expiry = container.partition(" ")
+            alive = not expiry or datetime.fromisoformat(expiry).timestamp() > time.time()
             return name if alive else ""
     return ""
 
 
-def _form(message: Message) -> Form:
+def _wire(message: Message) -> WireMessage:
     match message:
-        case UserMessage(text, shown):
-            said = [] if shown and not text.strip() else [_text(text if text.strip() else "(empty)")]
-            blocks, refused = _shown(shown)
-            return Form("user", "", ",".join([*blocks, *said]), refused, "; ".join(refused))
+        case UserMessage(text, media):
+            texts = [] if media and not text.strip() else [_text(text if text.strip() else "(empty)")]
+            blocks, refused = _media_blocks(media)
+            return WireMessage("user", "", ",".join([*blocks, *texts]), refused, "; ".join(refused))
         case SystemMessage(text):
-            # Not every model takes the role `system` inside the conversation, so it is marked text of the user's turn.
-            return Form("user", "", _text(f"<system>\n{text}\n</system>"))
-        case ToolMessage(call_id, _, content):
-            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": plain_id(call_id), "content": content}
-            if message.is_error:
-                result["is_error"] = True
-            if not message.media:
-                return Form("user", dumps(result), "", mark=_CALLS)
-            del result["content"]
-            blocks, refused = _shown(message.media)
-            inner = ",".join(([_text(content)] if content.strip() else []) + blocks)
-            return Form("user", f'{dumps(result)[:-1]},"content":[{inner}]}}', "", refused, mark=_CALLS)
-        case AssistantMessage(parts):
-            written = [(part.kind, block) for part in parts if (block := _block(part))]
-            dropped = [word for part in parts for word in lost(part, PROVIDER)]
-            while written and written[-1][0] == "reasoning":
-                written.pop()
-                dropped.append(f"reasoning of {PROVIDER}")
-            content = ",".join(block for _, block in written)
-            return Form("assistant", "", content, tuple(dropped), mark=_mark(message))
+            # Not every model takes the role `system` inside the conversation, so it is tagged text of the user turn.
+            return WireMessage("user", "", _text(f"<system>\n{text}\n</system>"))
+        case ToolMessage():
+            return _tool_result(message)
+        case AssistantMessage():
+            return _assistant(message)
 
 
-def _mark(message: AssistantMessage) -> str:
-    """Whether tools must be defined, and after a space the container, with when it expires."""
-    mark = _CALLS if message.tool_calls else ""
+def _tool_result(message: ToolMessage) -> WireMessage:
+    content = message.content
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": portable_id(message.call_id), "content": content}
+    if message.is_error:
+        result["is_error"] = True
+    if not message.media:
+        return WireMessage("user", dumps(result), "", note=_HAS_CALLS)
+    del result["content"]
+    blocks, refused = _media_blocks(message.media)
+    inner = ",".join(([_text(content)] if content.strip() else []) + blocks)
+    return WireMessage("user", f'{dumps(result)[:-1]},"content":[{inner}]}}', "", refused, note=_HAS_CALLS)
+
+
+def _assistant(message: AssistantMessage) -> WireMessage:
+    blocks = [(part.kind, block) for part in message.parts if (block := _block(part))]
+    dropped = [description for part in message.parts for description in dropped_of(part, PROVIDER)]
+    while blocks and blocks[-1][0] == "reasoning":
+        blocks.pop()
+        dropped.append(f"reasoning of {PROVIDER}")
+    content = ",".join(block for _, block in blocks)
+    return WireMessage("assistant", "", content, tuple(dropped), note=_note(message))
+
+
+def _note(message: AssistantMessage) -> str:
+    note = _HAS_CALLS if message.tool_calls else ""
     for part in message.parts:
         if part.kind == "opaque" and part.provider == PROVIDER and part.type == CONTAINER:
-            held = json.loads(part.raw)
-            mark += f" {held['id']} {held.get('expires_at') or ''}"
-    return mark
+            container = json.loads(part.raw)
+            note += f" {container['id']} {container.get('expires_at') or ''}"
+    return note
 
 
 def _block(part: Part) -> str:
-    """A part as a block; "" for one that is not sent."""
+    """Return a part as a block, or "" for one that is not sent."""
     if part.kind == "tool_call":
         return _call(part)
     if part.raw is not None and part.provider == PROVIDER:
@@ -244,26 +265,26 @@ def _block(part: Part) -> str:
 
 
 def _call(part: ToolCall) -> str:
-    named = {"id": plain_id(part.id), "name": plain_name(part.name)}
+    identity = {"id": portable_id(part.id), "name": portable_name(part.name)}
     if part.raw is not None and part.provider == PROVIDER and is_object(part.arguments):
-        return spliced(part.raw, **named)
-    return dumps({"type": "tool_use", **named, "input": arguments_object(part.arguments)})
+        return replace_fields(part.raw, **identity)
+    return dumps({"type": "tool_use", **identity, "input": arguments_object(part.arguments)})
 
 
-def _shown(shown: tuple[Media, ...]) -> tuple[list[str], tuple[str, ...]]:
-    """Blocks of images and documents, and why some are none; those leave a word in their place."""
+def _media_blocks(media: tuple[Media, ...]) -> tuple[list[str], tuple[str, ...]]:
+    """Return blocks for *media*, with placeholders for what the API cannot take, and the refusals' messages."""
     blocks: list[str] = []
     refused: list[str] = []
-    for item in shown:
-        form = _media(item)
+    for item in media:
+        form = _media_block(item)
         if form is None:
-            refused.append(media.refusal(item, "Anthropic's API", "send text, an image or a PDF, or ask Google"))
-        blocks.append(_text(media.placeholder(item)) if form is None else dumps(form))
+            refused.append(media_refusal(item, "Anthropic's API", "send text, an image or a PDF, or ask Google"))
+        blocks.append(_text(media_placeholder(item)) if form is None else dumps(form))
     return blocks, tuple(refused)
 
 
-def _media(item: Media) -> dict[str, Any] | None:
-    kind = media.kind_of(item)
+def _media_block(item: Media) -> dict[str, Any] | None:
+    kind = media_kind(item)
     if kind not in ("image", "document"):
         return None
     block: dict[str, Any] = {"type": kind}
@@ -272,7 +293,7 @@ def _media(item: Media) -> dict[str, Any] | None:
     elif kind == "image" or item.media_type == "application/pdf":
         block["source"] = {"type": "base64", "media_type": item.media_type, "data": item.data}
     elif item.media_type.startswith("text/") or item.media_type == "application/json":
-        block["source"] = {"type": "text", "media_type": "text/plain", "data": media.text_of(item)}
+        block["source"] = {"type": "text", "media_type": "text/plain", "data": media_text(item)}
     else:
         return None
     if kind == "document" and item.name:

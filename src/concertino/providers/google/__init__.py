@@ -1,4 +1,7 @@
-"""Google's Gemini API. The SDK is imported when a model is made, not when this package is."""
+"""Google's Gemini API.
+
+The SDK is loaded when a model is created, not when this package is imported.
+"""
 
 from .model import GoogleModel
 

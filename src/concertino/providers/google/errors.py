@@ -1,12 +1,8 @@
-"""The SDK's exceptions in our words. Importing this module imports the SDK."""
+"""Errors of the Gemini API and the exceptions of Google's SDK, translated."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
-
-import httpx2
-from google.genai import errors
 
 from ...errors import (
     AuthenticationError,
@@ -16,72 +12,82 @@ from ...errors import (
     ProviderError,
     ProviderTimeoutError,
 )
-from ..errors import HTTP_FAILURES, by_status, http_failure, make, retry_after, timed_out
+from ..errors import (
+    connection_error,
+    http_errors,
+    kind_by_class,
+    kind_by_status,
+    provider_error,
+    retry_after,
+    retry_info,
+    rpc_details,
+)
 from .request import PROVIDER
 
-TABLE: dict[type[Exception], type[ProviderError]] = {
-    errors.APIError: ProviderError,  # by its code
-    errors.ClientError: BadRequestError,  # by its code
-    errors.ServerError: OverloadedError,  # by its code
-    errors.UnknownApiResponseError: BrokenStreamError,
-    errors.ContinuationInterruptedError: BrokenStreamError,
-    errors.UnknownFunctionCallArgumentError: BadRequestError,
-    errors.UnsupportedFunctionError: BadRequestError,
-    errors.FunctionInvocationError: BadRequestError,
+KINDS_BY_CLASS: dict[str, type[ProviderError]] = {
+    "APIError": ProviderError,  # refined by its code
+    "ClientError": BadRequestError,  # refined by its code
+    "ServerError": OverloadedError,  # refined by its code
+    "UnknownApiResponseError": BrokenStreamError,
+    "ContinuationInterruptedError": BrokenStreamError,
+    "UnknownFunctionCallArgumentError": BadRequestError,
+    "UnsupportedFunctionError": BadRequestError,
+    "FunctionInvocationError": BadRequestError,
 }
-"""Every exception class that the SDK exports."""
+"""Every exception class that the SDK exports, by name."""
 
-FAILURES: tuple[type[Exception], ...] = (*TABLE, *HTTP_FAILURES, TimeoutError)
-"""The last is the base of the SDK's error of a continuation that takes too long."""
 
-_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+def sdk_errors() -> tuple[type[Exception], ...]:
+    """Return the base classes of the exceptions that a request can raise.
+
+    The SDK's error for a continuation that takes too long derives from `TimeoutError`.
+    """
+    from google.genai import errors  # noqa: PLC0415 - an optional dependency, loaded with the model
+
+    exported = [getattr(errors, name) for name in KINDS_BY_CLASS if hasattr(errors, name)]
+    return (*exported, *http_errors(), TimeoutError)
 
 
 def translate(error: Exception, *, begun: bool) -> ProviderError:
-    """One of `FAILURES` in our words; *begun* says whether the answer had begun."""
-    if isinstance(error, httpx2.PoolTimeout):
-        return timed_out(error, "google was not asked: all connections of this client are in use", PROVIDER)
-    if isinstance(error, HTTP_FAILURES):
-        return http_failure(error, PROVIDER, begun=begun)
+    """Translate one of `sdk_errors`; *begun* is true once the response's headers have arrived."""
+    if isinstance(error, http_errors()):
+        return connection_error(error, PROVIDER, begun=begun)
     if isinstance(error, TimeoutError):
         return ProviderTimeoutError(f"google: {error}", provider=PROVIDER)
-    kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ProviderError)
-    if not isinstance(error, errors.APIError):
-        return make(kind, f"google: {error}", provider=PROVIDER)
-    details = _details(error.details)
-    kind = by_status(error.code)
-    # An unusable key comes with 400.
-    if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
+    code: int | None = getattr(error, "code", None)
+    if code is None:
+        return provider_error(kind_by_class(error, KINDS_BY_CLASS), f"google: {error}", provider=PROVIDER)
+    body = getattr(error, "details", None)
+    details = rpc_details(body.get("error", body) if isinstance(body, dict) else None)
+    kind = kind_by_status(code)
+    if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):  # comes with status 400
         kind = AuthenticationError
-    return make(
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    return provider_error(
         kind,
-        f"google: {error.message or error}",
+        f"google: {getattr(error, 'message', None) or error}",
         provider=PROVIDER,
-        status=error.code,
-        retry_after=_delay(error, details),
+        status=code,
+        retry_after=retry_info(details) or (retry_after(headers) if headers else None),
         part=_part(details),
     )
 
 
+def stream_error(error: dict[str, Any]) -> ProviderError:
+    """Translate an error that a stream contains instead of a chunk."""
+    code = error.get("code") if isinstance(error.get("code"), int) else None
+    kind = kind_by_status(code) if code is not None and code >= 400 else OverloadedError
+    return provider_error(
+        kind,
+        f"google: {error.get('message') or error}",
+        provider=PROVIDER,
+        status=code if isinstance(code, int) else None,
+    )
+
+
 def _part(details: list[dict[str, Any]]) -> str:
-    """The field that `google.rpc.BadRequest` names first."""
+    """Return the field that `google.rpc.BadRequest` names first."""
     for detail in details:
         for violation in detail.get("fieldViolations") or ():
             return str(violation.get("field") or "")
     return ""
-
-
-def _details(body: Any) -> list[dict[str, Any]]:
-    """The `google.rpc` details of an error's body."""
-    inner = body.get("error", body) if isinstance(body, dict) else {}
-    found = inner.get("details") if isinstance(inner, dict) else None
-    return [detail for detail in found if isinstance(detail, dict)] if isinstance(found, list) else []
-
-
-def _delay(error: errors.APIError, details: list[dict[str, Any]]) -> float | None:
-    """What `google.rpc.RetryInfo` asks for ("23s"), or else the header."""
-    for detail in details:
-        if match := _DELAY.fullmatch(str(detail.get("retryDelay"))):
-            return float(match[1])
-    headers = getattr(error.response, "headers", None)
-    return retry_after(headers) if headers else None

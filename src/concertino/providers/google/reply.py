@@ -1,27 +1,28 @@
-"""The chunks of a streamed generateContent answer, read. Facts are from the Gemini API reference
-(`GenerateContentResponse`, `UsageMetadata`, "Thought signatures").
+"""Read the chunks of a streamed generateContent answer.
 
-Usage: `promptTokenCount` includes `cachedContentTokenCount`; `candidatesTokenCount` leaves out
-`thoughtsTokenCount`; `toolUsePromptTokenCount` is input beside the prompt; `totalTokenCount` is the sum of the four
-without the cached one. Counts are cumulative: the newest of each field counts. Writing to the cache is not reported.
+Facts are from the Gemini API reference (`GenerateContentResponse`, `UsageMetadata`, "Thought signatures").
+
+Usage: `promptTokenCount` includes `cachedContentTokenCount`; `candidatesTokenCount` excludes `thoughtsTokenCount`;
+`toolUsePromptTokenCount` is input that the prompt's count excludes; `totalTokenCount` is the sum of the four without
+the cached one. Counts are cumulative: the newest value of each field counts. Cache writes are not reported.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...errors import BrokenStreamError, ContentFilteredError, OverloadedError, ProviderError
+from ...errors import BrokenStreamError, ContentFilteredError
 from ...ids import new_call_id
 from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
 from ...usage import Tokens
 from ..base import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
-from ..errors import by_status, make
 from ..http.encoding import dumps
-from ..http.sse import Event
-from ..http.transport import finished, payload
+from ..http.sse import SseEvent
+from ..http.transport import complete_reply, payload
+from .errors import stream_error
 from .request import PROVIDER
 
 STOP_REASONS: dict[str, StopReason] = {
@@ -46,65 +47,66 @@ STOP_REASONS: dict[str, StopReason] = {
     "IMAGE_PROHIBITED_CONTENT": "filter",
     "IMAGE_RECITATION": "filter",
 }
-"""All others are "broken": `OTHER`, `NO_IMAGE`, `IMAGE_OTHER`, and what nobody knows yet."""
+"""All others are "broken": `OTHER`, `NO_IMAGE`, `IMAGE_OTHER`, and unknown ones."""
 
+METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+"""Fields next to the parts. They arrive in pieces; the newest value of each inner field counts."""
 
-BESIDE = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
-"""What comes beside the parts, in pieces of which the newest of each field counts."""
-
-_PLAIN = {"text", "thought"}
-_MARKS = {"thought", "thoughtSignature", "videoMetadata", "partMetadata"}
-"""What a part has besides its content."""
+_UNSIGNED = {"text", "thought"}
+_ATTRIBUTES = {"thought", "thoughtSignature", "videoMetadata", "partMetadata"}
+"""The fields of a part that are not its content."""
 
 
 class ContentReader:
-    """A `Reader` of generateContent. The format has no last event: a finish reason ends the answer."""
+    """A `ReplyReader` for generateContent. The format has no final event: a finish reason ends the answer."""
 
-    __slots__ = ("_beside", "_call", "_model", "_open", "_parts", "_stop", "_usage", "_why", "ended")
+    __slots__ = ("_call", "_explanation", "_metadata", "_model", "_parts", "_run", "_stop", "_usage", "ended")
 
     def __init__(self) -> None:
         self.ended = False
         self._parts: list[Part] = []
         self._call: PartialCall | None = None
-        self._open: tuple[str, list[str]] | None = None  # a run of text or thoughts without a signature
-        self._beside: dict[str, Any] = {}
+        self._run: tuple[str, list[str]] | None = None  # consecutive text or thoughts without a signature
+        self._metadata: dict[str, Any] = {}
         self._model = ""
         self._stop = ""
-        self._why = ""
+        self._explanation = ""
         self._usage: dict[str, Any] = {}
 
-    def read(self, event: Event) -> Iterable[ModelEvent]:
-        """See `Reader.read`."""
-        return self._take(payload(event, PROVIDER))
+    def read(self, event: SseEvent) -> Sequence[ModelEvent]:
+        """See `ReplyReader.read`."""
+        return self._read(payload(event, PROVIDER))
 
-    def whole(self, answer: Any) -> Iterator[ModelEvent]:
-        """See `Reader.whole`. Without `alt=sse`, a stream is one list of chunks."""
-        for chunk in answer if isinstance(answer, list) else [answer]:
-            yield from self._take(chunk)
-        self.ended = self.ended or (isinstance(answer, dict) and bool(self._parts or self._open))  # it is all there
+    def whole(self, answer: Any) -> Sequence[ModelEvent]:
+        """See `ReplyReader.whole`. Without `alt=sse`, a stream is one JSON list of chunks."""
+        chunks = answer if isinstance(answer, list) else [answer]
+        items = [item for chunk in chunks for item in self._read(chunk)]
+        # A whole body is complete, even without a finish reason.
+        self.ended = self.ended or (isinstance(answer, dict) and bool(self._parts or self._run))
+        return items
 
     def partial(self) -> tuple[list[Part], str]:
-        """See `Reader.partial`."""
-        return self._parts + ([] if self._open is None else [_run(*self._open)]), self._model
+        """See `ReplyReader.partial`."""
+        return self._parts + ([] if self._run is None else [_joined(*self._run)]), self._model
 
     def counted(self) -> Tokens | None:
-        """See `Reader.counted`."""
+        """See `ReplyReader.counted`."""
         return tokens(self._usage)
 
     def reply(self) -> Reply:
-        """See `Reader.reply`."""
+        """See `ReplyReader.reply`."""
         if not self.ended:
             raise BrokenStreamError("the answer of google ended without a finish reason", provider=PROVIDER)
         for _ in self._finish_call():
             pass
         self._finish_run()
         stop = STOP_REASONS.get(self._stop or "STOP", "broken")
-        if stop == "broken" and not any(_is_of_use(part) for part in self._parts):
-            raise BrokenStreamError(f"the answer of google went wrong: {self._why}", provider=PROVIDER)
-        parts = self._parts + [Opaque(PROVIDER, name, dumps(value)) for name, value in self._beside.items()]
-        return finished(PROVIDER, parts, stop, self._model, tokens(self._usage), self._why)
+        if stop == "broken" and not any(_has_content(part) for part in self._parts):
+            raise BrokenStreamError(f"google failed to produce an answer: {self._explanation}", provider=PROVIDER)
+        parts = self._parts + [Opaque(PROVIDER, name, dumps(value)) for name, value in self._metadata.items()]
+        return complete_reply(PROVIDER, parts, stop, self._model, tokens(self._usage), self._explanation)
 
-    def _take(self, chunk: dict[str, Any]) -> Iterable[ModelEvent]:
+    def _read(self, chunk: dict[str, Any]) -> Sequence[ModelEvent]:
         if error := chunk.get("error"):
             raise stream_error(error)
         self._model = chunk.get("modelVersion") or self._model
@@ -112,17 +114,17 @@ class ContentReader:
         if reason := (chunk.get("promptFeedback") or {}).get("blockReason"):
             self.ended = True
             raise ContentFilteredError(f"google refused the request: {reason}", provider=PROVIDER)
-        candidates = chunk.get("candidates")
-        if not candidates:
+        # Further candidates, which `extra` can ask for, must not mix with the first.
+        candidate = next((found for found in chunk.get("candidates") or () if not found.get("index")), None)
+        if candidate is None:
             return ()
-        candidate = candidates[0]
         if reason := candidate.get("finishReason"):
             self._stop = reason
-            self._why = candidate.get("finishMessage") or reason
+            self._explanation = candidate.get("finishMessage") or reason
             self.ended = True
-        for name in BESIDE:
+        for name in METADATA:
             if candidate.get(name):
-                self._beside[name] = {**self._beside.get(name, {}), **candidate[name]}
+                self._metadata[name] = {**self._metadata.get(name, {}), **candidate[name]}
         parts = (candidate.get("content") or {}).get("parts")
         return [item for part in parts for item in self._part(part)] if parts else ()
 
@@ -135,12 +137,12 @@ class ContentReader:
         text = part.get("text")
         if text is None:
             self._finish_run()
-            kind = next((name for name in part if name not in _MARKS), "")
+            kind = next((name for name in part if name not in _ATTRIBUTES), "")
             if kind:
                 self._parts.append(Opaque(PROVIDER, kind, dumps(part)))
             return
         kind = "thought" if part.get("thought") else "text"
-        if part.keys() - _PLAIN:  # a part with a signature must not be joined with others
+        if part.keys() - _UNSIGNED:  # a part with a signature must not be merged with others
             self._finish_run()
             raw = dumps(part)
             if kind == "thought":
@@ -148,10 +150,10 @@ class ContentReader:
             else:
                 self._parts.append(Text(text, raw=raw, provider=PROVIDER))
         elif text:
-            if self._open is None or self._open[0] != kind:
+            if self._run is None or self._run[0] != kind:
                 self._finish_run()
-                self._open = kind, []
-            self._open[1].append(text)
+                self._run = kind, []
+            self._run[1].append(text)
         if text:
             yield ReasoningChunk(text) if kind == "thought" else TextChunk(text)
 
@@ -160,7 +162,7 @@ class ContentReader:
             yield from self._finish_call()
             self._finish_run()
             self._call = PartialCall(call.get("id") or new_call_id(), name, call.get("args"), signature)
-            self._call.keep(part)
+            self._call.keep_extras(part)
             if call.get("willContinue"):
                 yield ToolCallChunk(self._call.id, name, "")
         elif self._call is not None:
@@ -171,30 +173,29 @@ class ContentReader:
     def _finish_call(self) -> Iterator[ModelEvent]:
         if self._call is not None:
             call, self._call = self._call, None
-            arguments = dumps(call.arguments)
-            raw = dumps(call.more) if call.more else None
-            made = ToolCall(call.id, call.name, arguments, call.signature, raw=raw, provider=PROVIDER)
-            self._parts.append(made)
-            yield ToolCallChunk(made.id, made.name, made.arguments)
-            yield ToolCallReady(made)
+            raw = dumps(call.extras) if call.extras else None
+            done = ToolCall(call.id, call.name, dumps(call.arguments), call.signature, raw=raw, provider=PROVIDER)
+            self._parts.append(done)
+            yield ToolCallChunk(done.id, done.name, done.arguments)
+            yield ToolCallReady(done)
 
     def _finish_run(self) -> None:
-        if self._open is not None:
-            self._parts.append(_run(*self._open))
-            self._open = None
+        if self._run is not None:
+            self._parts.append(_joined(*self._run))
+            self._run = None
 
 
-def _is_of_use(part: Part) -> bool:
+def _has_content(part: Part) -> bool:
     return bool(part.text) if part.kind == "text" else part.kind != "reasoning"
 
 
-def _run(kind: str, pieces: list[str]) -> Part:
+def _joined(kind: str, pieces: list[str]) -> Part:
     text = "".join(pieces)
     return Reasoning(text, provider=PROVIDER) if kind == "thought" else Text(text)
 
 
 def tokens(usage: dict[str, Any]) -> Tokens | None:
-    """The API's counts in the meaning of `Tokens`."""
+    """Return the API's counts as `Tokens`, or None without a report."""
     if "promptTokenCount" not in usage and "candidatesTokenCount" not in usage:
         return None
     thoughts = usage.get("thoughtsTokenCount") or 0
@@ -206,45 +207,39 @@ def tokens(usage: dict[str, Any]) -> Tokens | None:
     )
 
 
-def stream_error(error: dict[str, Any]) -> ProviderError:
-    """The error that stands in the place of a chunk."""
-    code = error.get("code")
-    kind = by_status(code) if isinstance(code, int) and code >= 400 else OverloadedError
-    return make(kind, f"google: {error.get('message') or error}", provider=PROVIDER, status=code)
-
-
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
-
-
-_OURS = {"id", "name", "args", "partialArgs", "willContinue"}
+_REPRESENTED = {"id", "name", "args", "partialArgs", "willContinue"}
+"""The fields that a `ToolCall` represents itself, or that only matter in a stream."""
 
 
 class PartialCall:
-    """A call that is being written."""
+    """A call under construction."""
 
-    __slots__ = ("arguments", "id", "more", "name", "signature")
+    __slots__ = ("arguments", "extras", "id", "name", "signature")
 
     def __init__(self, call_id: str, name: str, arguments: dict[str, Any] | None, signature: str | None) -> None:
         self.id = call_id
         self.name = name
         self.arguments: dict[str, Any] = arguments or {}
         self.signature = signature
-        self.more: dict[str, Any] = {}
-        """What the part, or the call in it, has besides."""
+        self.extras: dict[str, Any] = {}
+        """Further fields of the part, and of the call in it, which go back with the call."""
 
-    def keep(self, part: dict[str, Any]) -> None:
-        """Keep what there is no other place for, so that it goes back."""
+    def keep_extras(self, part: dict[str, Any]) -> None:
+        """Keep the fields of the call's first part that a `ToolCall` does not represent."""
         call = part["functionCall"]
-        inner = {name: value for name, value in call.items() if name not in _OURS}
-        more = {name: value for name, value in part.items() if name not in ("functionCall", "thoughtSignature")}
-        self.more = {**more, **({"functionCall": inner} if inner else {})}
+        inner = {name: value for name, value in call.items() if name not in _REPRESENTED}
+        outer = {name: value for name, value in part.items() if name not in ("functionCall", "thoughtSignature")}
+        self.extras = {**outer, **({"functionCall": inner} if inner else {})}
 
     def add(self, call: dict[str, Any], signature: str | None) -> None:
-        """Take what the next part says."""
+        """Apply a continuation of the call."""
         self.signature = signature or self.signature
         self.arguments.update(call.get("args") or {})
         for piece in call.get("partialArgs") or ():
-            _put(self.arguments, _steps(piece["jsonPath"]), piece)
+            _set_at(self.arguments, _steps(piece["jsonPath"]), piece)
+
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 
 
 def _steps(path: str) -> list[str | int]:
@@ -254,26 +249,26 @@ def _steps(path: str) -> list[str | int]:
     ]
 
 
-def _put(root: dict[str, Any], steps: list[str | int], piece: dict[str, Any]) -> None:
-    """Put the value of *piece* at *steps*, making what is missing on the way."""
-    place: Any = root
+def _set_at(root: dict[str, Any], steps: list[str | int], piece: dict[str, Any]) -> None:
+    """Set the value of *piece* at the path *steps*, creating missing containers; strings are appended."""
+    container: Any = root
     for step, following in itertools.pairwise(steps):
-        place = _at(place, step, [] if isinstance(following, int) else {})
+        container = _at(container, step, [] if isinstance(following, int) else {})
     if not steps:
         return
     last = steps[-1]
     if "stringValue" in piece:
-        before = _at(place, last, "")
-        place[last] = (before if isinstance(before, str) else "") + piece["stringValue"]
+        before = _at(container, last, "")
+        container[last] = (before if isinstance(before, str) else "") + piece["stringValue"]
     else:
-        _at(place, last, None)
-        place[last] = piece.get("numberValue", piece.get("boolValue"))
+        _at(container, last, None)
+        container[last] = piece.get("numberValue", piece.get("boolValue"))
 
 
-def _at(place: Any, step: str | int, default: Any) -> Any:
-    """What is at *step* of *place*; *default* is put there if nothing is."""
+def _at(container: Any, step: str | int, default: Any) -> Any:
+    """Return the value at *step* of *container*, after inserting *default* if it is missing."""
     if isinstance(step, int):
-        while len(place) <= step:
-            place.append(default if len(place) == step else None)
-        return place[step]
-    return place.setdefault(step, default)
+        while len(container) <= step:
+            container.append(default if len(container) == step else None)
+        return container[step]
+    return container.setdefault(step, default)

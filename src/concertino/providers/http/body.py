@@ -1,7 +1,7 @@
-"""The body of an answer as events, whatever form it has: a stream of events, a stream of AWS, or one JSON text.
+"""Decode a response body into events: an SSE stream, an AWS event stream, or one JSON document.
 
-The form is told by the first byte, because servers and proxies name it wrongly: `{` and `[` begin JSON, `<` a page,
-and a zero the length of AWS's first frame, which is below 16 MiB.
+The first byte selects the form, because servers and proxies send wrong content types: `{` and `[` begin JSON, `<` an
+HTML page, and a zero the length of the first AWS frame, which is below 16 MiB.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ import struct
 from typing import Protocol
 
 from ...errors import BrokenStreamError
-from .sse import Event, SseDecoder
+from .sse import SseDecoder, SseEvent
 
 WHOLE = "\0whole"
-"""The name of the one event of an answer that did not come as a stream."""
+"""The name of the single event of an answer that was not streamed."""
 
-LARGEST = 128 * 1024 * 1024
-"""How many bytes an event may have; images in base64 have some millions."""
+MAX_EVENT_BYTES = 128 * 1024 * 1024
+"""The size limit of an event; base64 images take several million bytes."""
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 class _Decoder(Protocol):
-    def feed(self, piece: bytes) -> list[Event]: ...
-    def close(self) -> list[Event]: ...
+    def feed(self, piece: bytes) -> list[SseEvent]: ...
+    def close(self) -> list[SseEvent]: ...
 
 
 class BodyDecoder:
-    """Takes a body in pieces, cut anywhere, and gives the events that are complete.
+    """Decode a body that arrives in pieces of any size.
 
-    Raises `BrokenStreamError` for what is no answer of a model, and for an event without end.
+    Raises `BrokenStreamError` if the body is not a model's answer or an event exceeds `MAX_EVENT_BYTES`.
     """
 
-    __slots__ = ("_decoder", "_provider", "_waiting")
+    __slots__ = ("_decoder", "_pending", "_provider")
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
         self._decoder: _Decoder | None = None
-        self._waiting = 0
+        self._pending = 0
 
-    def feed(self, piece: bytes) -> list[Event]:
-        """The events that *piece* completes."""
+    def feed(self, piece: bytes) -> list[SseEvent]:
+        """Return the events that *piece* completes."""
         if self._decoder is None:
             if not piece.strip(_BLANK):
                 return []
@@ -52,13 +52,13 @@ class BodyDecoder:
             events = self._decoder.feed(piece)
         except (ValueError, KeyError) as error:
             raise self._broken(f"sent a damaged frame: {error}") from error
-        self._waiting = 0 if events else self._waiting + len(piece)
-        if self._waiting > LARGEST:
-            raise self._broken("sent an event without end")
+        self._pending = 0 if events else self._pending + len(piece)
+        if self._pending > MAX_EVENT_BYTES:
+            raise self._broken(f"sent an event of more than {MAX_EVENT_BYTES} bytes")
         return events
 
-    def close(self) -> list[Event]:
-        """The last event, where the body ended without saying so."""
+    def close(self) -> list[SseEvent]:
+        """Return the last event, which the end of the body completes."""
         return [] if self._decoder is None else self._decoder.close()
 
     def _choose(self, piece: bytes) -> _Decoder:
@@ -72,41 +72,41 @@ class BodyDecoder:
             case _:
                 return SseDecoder()
 
-    def _broken(self, words: str) -> BrokenStreamError:
-        return BrokenStreamError(f"{self._provider} {words}", provider=self._provider)
+    def _broken(self, problem: str) -> BrokenStreamError:
+        return BrokenStreamError(f"{self._provider} {problem}", provider=self._provider)
 
 
 class _WholeDecoder:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
-    def feed(self, piece: bytes) -> list[Event]:
+    def feed(self, piece: bytes) -> list[SseEvent]:
         self._pieces.append(piece)
         return []
 
-    def close(self) -> list[Event]:
-        return [Event(WHOLE, b"".join(self._pieces).decode("utf-8-sig", "replace"))]
+    def close(self) -> list[SseEvent]:
+        return [SseEvent(WHOLE, b"".join(self._pieces).decode("utf-8-sig", "replace"))]
 
 
 class _AwsDecoder:
-    """AWS's event streams (`application/vnd.amazon.eventstream`), as Bedrock frames the events of other providers.
+    """Decode AWS event streams (`application/vnd.amazon.eventstream`), in which Bedrock frames other vendors' events.
 
-    A frame: its length and that of its headers (4 bytes each, big-endian), a checksum, headers, payload, a checksum.
-    A header: a byte of length, its name, a byte of type (7: text), 2 bytes of length, its value. The payload is JSON;
-    in an event `chunk` it has the provider's event in `bytes`. An exception has its name in `:exception-type`.
-    (Amazon's "event stream encoding", and `botocore.eventstream`.)
+    A frame has its length and its headers' length (4 bytes each, big-endian), a checksum, headers, payload, and a
+    checksum. A header has a length byte, its name, a type byte (7 is text), a 2-byte length, and its value. The payload
+    is JSON; in an event `chunk` its field `bytes` contains the vendor's event. An exception is named in
+    `:exception-type`. (Amazon, "Event stream encoding", and `botocore.eventstream`.)
     """
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, piece: bytes) -> list[Event]:
+    def feed(self, piece: bytes) -> list[SseEvent]:
         self._rest += piece
         events = []
         while len(self._rest) >= 16:
             length, header_length = struct.unpack(">II", self._rest[:8])
             if length < 16 + header_length:
-                raise ValueError("its lengths do not fit")
+                raise ValueError(f"its length {length} is too small for headers of {header_length} bytes")
             if len(self._rest) < length:
                 break
             frame, self._rest = self._rest[:length], self._rest[length:]
@@ -115,17 +115,17 @@ class _AwsDecoder:
             events += self._event(_headers(frame[12 : 12 + header_length]), frame[12 + header_length : -4])
         return events
 
-    def _event(self, headers: dict[str, str], payload: bytes) -> list[Event]:
+    def close(self) -> list[SseEvent]:
+        return []
+
+    def _event(self, headers: dict[str, str], payload: bytes) -> list[SseEvent]:
         body = json.loads(payload or b"{}")
         if headers.get(":message-type") in ("exception", "error"):
             kind = headers.get(":exception-type") or headers.get(":error-code") or "error"
-            words = body.get("message") or headers.get(":error-message") or kind
-            return [Event("error", json.dumps({"type": "error", "error": {"type": kind, "message": words}}))]
+            message = body.get("message") or headers.get(":error-message") or kind
+            return [SseEvent("error", json.dumps({"type": "error", "error": {"type": kind, "message": message}}))]
         data = base64.b64decode(body.get("bytes") or "").decode("utf-8", "replace")
-        return [Event("", data)] if data else []
-
-    def close(self) -> list[Event]:
-        return []
+        return [SseEvent("", data)] if data else []
 
 
 def _headers(data: bytes) -> dict[str, str]:
@@ -134,7 +134,7 @@ def _headers(data: bytes) -> dict[str, str]:
         size = data[0]
         name, kind = data[1 : 1 + size].decode(), data[1 + size]
         if kind != 7:
-            raise ValueError(f"its header {name!r} is no text")
+            raise ValueError(f"its header {name!r} has type {kind}; only text (7) is supported")
         (length,) = struct.unpack(">H", data[2 + size : 4 + size])
         found[name] = data[4 + size : 4 + size + length].decode("utf-8", "replace")
         data = data[4 + size + length :]

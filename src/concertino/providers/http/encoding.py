@@ -1,7 +1,6 @@
-"""What all adapters need to write a request: finished JSON that is joined from kept pieces.
+"""Encode requests: each message becomes JSON once, and a request joins the kept texts.
 
-A message, and a set of tools, becomes JSON text once. A request is these texts joined, so its cost over the history
-is that of joining strings.
+So a request's cost over the history is the cost of joining strings.
 """
 
 from __future__ import annotations
@@ -23,121 +22,128 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def dumps(value: object) -> str:
-    """Compact JSON."""
+    """Return compact JSON."""
     return _encode(value)
 
 
-class Body(NamedTuple):
-    """A request: its JSON, and in words what it leaves out of the conversation."""
+class RequestBody(NamedTuple):
+    """An encoded request, and descriptions of the content that it leaves out."""
 
     data: bytes
     dropped: tuple[str, ...] = ()
 
 
-class Form(NamedTuple):
-    """A message in a provider's format. Elements are JSON, joined by commas."""
+class WireMessage(NamedTuple):
+    """A message in a provider's format: JSON elements, joined by commas."""
 
     role: str
     first: str
-    """Elements that stand before all others of their turn: results right after their calls."""
+    """Elements that precede all others of their turn: tool results, right after their calls."""
     rest: str
     dropped: tuple[str, ...] = ()
-    """What of the message is left out, in words."""
+    """Descriptions of the content that is left out."""
     refused: str = ""
-    """Why this provider cannot take what the message shows; "" where it can."""
-    mark: str = ""
-    """What the request as a whole must know of the message."""
+    """The reason why the provider cannot take the message's media, or ""."""
+    note: str = ""
+    """Facts about the message that the rest of the request depends on, in the adapter's own format."""
 
 
-def turns(forms: Iterable[Form], key: str, opening: str = "") -> list[str]:
-    """Messages as turns whose elements are in *key*: of one role only one in a row.
+def turns(messages: Iterable[WireMessage], key: str, opening: str = "") -> list[str]:
+    """Merge *messages* into turns of alternating roles, whose elements are under *key*.
 
-    A conversation that does not begin with the user is given *opening*, an element of the user's, where there is one.
+    A conversation that does not begin with the user gets a first user turn with the element *opening*.
     """
-    found: list[str] = []
+    merged: list[str] = []
     role = ""
     elements: list[str] = []
-    results = 0  # how many of the elements stand before all others
-    for now, first, rest, _, _, _ in forms:
-        if now != role and (first or rest):
+    results = 0  # the number of elements that precede all others
+    for current, first, rest, _, _, _ in messages:
+        if current != role and (first or rest):
             if role:
-                found.append(_turn(role, key, elements))
-            elif opening and now != "user":
-                found.append(_turn("user", key, [opening]))
-            role, elements, results = now, [], 0
+                merged.append(_turn(role, key, elements))
+            elif opening and current != "user":
+                merged.append(_turn("user", key, [opening]))
+            role, elements, results = current, [], 0
         if first:
             elements.insert(results, first)
             results += 1
         if rest:
             elements.append(rest)
     if role:
-        found.append(_turn(role, key, elements))
-    return found
+        merged.append(_turn(role, key, elements))
+    return merged
 
 
 def _turn(role: str, key: str, elements: list[str]) -> str:
     return f'{{"role":"{role}","{key}":[{",".join(elements)}]}}'
 
 
-def losses(forms: Sequence[Form], provider: str, answers: str) -> tuple[str, ...]:
-    """What *forms* leave out, in words, each once with its number. *answers* is the role of the model.
+def dropped_content(messages: Sequence[WireMessage], provider: str, assistant: str) -> tuple[str, ...]:
+    """Return descriptions of the content that *messages* leave out, each once with its count.
 
-    Raises `UnsupportedError` if the user shows something now that cannot be taken; what was shown before the newest
-    answer is history, and history is taken as far as it can be.
+    *assistant* is the model's role. Raises `UnsupportedError` if a message after the newest answer has media that the
+    provider cannot take; in earlier messages such media count as dropped.
     """
-    found = Counter([word for form in forms if form.dropped for word in form.dropped])
-    for form in reversed(forms):
-        if form.role == answers:
+    counts = Counter([description for message in messages if message.dropped for description in message.dropped])
+    for message in reversed(messages):
+        if message.role == assistant:
             break
-        if form.refused:
-            raise UnsupportedError(form.refused, provider=provider)
-    return tuple([word if number == 1 else f"{word} ({number})" for word, number in found.items()])
+        if message.refused:
+            raise unsupported_content(message.refused, provider)
+    return tuple([name if count == 1 else f"{name} ({count})" for name, count in counts.items()])
 
 
-def lost(part: Part, own: str) -> tuple[str, ...]:
-    """What *part* loses, in words, where only what is of *own* can go back as it came."""
-    if part.provider in (own, ""):
-        return ()
-    whose = f"of {part.provider.partition('/')[0]}"
-    raw = part.raw or ""
-    if part.kind == "opaque":
-        return () if part.type in ASIDE else (f"{part.type} {whose}",)
-    if part.kind == "reasoning":
-        return (f"reasoning {whose}",)
-    if part.kind == "tool_call":
-        return (f"signature of a call {whose}",) if part.signature else ()
-    found = [f"citations {whose}"] if '"citations":[{' in raw or '"annotations":[{' in raw else []
-    return (*found, *([f"signature of a text {whose}"] if '"thoughtSignature":' in raw else []))
+def unsupported_content(problem: str, provider: str) -> UnsupportedError:
+    """Return the error for content that cannot be sent."""
+    error = UnsupportedError(problem, provider=provider)
+    error.sent = False
+    return error
 
 
-ASIDE = frozenset(
+NOT_RETURNED = frozenset(
     {"container", "annotations", "citations", "groundingMetadata", "citationMetadata", "urlContextMetadata"}
 )
-"""What providers send beside an answer and do not take back in a conversation: kept for whoever reads the message."""
+"""Types of metadata that providers send with an answer and do not accept in a conversation."""
+
+
+def dropped_of(part: Part, own: str) -> tuple[str, ...]:
+    """Return descriptions of what *part* loses when only the provider *own* can take its native form."""
+    if part.provider in (own, ""):
+        return ()
+    origin = f"of {part.provider.partition('/')[0]}"
+    raw = part.raw or ""
+    if part.kind == "opaque":
+        return () if part.type in NOT_RETURNED else (f"{part.type} {origin}",)
+    if part.kind == "reasoning":
+        return (f"reasoning {origin}",)
+    if part.kind == "tool_call":
+        return (f"signature of a call {origin}",) if part.signature else ()
+    found = [f"citations {origin}"] if '"citations":[{' in raw or '"annotations":[{' in raw else []
+    return (*found, *([f"signature of a text {origin}"] if '"thoughtSignature":' in raw else []))
 
 
 def merge(base: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """*base* with *extra* over it: objects are merged key by key, all else is replaced. *base* is changed."""
+    """Merge *extra* into *base* and return it. Objects are merged key by key; all other values are replaced."""
     for key, value in extra.items():
-        here = base.get(key)
-        if isinstance(here, dict) and isinstance(value, Mapping):
-            base[key] = merge(dict(here), value)
+        existing = base.get(key)
+        if isinstance(existing, dict) and isinstance(value, Mapping):
+            base[key] = merge(dict(existing), value)
         else:
             base[key] = value
     return base
 
 
-def body(head: dict[str, Any], extra: Mapping[str, Any], lists: Mapping[str, Iterable[str]]) -> bytes:
-    """A request's JSON: *head* with *extra* merged into it, and *lists*, whose elements are JSON already.
+def encode_body(head: dict[str, Any], extra: Mapping[str, Any], lists: Mapping[str, Iterable[str]]) -> bytes:
+    """Encode a request: *head* with *extra* merged into it, and *lists*, whose elements are JSON already.
 
-    A list that *extra* names as well gives way to it; only tools are joined, as those that run at the provider can be
-    named nowhere else.
+    A list that *extra* names as well is replaced, except for tools, which are joined: a provider's own tools can be
+    declared nowhere else.
     """
     if "tools" in extra and "tools" in lists and isinstance(extra["tools"], list):
         lists = {**lists, "tools": [*lists["tools"], *map(dumps, extra["tools"])]}
         extra = {name: value for name, value in extra.items() if name != "tools"}
     text = dumps(merge(head, extra))[1:-1]
-    pieces = [b"{", _utf8(text)]  # joined once: copies of a long history cost more than all else here
+    pieces = [b"{", _utf8(text)]  # joined once: copying a long history costs more than everything else here
     comma = "," if text else ""
     for name, elements in lists.items():
         if name not in extra:
@@ -147,12 +153,12 @@ def body(head: dict[str, Any], extra: Mapping[str, Any], lists: Mapping[str, Ite
 
 
 def _utf8(text: str) -> bytes:
-    """A lone surrogate has no UTF-8 form; a question mark in its place is what every provider accepts."""
+    # A lone surrogate has no UTF-8 form; every provider accepts a question mark in its position.
     return text.encode("utf-8", "replace")
 
 
 class ToolForms:
-    """The wire form of a request's tools, built again only when the tuple is another one."""
+    """The JSON of a request's tools, encoded again only when the tuple changes."""
 
     def __init__(self, build: Callable[[ToolSpec], object]) -> None:
         self._build = build
@@ -160,7 +166,7 @@ class ToolForms:
         self._forms: list[str] = []
 
     def __call__(self, tools: tuple[ToolSpec, ...]) -> list[str]:
-        """The JSON of each of *tools*."""
+        """Return the JSON of each of *tools*."""
         if tools is not self._tools:
             self._forms = [dumps(self._build(tool)) for tool in tools]
             self._tools = tools
@@ -170,16 +176,15 @@ class ToolForms:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is no number of JSON")
+        raise ValueError(f"{text} is not a JSON number")
     return value
 
 
 _decode = json.JSONDecoder(parse_float=_finite, parse_constant=_finite).decode
-"""As providers read JSON: `NaN` and `Infinity`, which models write and Python takes, are none of it."""
+"""Strict JSON, as providers read it: models write `NaN` and `Infinity`, and Python's default accepts them."""
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object that *text* is; None if it is none."""
     try:
         value = _decode(text)
     except (ValueError, RecursionError):
@@ -187,81 +192,85 @@ def _object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def arguments_object(text: str) -> dict[str, Any]:
-    """A call's arguments as the object that providers want back.
+def is_object(text: str) -> bool:
+    """Return whether *text* is a complete JSON object."""
+    return text.rstrip().endswith("}") and _object(text) is not None
 
-    What the model wrote may be broken; then it comes back as the text that it was, under the name `arguments`.
+
+def arguments_object(text: str) -> dict[str, Any]:
+    """Return a call's arguments as the object that providers expect.
+
+    Arguments that are not a JSON object become the value of the single key `arguments`.
     """
     value = _object(text or "{}")
     return {"arguments": text} if value is None else value
 
 
-def spliced(raw: str, **fields: Any) -> str:
-    """*raw*, an object's JSON, with *fields* in place of its own; None takes one out."""
-    value = {**json.loads(raw), **fields}
-    return dumps({name: held for name, held in value.items() if held is not None or name not in fields})
-
-
-def is_object(text: str) -> bool:
-    """Whether *text* is a whole JSON object, so that nothing which may follow belongs to it."""
-    return text.rstrip().endswith("}") and _object(text) is not None
-
-
 def arguments_text(text: str) -> str:
-    """The same as text: unchanged if it is an object."""
+    """Return a call's arguments as the JSON text of an object, unchanged if they are one."""
     return text if _object(text) is not None else dumps(arguments_object(text))
+
+
+def replace_fields(raw: str, **fields: Any) -> str:
+    """Return the JSON object *raw* with *fields* replaced; None removes a field."""
+    value = {**json.loads(raw), **fields}
+    return dumps({name: kept for name, kept in value.items() if kept is not None or name not in fields})
 
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
-_LONGEST_NAME = 64  # of OpenAI, the shortest of all
+_LONGEST_NAME = 64  # OpenAI's limit, the shortest
 
 
-def plain_id(call_id: str, longest: int = 64) -> str:
-    """A call's id in letters that each provider takes, and no longer than *longest*: the same for the same id, another
-    one for another."""
+def portable_id(call_id: str, longest: int = 64) -> str:
+    """Return *call_id* if every provider accepts it, else a hash of it."""
     if len(call_id) <= longest and _ID.fullmatch(call_id):
         return call_id
     return f"call_{blake2b(call_id.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"
 
 
-def plain_name(name: str) -> str:
-    """The name by which a tool was called, as providers take it in a conversation: models call tools by names that no
-    tool may have, and no provider takes these back."""
+def portable_name(name: str) -> str:
+    """Return a tool's name with the characters and length that every provider accepts.
+
+    Models call tools by invalid names, which no provider accepts in a conversation.
+    """
     return _NOT_IN_NAMES.sub("_", name[:_LONGEST_NAME]) or "unnamed"
 
 
 _KINDS = {"image": "image", "audio": "audio", "video": "video", "text": "document", "application": "document"}
 
 
-def kind_of(media: Media) -> str:
-    """`image`, `audio`, `video` or `document`."""
+def media_kind(media: Media) -> str:
+    """Return `image`, `audio`, `video` or `document`."""
     return _KINDS.get(media.media_type.partition("/")[0], "document")
 
 
-def data_url(media: Media) -> str:
-    """The content as a URL, or the URL that was given."""
+def media_url(media: Media) -> str:
+    """Return the media's URL, or its data as a data URL."""
     return media.url or f"data:{media.media_type};base64,{media.data}"
 
 
-def text_of(media: Media) -> str:
-    """The text of a text file; "" if it is none."""
+def media_text(media: Media) -> str:
+    """Return the content of a text file, or "" if its data is not base64."""
     try:
         return base64.b64decode(media.data or "", validate=True).decode("utf-8", "replace")
     except (binascii.Error, ValueError):
         return ""
 
 
-def placeholder(media: Media) -> str:
-    """What stands in a message for what this provider cannot take."""
-    named = f" {media.name!r}" if media.name else ""
-    return f"({_WORDS[kind_of(media)]}{named} that cannot be shown here)"
+def media_placeholder(media: Media) -> str:
+    """Return the text that replaces media which the provider cannot take."""
+    name = f" {media.name!r}" if media.name else ""
+    return f"({_NOUNS[media_kind(media)]}{name} that cannot be shown here)"
 
 
-def refusal(media: Media, api: str, remedy: str) -> str:
-    """Why *api* cannot take *media*. Without its name, which is the user's word: this is read in logs."""
-    where = "data" if media.data is not None else "url" if media.url is not None else "file_id"
-    return f"{api} does not take {_WORDS[kind_of(media)]} ({media.media_type}) by {where}; {remedy}"
+def media_refusal(media: Media, api: str, remedy: str) -> str:
+    """Return the error message for media that *api* cannot take.
+
+    The media's name is user content and stays out of it, because errors are logged.
+    """
+    source = "data" if media.data is not None else "url" if media.url is not None else "file_id"
+    return f"{api} does not take {_NOUNS[media_kind(media)]} ({media.media_type}) by {source}; {remedy}"
 
 
-_WORDS = {"image": "an image", "audio": "a recording", "video": "a video", "document": "a document"}
+_NOUNS = {"image": "an image", "audio": "a recording", "video": "a video", "document": "a document"}

@@ -1,9 +1,9 @@
-"""Server-sent events, decoded as bytes come in.
+"""Server-sent events, decoded as bytes arrive.
 
-After the "Interpreting an event stream" section of the HTML standard (server-sent events): lines end in CRLF, LF or
-CR; a blank line ends an event; `data` lines of one event are joined with LF; a line that begins with a colon is a
-comment. One thing is more lenient: an event that only lacks its last blank line still counts, because some servers
-close the connection right after `data: [DONE]`.
+Follows "Interpreting an event stream" in the HTML standard (server-sent events): lines end in CRLF, LF or CR; a blank
+line ends an event; `data` lines of one event are joined with LF; a line that begins with a colon is a comment. One
+deviation: an event that lacks only its last blank line still counts, because some servers close the connection right
+after `data: [DONE]`.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from typing import NamedTuple
 _BOM = b"\xef\xbb\xbf"
 
 
-class Event(NamedTuple):
-    """One event: its name, "" where it has none, and its data."""
+class SseEvent(NamedTuple):
+    """One event: its name ("" if it has none) and its data."""
 
     name: str
     data: str
 
 
 class SseDecoder:
-    """Takes pieces of a stream, cut anywhere, and gives the events that are complete.
+    """Decode a stream that arrives in pieces of any size.
 
-    Text is decoded line by line, so a cut inside a character does no harm.
+    Lines are decoded whole, so a piece may end inside a character.
     """
 
     __slots__ = ("_after_cr", "_begun", "_data", "_name", "_rest")
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []  # pieces of the line that has not ended yet
+        self._rest: list[bytes] = []  # pieces of the unfinished line
         self._data: list[bytes] = []
         self._name = b""
         self._after_cr = False
         self._begun = False
 
-    def feed(self, piece: bytes) -> list[Event]:
-        """The events that *piece* completes."""
+    def feed(self, piece: bytes) -> list[SseEvent]:
+        """Return the events that *piece* completes."""
         if self._after_cr and piece:
-            piece = piece.removeprefix(b"\n")  # the LF of a CRLF that was cut in two
+            piece = piece.removeprefix(b"\n")  # a CRLF was cut in two
             self._after_cr = False
         if b"\r" in piece:
             self._after_cr = piece.endswith(b"\r")
@@ -51,11 +51,11 @@ class SseDecoder:
         self._rest = [lines.pop()]
         return self._read(lines)
 
-    def close(self) -> list[Event]:
-        """The last event, if the stream ended without the blank line after it."""
+    def close(self) -> list[SseEvent]:
+        """Return the last event if the stream ended without the blank line after it."""
         return self._read([b"".join(self._rest), b""])
 
-    def _read(self, lines: list[bytes]) -> list[Event]:
+    def _read(self, lines: list[bytes]) -> list[SseEvent]:
         if not self._begun:
             self._begun = True
             lines[0] = lines[0].removeprefix(_BOM)
@@ -64,7 +64,8 @@ class SseDecoder:
             if not line:
                 if self._data:
                     data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-                    events.append(Event(self._name.decode("utf-8", "replace"), data.decode("utf-8", "replace")))
+                    name = self._name.decode("utf-8", "replace") if self._name else ""
+                    events.append(SseEvent(name, data.decode("utf-8", "replace")))
                     self._data = []
                 self._name = b""
                 continue

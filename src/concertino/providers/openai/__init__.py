@@ -1,10 +1,10 @@
-"""OpenAI's Responses API, and Chat Completions as OpenAI and many others speak it.
+"""OpenAI's Responses API, and Chat Completions as OpenAI and many other servers implement it.
 
-The SDK is imported when a model is made, not when this package is.
+The SDK is loaded when a model is created, not when this package is imported.
 """
 
 from .chat.vendors import Vendor
 from .compatible import OpenAICompatibleModel
 from .model import OpenAIModel
 
-__all__ = ["OpenAIModel", "OpenAICompatibleModel", "Vendor"]  # noqa: RUF022 - the usual one is the first
+__all__ = ["OpenAICompatibleModel", "OpenAIModel", "Vendor"]

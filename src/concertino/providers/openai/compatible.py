@@ -1,4 +1,4 @@
-"""Any model behind a server that speaks Chat Completions."""
+"""Any model behind a server that implements Chat Completions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...errors import ConfigurationError, MissingKeyError
-from ..http.transport import SILENCE, Timeouts
+from ..http.time_limits import DEFAULT_DELTA, Timeouts
 from .chat.vendors import Vendor, vendor_of
 from .model import OpenAIModel
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class OpenAICompatibleModel(OpenAIModel):
-    """A `Model` of a server that speaks OpenAI's Chat Completions, at *base_url*.
+    """A `Model` of a server that implements OpenAI's Chat Completions, at *base_url*.
 
-    *vendor* is a name in `vendors.VENDORS`, or a `Vendor` of one's own; by default the one whose host it is. It is the
-    provider's name in records, prices and errors. The key is *api_key*, or the vendor's environment variable. All else
-    is as in `OpenAIModel`.
+    *vendor* is the name of a known vendor or a `Vendor`; the default is the vendor with the URL's host. It is the
+    provider's name in records, prices and errors. The key is *api_key*, or the vendor's environment variable. All other
+    arguments are those of `OpenAIModel`.
 
-    Raises `ConfigurationError` without a URL, `MissingKeyError` without a key that the vendor wants, and
+    Raises `ConfigurationError` without a URL, `MissingKeyError` without a key that the vendor requires, and
     `MissingExtraError` without the SDK.
     """
 
@@ -33,21 +33,21 @@ class OpenAICompatibleModel(OpenAIModel):
         vendor: str | Vendor = "",
         client: AsyncOpenAI | None = None,
         api_key: str | None = None,
-        timeout: float | Timeouts = SILENCE,
+        timeout: float | Timeouts = DEFAULT_DELTA,
         streams: bool = True,
     ) -> None:
         given = str(client.base_url) if client is not None else base_url or ""
         found = vendor if isinstance(vendor, Vendor) else vendor_of(vendor, given)
         url = given or found.base_url
         if not url:
-            raise ConfigurationError(f"where does {found.name} answer? Pass base_url=, such as 'http://host/v1'")
+            raise ConfigurationError(f"no address for {found.name}: pass base_url=, such as 'http://host/v1'")
         key = api_key or (os.environ.get(found.key) if found.key else None)
         if not key and found.key and client is None:
             raise MissingKeyError(f"no API key: set {found.key}, or pass api_key=")
         super().__init__(
             name,
             client=client,
-            api_key=key or "none",  # the SDK wants one; a server at home asks for none
+            api_key=key or "none",  # the SDK requires one; a local server does not
             base_url=url,
             api="chat",
             provider=found.name,

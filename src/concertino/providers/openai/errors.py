@@ -1,11 +1,9 @@
-"""The SDK's exceptions in our words. Importing this module imports the SDK."""
+"""Errors of OpenAI's formats, in the forms that many servers give them, and the exceptions of its SDK, translated."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
-
-import openai
 
 from ...errors import (
     AuthenticationError,
@@ -21,69 +19,48 @@ from ...errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from ..errors import HTTP_FAILURES, by_status, http_failure, make, retry_after, retry_info, timed_out
+from ..errors import (
+    connection_error,
+    http_errors,
+    kind_by_class,
+    kind_by_status,
+    provider_error,
+    retry_after,
+    retry_info,
+    rpc_details,
+)
 from ..http.encoding import dumps
 
-FAILURES: tuple[type[Exception], ...] = (openai.OpenAIError, *HTTP_FAILURES)
-
-TABLE: dict[type[Exception], type[ProviderError]] = {
-    openai.OpenAIError: ProviderError,
-    openai.APIError: ProviderError,
-    openai.APIStatusError: ProviderError,  # by its status
-    openai.APITimeoutError: ProviderTimeoutError,
-    openai.APIConnectionError: ProviderConnectionError,
-    openai.APIResponseValidationError: BrokenStreamError,
-    openai.BadRequestError: BadRequestError,
-    openai.AuthenticationError: AuthenticationError,
-    openai.OAuthError: AuthenticationError,
-    openai.PermissionDeniedError: PermissionDeniedError,
-    openai.NotFoundError: ModelNotFoundError,
-    openai.ConflictError: OverloadedError,
-    openai.UnprocessableEntityError: BadRequestError,
-    openai.RateLimitError: RateLimitError,
-    openai.InternalServerError: OverloadedError,
-    openai.LengthFinishReasonError: BrokenStreamError,
-    openai.ContentFilterFinishReasonError: ContentFilteredError,
-    openai.InvalidWebhookSignatureError: ProviderError,
-    openai.WebSocketConnectionClosedError: ProviderConnectionError,
-    openai.WebSocketQueueFullError: ProviderConnectionError,
+KINDS_BY_CLASS: dict[str, type[ProviderError]] = {
+    "OpenAIError": ProviderError,
+    "APIError": ProviderError,
+    "APIStatusError": ProviderError,  # refined by its status
+    "APITimeoutError": ProviderTimeoutError,
+    "APIConnectionError": ProviderConnectionError,
+    "APIResponseValidationError": BrokenStreamError,
+    "BadRequestError": BadRequestError,
+    "AuthenticationError": AuthenticationError,
+    "OAuthError": AuthenticationError,
+    "PermissionDeniedError": PermissionDeniedError,
+    "NotFoundError": ModelNotFoundError,
+    "ConflictError": OverloadedError,
+    "UnprocessableEntityError": BadRequestError,
+    "RateLimitError": RateLimitError,
+    "InternalServerError": OverloadedError,
+    "LengthFinishReasonError": BrokenStreamError,
+    "ContentFilterFinishReasonError": ContentFilteredError,
+    "InvalidWebhookSignatureError": ProviderError,
+    "WebSocketConnectionClosedError": ProviderConnectionError,
+    "WebSocketQueueFullError": ProviderConnectionError,
 }
-"""Every exception class that the SDK exports."""
+"""Every exception class that the SDK exports, by name, so that versions with fewer classes work as well."""
 
-
-def translate(error: Exception, provider: str, *, begun: bool) -> ProviderError:
-    """One of `FAILURES` in our words; *begun* says whether the answer had begun."""
-    if isinstance(error, HTTP_FAILURES):
-        return http_failure(error, provider, begun=begun)
-    if isinstance(error, openai.APITimeoutError):
-        return timed_out(error, f"{provider}: {error}", provider)
-    kind = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), ProviderError)
-    if not isinstance(error, openai.APIStatusError):
-        return make(kind, f"{provider}: {error}", provider=provider)
-    if kind is ProviderError or (kind is OverloadedError and error.status_code != 409):
-        kind = by_status(error.status_code)
-    body = error_of(error.body)
-    # The code says more than the status where the two differ: an unknown model comes with 400 from Responses. But
-    # "invalid request" is what an unusable key and much else is called as well.
-    named = kind_of(body)
-    if named is not None and named is not BadRequestError:
-        kind = named
-    return make(
-        kind,
-        f"{provider}: {body['message'] or error}",
-        provider=provider,
-        status=error.status_code,
-        retry_after=retry_info(details_of(body)) or retry_after(error.response.headers),
-        part=str(body.get("param") or ""),
-    )
-
-
-CODES: dict[str, type[ProviderError]] = {
+KINDS_BY_CODE: dict[str, type[ProviderError]] = {
     "invalid_api_key": AuthenticationError,
-    "API_KEY_INVALID": AuthenticationError,  # Google's reason, which comes with 400
+    "API_KEY_INVALID": AuthenticationError,  # Google's reason, which comes with status 400
     "authentication_error": AuthenticationError,
     "permission_error": PermissionDeniedError,
-    "insufficient_quota": PermissionDeniedError,  # comes with 429, but waiting does not help
+    "insufficient_quota": PermissionDeniedError,  # comes with status 429, but waiting does not help
     "model_not_found": ModelNotFoundError,
     "DeploymentNotFound": ModelNotFoundError,
     "context_length_exceeded": ContextTooLongError,
@@ -104,56 +81,83 @@ CODES: dict[str, type[ProviderError]] = {
 }
 
 
-def kind_of(error: dict[str, Any]) -> type[ProviderError] | None:
-    """The error that an error object's code, or else its type or a reason among its details, names; None for words that
-    say nothing here."""
-    for name in (error.get("code"), error.get("type"), *(detail.get("reason") for detail in details_of(error))):
-        found = CODES.get(str(name))
+def sdk_errors() -> tuple[type[Exception], ...]:
+    """Return the base classes of the exceptions that a request can raise."""
+    import openai  # noqa: PLC0415 - an optional dependency, loaded with the model
+
+    return (openai.OpenAIError, *http_errors())
+
+
+def translate(error: Exception, provider: str, *, begun: bool) -> ProviderError:
+    """Translate one of `sdk_errors`; *begun* is true once the response's headers have arrived."""
+    status: int | None = getattr(error, "status_code", None)
+    kind = kind_by_class(error, KINDS_BY_CLASS)
+    if isinstance(error, http_errors()) or (status is None and kind in (ProviderTimeoutError, ProviderConnectionError)):
+        return connection_error(error, provider, begun=begun)
+    if status is None:
+        return provider_error(kind, f"{provider}: {error}", provider=provider)
+    if kind is ProviderError or (kind is OverloadedError and status != 409):
+        kind = kind_by_status(status)
+    body = error_object(getattr(error, "body", None))
+    # The code is more precise than the status where they differ: the Responses API reports an unknown model with 400.
+    # "Invalid request", however, also describes an unusable key and much else.
+    coded = kind_by_code(body)
+    if coded is not None and coded is not BadRequestError:
+        kind = coded
+    response: Any = getattr(error, "response", None)
+    return provider_error(
+        kind,
+        f"{provider}: {body['message'] or error}",
+        provider=provider,
+        status=status,
+        retry_after=retry_info(rpc_details(body)) or retry_after(response.headers),
+        part=str(body.get("param") or ""),
+    )
+
+
+def kind_by_code(error: dict[str, Any]) -> type[ProviderError] | None:
+    """Return the class for an error object's code, type or reason; None if all are unknown."""
+    for name in (error.get("code"), error.get("type"), *(detail.get("reason") for detail in rpc_details(error))):
+        found = KINDS_BY_CODE.get(str(name))
         if found is not None:
             return found
     return None
 
 
-def details_of(error: dict[str, Any]) -> list[dict[str, Any]]:
-    """The `google.rpc` details of an error object."""
-    found = error.get("details")
-    return [detail for detail in found if isinstance(detail, dict)] if isinstance(found, list) else []
-
-
-def status_of(error: dict[str, Any]) -> int | None:
-    """The HTTP status that some servers put in the place of the code, in the middle of a stream."""
+def status_in_code(error: dict[str, Any]) -> int | None:
+    """Return the HTTP status that some servers send as the code of an error inside a stream."""
     code = str(error.get("code"))
     return int(code) if code.isdecimal() and 400 <= int(code) < 600 else None
 
 
-_MOST = 1000
+_MAX_MESSAGE = 1000
 _PAGE = re.compile(r"\s*<(?:!doctype|html)\b", re.IGNORECASE)
-_NO_WORDS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_MARKUP = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
-def error_of(body: Any) -> dict[str, Any]:
-    """The error object in *body*, whatever its form; its `message` is a text, "" where nothing is said."""
+def error_object(body: Any) -> dict[str, Any]:
+    """Return the error object in *body*, whatever its form, with a `message` that is a text, possibly ""."""
     while isinstance(body, list) and body:
         body = body[0]
     inner = body["error"] if isinstance(body, dict) and body.get("error") else body
     fields = next((found for found in (inner, body) if isinstance(found, dict)), {})
     try:
-        words = _words(inner)
+        message = _message(inner)
     except RecursionError:
-        words = ""
-    return {**fields, "message": words if len(words) <= _MOST else f"{words[:_MOST]}…"}
+        message = ""
+    return {**fields, "message": message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"}
 
 
-def _words(said: Any) -> str:
-    if isinstance(said, str):
-        return " ".join(_NO_WORDS.sub(" ", said).split()) if _PAGE.match(said) else said.strip()
-    if isinstance(said, list):
-        return "; ".join(filter(None, map(_words, said)))
-    if not isinstance(said, dict):
-        return str(said) if said else ""
-    if said.get("msg") and isinstance(said.get("loc"), list):
-        return f"{'.'.join(map(str, said['loc']))}: {said['msg']}"
+def _message(value: Any) -> str:
+    if isinstance(value, str):
+        return " ".join(_MARKUP.sub(" ", value).split()) if _PAGE.match(value) else value.strip()
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(_message, value)))
+    if not isinstance(value, dict):
+        return str(value) if value else ""
+    if value.get("msg") and isinstance(value.get("loc"), list):
+        return f"{'.'.join(map(str, value['loc']))}: {value['msg']}"
     for name in ("message", "error", "detail", "errors"):
-        if said.get(name):
-            return _words(said[name])
-    return dumps(said) if said else ""
+        if value.get(name):
+            return _message(value[name])
+    return dumps(value) if value else ""

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from ...errors import MissingKeyError, ProviderError
-from ...extras import extra
 from ..base import ModelRequest
-from ..http.encoding import Body, ToolForms
-from ..http.transport import SILENCE, RawResponse, Reader, StreamingModel, Timeouts, key_from
-from .chat import request as chat_request
+from ..http.encoding import RequestBody, ToolForms
+from ..http.sdk_client import Endpoint, SdkModel, import_sdk
+from ..http.sdk_client import api_key as find_key
+from ..http.time_limits import DEFAULT_DELTA, Timeouts
+from ..http.transport import ReplyReader
+from .chat import request as chat
 from .chat.reply import ChatReader
 from .chat.vendors import OPENAI, vendor_of
+from .errors import sdk_errors, translate
 from .responses import request as responses
 from .responses.reply import ResponseReader
 
@@ -22,24 +25,23 @@ if TYPE_CHECKING:
 
 Api = Literal["responses", "chat"]
 
-_OWN = ("api.openai.com", ".openai.azure.com")
-"""Where OpenAI's own models answer, who take no `max_tokens`."""
+_OPENAI_HOST = "api.openai.com"
 
 
-class OpenAIModel(StreamingModel["AsyncOpenAI"]):
-    """A `Model` of OpenAI, or of a server that speaks its formats.
+class OpenAIModel(SdkModel["AsyncOpenAI"]):
+    """A `Model` of OpenAI, or of a server with one of its APIs.
 
-    *api* is `responses` or `chat`; by default `responses` at api.openai.com and `chat` where a *base_url* leads
-    elsewhere (or `OPENAI_BASE_URL`, which the SDK reads). *provider* names that other server in records, prices and
-    errors. *encrypted_reasoning* asks the Responses API for reasoning that can be sent back; by default for models
-    known to reason. *client* is an SDK client of one's own (also Azure's); it is not closed here. Without one, the
-    key is *api_key* or `OPENAI_API_KEY`; another server may do without. *timeout* is the longest silence in seconds, or
-    all `Timeouts`. *streams*: False asks for whole answers. The SDK sends nothing twice.
+    *api* is `responses` or `chat`; the default is `responses` at api.openai.com, and `chat` if *base_url* (or
+    `OPENAI_BASE_URL`, which the SDK reads) names another host. *provider* names that other server in records, prices
+    and errors. *encrypted_reasoning* requests reasoning that can be sent back from the Responses API; the default is
+    True for models known to reason. *client* is an SDK client, also one for Azure; the model does not close it. Without
+    a client, the key is *api_key* or `OPENAI_API_KEY`; other servers may need none. *timeout* is the longest silence in
+    seconds, or `Timeouts`. *streams=False* requests whole answers. The SDK's retries are off.
 
     Raises `MissingExtraError` without the SDK and `MissingKeyError` without a key.
     """
 
-    def __init__(  # noqa: PLR0913 - each is a setting of its own
+    def __init__(  # noqa: PLR0913 - all are keyword-only settings
         self,
         name: str,
         *,
@@ -48,55 +50,44 @@ class OpenAIModel(StreamingModel["AsyncOpenAI"]):
         base_url: str | None = None,
         api: Api | None = None,
         provider: str = "openai",
-        timeout: float | Timeouts = SILENCE,
+        timeout: float | Timeouts = DEFAULT_DELTA,
         encrypted_reasoning: bool | None = None,
         streams: bool = True,
     ) -> None:
-        with extra("openai", "OpenAIModel"):
-            from . import errors, sdk  # noqa: PLC0415
-        super().__init__(name, provider, client, timeout)
-        self._errors, self._sdk = errors, sdk
-        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-        url = str(client.base_url) if client is not None else self._base_url
-        host = urlsplit(url).hostname or "" if url else _OWN[0]
-        self._key = "" if client is not None else _key(api_key, host)
+        sdk = import_sdk("openai", extra="openai")
+        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        url = str(client.base_url) if client is not None else base_url
+        host = urlsplit(url).hostname or "" if url else _OPENAI_HOST
+        self._api: Api = api or ("responses" if host == _OPENAI_HOST else "chat")
+        path = "/responses" if self._api == "responses" else "/chat/completions"
+        key = "" if client is not None else _key(api_key, host)
+        super().__init__(name, provider, client, timeout, Endpoint(sdk.AsyncOpenAI, path, key, base_url))
         self._streams = streams
-        self._api: Api = api or ("responses" if host == _OWN[0] else "chat")
         self._vendor = vendor_of("" if provider == "openai" else provider, url or OPENAI.base_url)
-        self._encrypted = responses.reasons(name) if encrypted_reasoning is None else encrypted_reasoning
-        self._tools = ToolForms(responses.tool_form if self._api == "responses" else chat_request.tool_form)
+        self._encrypted = responses.is_reasoning_model(name) if encrypted_reasoning is None else encrypted_reasoning
+        self._tools = ToolForms(responses.tool_form if self._api == "responses" else chat.tool_form)
 
-    def _connect(self) -> AsyncOpenAI:
-        return self._sdk.connect(self._key, self._base_url, self._limits.connect)
-
-    async def _close(self, client: AsyncOpenAI) -> None:
-        await client.close()
-
-    def _body(self, request: ModelRequest) -> Body:
+    def _body(self, request: ModelRequest) -> RequestBody:
         if self._api == "responses":
             return responses.request_body(
                 request, self.provider, self._tools, encrypted=self._encrypted, stream=self._streams
             )
-        return chat_request.request_body(request, self._tools, self.provider, self._vendor, stream=self._streams)
+        return chat.request_body(request, self._tools, self.provider, self._vendor, stream=self._streams)
 
-    async def _open(self, request: ModelRequest, data: bytes) -> RawResponse:
-        path = "/responses" if self._api == "responses" else "/chat/completions"
-        return await self._sdk.send(self._client(), path, data)
-
-    def _reader(self) -> Reader:
+    def _reader(self) -> ReplyReader:
         return ResponseReader(self.provider) if self._api == "responses" else ChatReader(self.provider)
 
-    def _failures(self) -> tuple[type[Exception], ...]:
-        return self._errors.FAILURES
+    def _sdk_errors(self) -> tuple[type[Exception], ...]:
+        return sdk_errors()
 
     def _translate(self, error: Exception, *, begun: bool) -> ProviderError:
-        return self._errors.translate(error, self.provider, begun=begun)
+        return translate(error, self.provider, begun=begun)
 
 
 def _key(given: str | None, host: str) -> str:
     try:
-        return key_from(given, "OPENAI_API_KEY")
+        return find_key(given, "OPENAI_API_KEY")
     except MissingKeyError:
-        if host == _OWN[0]:
+        if host == _OPENAI_HOST:
             raise
-        return "none"  # the SDK wants one; a server at home asks for none
+        return "none"  # the SDK requires one; a local server does not

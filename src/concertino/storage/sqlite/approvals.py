@@ -13,7 +13,7 @@ from ..types import Command, CommandKind, Entry
 from .operations import FROM_OUTSIDE
 from .rows import answer_row, to_wait, wait_row
 from .schedule import expire, reschedule
-from .statements import clock, queries, transaction
+from .statements import clock, queries
 
 _EVENTS: dict[Verdict, OperationEvent] = {
     "approved": "approve",
@@ -37,7 +37,9 @@ def open_waits(connection: sqlite3.Connection, run: int, entry: Entry, now: floa
             raise StorageError(f"wait {wait.key!r} has no operation: add it to the entry in state 'waiting'")
         opened = connection.execute(sql["open_wait"], row).fetchall()
         verdict = connection.execute(sql["verdict"], (wait.key, wait.kind)).fetchone()
-        if state[0] == "waiting" and verdict is not None:  # opened again, or answered early: the first answer counts
+        if state[0] != "waiting":
+            connection.execute(sql["cancel_wait"], {"key": wait.key, "now": now})  # unless it was answered early
+        elif verdict is not None:  # opened again: the first answer counts
             row |= {"state": transition("waiting", _EVENTS[verdict[0]]), "scope_key": state[1]}
             connection.execute(sql["answer_operation"], row)
         elif opened:
@@ -71,13 +73,12 @@ def wait(connection: sqlite3.Connection, key: str) -> Wait | None:
 
 def resolve(connection: sqlite3.Connection, key: str, resolution: Resolution, run_id: str | None) -> Wait:
     """Answer a wait unless it has an answer, and return it with the answer that counts."""
-    with transaction(connection):
-        now = clock()
-        expire(connection, now)  # an answer after the deadline does not count
-        operation = _answerable(connection, key, resolution.verdict, run_id)
-        if operation is not None:
-            _answer(connection, operation, resolution, now)
-        found = wait(connection, key)
+    now = clock()
+    expire(connection, now)  # an answer after the deadline does not count
+    operation = _answerable(connection, key, resolution.verdict, run_id)
+    if operation is not None:
+        _answer(connection, operation, resolution, now)
+    found = wait(connection, key)
     if found is None:
         raise UnknownWaitError(
             f"no call waits under the key {key!r}, and none may be answered before it waits: check the key"
@@ -87,16 +88,15 @@ def resolve(connection: sqlite3.Connection, key: str, resolution: Resolution, ru
 
 def send(connection: sqlite3.Connection, run_id: str, kind: CommandKind, text: str, by: str) -> None:
     """Add a command to *run_id*. A stop makes the tree due."""
-    with transaction(connection):
-        sql, now = queries(), clock()
-        found = connection.execute(sql["command"], {"run_id": run_id, "stop": kind == "stop"}).fetchall()
-        if not found:
-            _check_known(connection, run_id)
-            raise RunEndedError(f"run {run_id!r} has ended: it takes no more commands")
-        ((run, root, number),) = found
-        connection.execute(sql["add_command"], (run, number, kind, storable(text), by, now))
-        if kind == "stop":
-            connection.execute(sql["stop_now"], {"root": root, "now": now})
+    sql, now = queries(), clock()
+    found = connection.execute(sql["command"], {"run_id": run_id, "stop": kind == "stop"}).fetchall()
+    if not found:
+        _check_known(connection, run_id)
+        raise RunEndedError(f"run {run_id!r} has ended: it takes no more commands")
+    ((run, root, number),) = found
+    connection.execute(sql["add_command"], (run, number, kind, storable(text), by, now))
+    if kind == "stop":
+        connection.execute(sql["stop_now"], {"root": root, "now": now})
 
 
 def commands(connection: sqlite3.Connection, run_id: str, after: int) -> Sequence[Command]:

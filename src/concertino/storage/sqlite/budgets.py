@@ -11,7 +11,7 @@ from ...scope import Scope
 from ...usage import UsageRecord
 from ..types import Account, Budget, Reservation, Settlement
 from .rows import bill_row
-from .statements import account_key, from_nano, queries, scope_row, to_nano, transaction
+from .statements import account_key, from_nano, queries, scope_row, to_nano
 
 
 def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
@@ -73,17 +73,16 @@ def charge_reserved(connection: sqlite3.Connection, id: str) -> None:
 def settle_usage(connection: sqlite3.Connection, scope: Scope, record: UsageRecord) -> None:
     """Replace an unknown or estimated usage record by *record*, and correct the accounts that paid for it."""
     sql = queries()
-    with transaction(connection):
-        run = connection.execute(sql["run_of_scope"], {"run_id": record.run_id, **scope_row(scope)}).fetchone()
-        if run is None:
-            raise UnknownRunError(f"unknown run {record.run_id!r} of usage record {record.id!r}")
-        source = connection.execute(sql["usage_source"], {"id": record.id, "run": run[0]}).fetchone()
-        if source is None:
-            raise StorageError(f"run {record.run_id!r} has no usage record {record.id!r}: check the id")
-        if source[0] == "measured":
-            raise StorageError(f"usage record {record.id!r} is measured: only 'unknown' and 'estimated' can be settled")
-        connection.execute(sql["correct_usage"], (*bill_row(record), record.id))
-        _correct(connection, record)
+    run = connection.execute(sql["run_of_scope"], {"run_id": record.run_id, **scope_row(scope)}).fetchone()
+    if run is None:
+        raise UnknownRunError(f"unknown run {record.run_id!r} of usage record {record.id!r}")
+    source = connection.execute(sql["usage_source"], {"id": record.id, "run": run[0]}).fetchone()
+    if source is None:
+        raise StorageError(f"run {record.run_id!r} has no usage record {record.id!r}: check the id")
+    if source[0] == "measured":
+        raise StorageError(f"usage record {record.id!r} is measured: only 'unknown' and 'estimated' can be settled")
+    connection.execute(sql["correct_usage"], (*bill_row(record), record.id))
+    _correct(connection, record)
 
 
 def set_budget(connection: sqlite3.Connection, account: str, budget: Budget | None) -> None:
@@ -95,8 +94,7 @@ def set_budget(connection: sqlite3.Connection, account: str, budget: Budget | No
         "tokens": tokens,
         "money": None if money is None else to_nano(money, up=False),
     }
-    with transaction(connection):
-        connection.execute(queries()["set_budget"], bound)
+    connection.execute(queries()["set_budget"], bound)
 
 
 def accounts(connection: sqlite3.Connection, names: Sequence[str]) -> tuple[Account, ...]:

@@ -72,5 +72,5 @@ def _book_unsettled(connection: sqlite3.Connection, root: int, now: float) -> No
             source="unknown",
             how=_UNSETTLED,
         )
-        connection.execute(sql["add_usage"], (row["run"], None, *usage_row(record, now)))
+        connection.execute(sql["add_usage"], (row["run"], None, *usage_row(record), now))
         charge_reserved(connection, operation.key)

@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from ...errors import DatabaseVersionError, StorageError
+from .locks import Writer, find_writer
 
 _UNTOUCHED = "nothing was written to this file"
 
@@ -14,7 +15,7 @@ _MESSAGES = {
     "SQLITE_LOCKED": "is locked by another connection: close it",
     "SQLITE_FULL": "cannot grow because the disk is full: free some space; earlier writes are safe",
     "SQLITE_CANTOPEN": "cannot be opened: check that its folder exists and that both are writable",
-    "SQLITE_READONLY": "is not writable: grant this user write access to it and to its folder",
+    "SQLITE_READONLY": "is read-only: open it without read_only, and grant this user write access to it and its folder",
     "SQLITE_PERM": "is not writable: grant this user write access to it and to its folder",
     "SQLITE_IOERR": "cannot be read or written: check the disk and its free space",
     "SQLITE_CORRUPT": "is corrupt: restore a backup, or save what is readable with `sqlite3 FILE .recover`",
@@ -36,10 +37,24 @@ def explain(error: Exception, path: Path) -> StorageError:
         return StorageError(f"database {path} cannot store a value, and wrote nothing: {error}")
     if name == "SQLITE_NOTADB":
         return not_a_database(path)
+    if name.startswith("SQLITE_BUSY") and (writer := find_writer(path)) is not None:
+        return _locked(path, writer, name)
     for prefix, message in _MESSAGES.items():
         if name.startswith(prefix):
             return StorageError(f"database {path} {message} ({name}: {error})")
     return StorageError(f"database {path} failed: {error} ({name or type(error).__name__})")
+
+
+def _locked(path: Path, writer: Writer, name: str) -> StorageError:
+    if writer.stopped:
+        return StorageError(
+            f"database {path} is locked by process {writer.pid}, which was stopped in the middle of a write: continue "
+            f"it with `kill -CONT {writer.pid}`, or end it with `kill -KILL {writer.pid}` ({name})"
+        )
+    return StorageError(
+        f"database {path} is locked by process {writer.pid}: end that process, or open with a longer busy_timeout "
+        f"({name})"
+    )
 
 
 def not_a_database(path: Path) -> DatabaseVersionError:

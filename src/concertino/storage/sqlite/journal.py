@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ...errors import RunClaimedError, RunEndedError, RunExistsError, StaleClaimError, StorageError, UnknownRunError
-from ...usage import UsageRecord
 from ..codec import encode_json, storable
 from ..process import is_dead, process_of
 from ..types import JOURNAL_VERSION, PROGRESS, Claim, Entry, Head, RunStart, StoredText
 from .approvals import open_waits
 from .budgets import reserve, settle
 from .ends import end_tree
-from .erasure import checkpoint
 from .operations import Changes, change_operations, encode_changes
 from .rows import message_row, start_row, usage_row
 from .schedule import reschedule
-from .statements import clock, hash_key, queries, transaction
+from .statements import Write, clock, hash_key, queries
 
 _STATES = {"suspended": "suspended", "resumed": "running"}
 
@@ -28,116 +25,109 @@ _STATES = {"suspended": "suspended", "resumed": "running"}
 class _Rows:
     """An entry's values as the statements take them, encoded before any lock is taken."""
 
-    body: str
-    content: str | None
+    entry: tuple[Any, ...]
+    body: tuple[str, str | None]
     messages: list[tuple[Any, ...]]
+    texts: list[tuple[Any, ...]]
+    usage: list[tuple[str, tuple[Any, ...]]]
     changes: Changes
 
 
-def beginning(start: RunStart, entry: Entry, claim: Claim) -> Callable[[sqlite3.Connection], None]:
-    """Return the work that starts a run."""
-    _check_first(start, entry, claim)
-    rows, row = _encode(entry), start_row(start)
+class Beginning(Write[None]):
+    """Starts a run with entry 0."""
 
-    def work(connection: sqlite3.Connection) -> None:
-        sql, now = queries(), clock()
-        with transaction(connection):
-            root = _claimed_root(connection, start, claim)
-            found = connection.execute(sql["begin_run"], {**row, "root": root}).fetchall()
-            if not found:
-                raise RunExistsError(f"run {start.run_id!r} exists: resume it, or use another id")
-            ((run, top),) = found
-            claimed: tuple[Any, ...] = (0, "", "", 0.0, None)
-            if root is None:
-                lease = now + claim.seconds
-                claimed = (claim.epoch, claim.owner, process_of(claim.owner), lease, lease)
-            else:
-                connection.execute(sql["reset_tries"], (root,))
-            connection.execute(sql["begin_head"], (run, top, *claimed, start.erase_after))
-            _write(connection, run, top, entry, rows, now)
+    def __init__(self, start: RunStart, entry: Entry, claim: Claim) -> None:
+        _check_first(start, entry, claim)
+        super().__init__(self._begin)
+        self._start, self._entry, self._claim = start, entry, claim
+        self._rows, self._row = _encode(entry), start_row(start)
 
-    return work
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        sql, now, start, claim = queries(), clock(), self._start, self._claim
+        root = _claimed_root(connection, start, claim)
+        found = connection.execute(sql["begin_run"], {**self._row, "root": root}).fetchall()
+        if not found:
+            raise RunExistsError(f"run {start.run_id!r} exists: resume it, or use another id")
+        ((run, top),) = found
+        claimed: tuple[Any, ...] = (0, "", "", 0.0, None)
+        if root is None:
+            lease = now + claim.seconds
+            claimed = (claim.epoch, claim.owner, process_of(claim.owner), lease, lease)
+        else:
+            connection.execute(sql["reset_tries"], (root,))
+        connection.execute(sql["begin_head"], (run, top, *claimed, start.erase_after))
+        _write(connection, run, top, self._entry, self._rows, now)
 
 
-def appending(entry: Entry) -> Callable[[sqlite3.Connection], Head]:
-    """Return the work that appends *entry* to its run's journal."""
-    _check(entry)
-    rows = _encode(entry)
-    progress = entry.kind in PROGRESS
-    state = _STATES.get(entry.kind)
-    bound = {
-        "state": state,
-        "progress": progress,
-        "late": _only_usage(entry),
-        "run_id": entry.run_id,
-        "seq": entry.seq,
-        "epoch": entry.claim.epoch,
-        "owner": entry.claim.owner,
-    }
+class Appending(Write[Head]):
+    """Appends an entry to its run's journal."""
 
-    def work(connection: sqlite3.Connection) -> Head:
-        sql, now = queries(), clock()
-        with transaction(connection):
-            found = connection.execute(sql["advance"], bound).fetchall()
-            if not found:
-                _refuse(connection, entry)
-            run, root, commands, stop, tries = found[0]
-            if tries and progress:
-                connection.execute(sql["reset_tries"], (root,))
-            erased = _write(connection, run, root, entry, rows, now)
-            if state is not None and run == root:
-                reschedule(connection, root, now)
-        if erased:
-            checkpoint(connection)
+    __slots__ = ("_bound", "_entry", "_erased", "_progress", "_rows", "_state")
+
+    def __init__(self, entry: Entry) -> None:
+        _check(entry)
+        super().__init__(self._append, erases=lambda: self._erased)
+        self._entry, self._rows, self._erased = entry, _encode(entry), False
+        self._progress, self._state = entry.kind in PROGRESS, _STATES.get(entry.kind)
+        late = _only_usage(entry)
+        claim = entry.claim
+        self._bound = (self._state, self._progress, entry.run_id, entry.seq, late, claim.epoch, claim.owner)
+
+    def _append(self, connection: sqlite3.Connection) -> Head:
+        sql, entry, now = queries(), self._entry, clock()
+        found = connection.execute(sql["advance"], self._bound).fetchone()
+        if found is None:
+            _refuse(connection, entry)
+        run, root, commands, stop, tries = found
+        if tries and self._progress:
+            connection.execute(sql["reset_tries"], (root,))
+        self._erased = _write(connection, run, root, entry, self._rows, now)
+        if self._state is not None and run == root:
+            reschedule(connection, root, now)
         return Head(seq=entry.seq + 1, commands=commands, stop=bool(stop))
-
-    return work
 
 
 def claim_tree(connection: sqlite3.Connection, run_id: str, owner: str, seconds: float) -> Claim:
     """Claim the tree of the root *run_id*."""
     if not owner:
         raise StorageError(f"claim on run {run_id!r} without an owner: pass process_owner()")
-    with transaction(connection):
-        row = position(connection, run_id)
-        if row["root_id"] != run_id:
-            raise UnknownRunError(f"run {run_id!r} is a sub-agent's: claim {row['root_id']!r}, the root of its tree")
-        if row["ending"] is not None:
-            raise RunEndedError(f"run {run_id!r} has ended")
-        now = clock()
-        dead = is_dead(row["owner"])
-        if row["owner"] != "" and row["lease"] > now and not dead:
-            left = max(0, round(row["lease"] - now))
-            raise RunClaimedError(f"run {run_id!r} is claimed by {row['owner']!r} for {left} s", row["owner"])
-        bound = {
-            "run": row["number"],
-            "owner": owner,
-            "process": process_of(owner),
-            "lease": now + seconds,
-            "tries": int(row["owner"] != ""),
-        }
-        ((epoch, tries),) = connection.execute(queries()["claim"], bound).fetchall()
-        reschedule(connection, row["number"], now)
+    row = position(connection, run_id)
+    if row["root_id"] != run_id:
+        raise UnknownRunError(f"run {run_id!r} is a sub-agent's: claim {row['root_id']!r}, the root of its tree")
+    if row["ending"] is not None:
+        raise RunEndedError(f"run {run_id!r} has ended")
+    now = clock()
+    dead = is_dead(row["owner"])
+    if row["owner"] != "" and row["lease"] > now and not dead:
+        left = max(0, round(row["lease"] - now))
+        raise RunClaimedError(f"run {run_id!r} is claimed by {row['owner']!r} for {left} s", row["owner"])
+    bound = {
+        "run": row["number"],
+        "owner": owner,
+        "process": process_of(owner),
+        "lease": now + seconds,
+        "tries": int(row["owner"] != ""),
+    }
+    ((epoch, tries),) = connection.execute(queries()["claim"], bound).fetchall()
+    reschedule(connection, row["number"], now)
     sure = row["owner"] == "" or dead
     return Claim(root_id=run_id, epoch=epoch, owner=owner, seconds=seconds, tries=tries, sure=sure)
 
 
 def renew(connection: sqlite3.Connection, claim: Claim, seconds: float) -> Head:
     """Extend the lease of *claim* to *seconds* from now."""
-    with transaction(connection):
-        bound = {**_fence(claim), "process": process_of(claim.owner), "lease": clock() + seconds}
-        found = connection.execute(queries()["renew"], bound).fetchall()
-        if not found:
-            raise _stale(position(connection, claim.root_id), claim)
+    bound = {**_fence(claim), "process": process_of(claim.owner), "lease": clock() + seconds}
+    found = connection.execute(queries()["renew"], bound).fetchall()
+    if not found:
+        raise _stale(position(connection, claim.root_id), claim)
     entries, commands, stop = found[0]
     return Head(seq=entries, commands=commands, stop=bool(stop))
 
 
 def release(connection: sqlite3.Connection, claim: Claim) -> None:
     """Release *claim*; do nothing if it is stale."""
-    with transaction(connection):
-        for (root,) in connection.execute(queries()["release"], _fence(claim)).fetchall():
-            reschedule(connection, root, clock())
+    for (root,) in connection.execute(queries()["release"], _fence(claim)).fetchall():
+        reschedule(connection, root, clock())
 
 
 def position(connection: sqlite3.Connection, run_id: str) -> sqlite3.Row:
@@ -170,47 +160,48 @@ def _only_usage(entry: Entry) -> bool:
 
 def _encode(entry: Entry) -> _Rows:
     return _Rows(
-        body=encode_json(entry.body),
-        content=None if entry.content is None else encode_json(entry.content),
-        messages=[message_row(message) for message in entry.messages],
+        entry=(entry.seq, entry.claim.epoch, entry.kind, entry.step),
+        body=(encode_json(entry.body), None if entry.content is None else encode_json(entry.content)),
+        messages=[(entry.seq, *message_row(message)) for message in entry.messages],
+        texts=[_text_row(text) for text in entry.texts],
+        usage=[(record.run_id, usage_row(record)) for record in entry.usage],
         changes=encode_changes(entry),
     )
 
 
 def _write(connection: sqlite3.Connection, run: int, root: int, entry: Entry, rows: _Rows, now: float) -> bool:
     """Write the parts of *entry* inside its transaction. Return whether content was erased."""
-    sql = queries()
+    sql, execute = queries(), connection.execute
     for settlement in entry.settle:
         settle(connection, settlement)
     if entry.reserve is not None:
         reserve(connection, entry.reserve)
-    row = (run, entry.seq, entry.claim.epoch, entry.kind, entry.step, now, JOURNAL_VERSION, rows.body, rows.content)
-    connection.execute(sql["add_entry"], row)
+    execute(sql["add_entry"], (run, *rows.entry, now, JOURNAL_VERSION, *rows.body))
     for message in rows.messages:
-        connection.execute(sql["add_message"], (run, entry.seq, *message))
-    for text in entry.texts:
-        _add_text(connection, run, text)
-    for record in entry.usage:
-        _book(connection, run, entry, record, now)
+        execute(sql["add_message"], (run, *message))
+    for text in rows.texts:
+        execute(sql["add_text"], (*text, run))
+    for run_id, usage in rows.usage:
+        _book(connection, run, entry, run_id, (*usage, now))
     if rows.changes:
         change_operations(connection, run, root, rows.changes, now)
-    open_waits(connection, run, entry, now)
+    if entry.waits:
+        open_waits(connection, run, entry, now)
     return entry.end is not None and end_tree(connection, run, root, entry.end, now)
 
 
-def _add_text(connection: sqlite3.Connection, run: int, text: StoredText) -> None:
-    row = (text.id, hash_key(text.user_id), text.run_id, text.user_id, storable(text.body), run)
-    connection.execute(queries()["add_text"], row)
+def _text_row(text: StoredText) -> tuple[Any, ...]:
+    return (text.id, hash_key(text.user_id), text.run_id, text.user_id, storable(text.body))
 
 
-def _book(connection: sqlite3.Connection, run: int, entry: Entry, record: UsageRecord, now: float) -> None:
+def _book(connection: sqlite3.Connection, run: int, entry: Entry, run_id: str, usage: tuple[Any, ...]) -> None:
     seq: int | None = entry.seq
-    if record.run_id != entry.run_id:
-        found = connection.execute(queries()["run_number"], (record.run_id,)).fetchone()
+    if run_id != entry.run_id:
+        found = connection.execute(queries()["run_number"], (run_id,)).fetchone()
         if found is None:
-            raise UnknownRunError(f"usage record {record.id!r} belongs to the unknown run {record.run_id!r}")
+            raise UnknownRunError(f"usage record {usage[0]!r} belongs to the unknown run {run_id!r}")
         run, seq = found[0], None
-    connection.execute(queries()["add_usage"], (run, seq, *usage_row(record, now)))
+    connection.execute(queries()["add_usage"], (run, seq, *usage))
 
 
 def _claimed_root(connection: sqlite3.Connection, start: RunStart, claim: Claim) -> int | None:

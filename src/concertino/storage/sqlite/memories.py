@@ -9,7 +9,7 @@ from ...text import index_terms, query_terms
 from ..codec import memory_id, storable
 from ..types import Memory
 from .rows import to_memory
-from .statements import clock, hash_key, queries, transaction
+from .statements import clock, hash_key, queries
 
 
 def remember(connection: sqlite3.Connection, owner: str, text: str) -> Memory:
@@ -18,13 +18,12 @@ def remember(connection: sqlite3.Connection, owner: str, text: str) -> Memory:
     key = memory_id(owner, text)
     found = " ".join(index_terms(text))
     sql = queries()
-    with transaction(connection):
-        row = connection.execute(sql["memory"], (key, owner)).fetchone()
-        if row is not None:
-            return to_memory(row)
-        created = clock()
-        number = connection.execute(sql["add_memory"], (key, hash_key(owner), owner, text, created, "{}")).lastrowid
-        connection.execute(sql["add_memory_words"], (number, _owner_word(owner), found))
+    row = connection.execute(sql["memory"], (key, owner)).fetchone()
+    if row is not None:
+        return to_memory(row)
+    created = clock()
+    number = connection.execute(sql["add_memory"], (key, hash_key(owner), owner, text, created, "{}")).lastrowid
+    connection.execute(sql["add_memory_words"], (number, _owner_word(owner), found))
     return Memory(id=key, text=text, created=created)
 
 

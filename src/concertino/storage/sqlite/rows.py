@@ -49,14 +49,13 @@ def message_row(entry: EntryMessage) -> tuple[Any, ...]:
     return (entry.message.role, entry.tokens, entry.keep_seconds, entry.keep_progress, progress, body, kept, later)
 
 
-def usage_row(record: UsageRecord, booked: float) -> tuple[Any, ...]:
-    """Return the parameters of `add_usage` after the entry."""
+def usage_row(record: UsageRecord) -> tuple[Any, ...]:
+    """Return the parameters of `add_usage` between the entry and the time of booking."""
     return (
         record.id,
         record.agent_path,
         *bill_row(record),
         encode_json(list(record.tools)),
-        booked,
     )
 
 

@@ -10,19 +10,14 @@ from ...operations import transition
 from ...scope import Scope
 from ..process import is_dead
 from ..types import Due
+from .schema import is_read_only
 from .statements import clock, queries, scope_row, transaction
 
 
 def due(connection: sqlite3.Connection, limit: int, agents: Collection[str] | None) -> Due:
     """Expire overdue waits, and return the trees to resume, the longest due first."""
     sql, now = queries(), clock()
-    expired = 0
-    dead = [row[0] for row in connection.execute(sql["processes"]).fetchall() if is_dead(row[0])]
-    if dead or connection.execute(sql["has_overdue"], {"now": now}).fetchone() is not None:
-        with transaction(connection):
-            for process in dead:
-                _end_leases(connection, process, now)
-            expired = expire(connection, now)
+    expired = 0 if is_read_only(connection) else _end_overdue(connection, now)
     ready: list[str] = []
     orphaned: list[str] = []
     for run_id, agent, state in connection.execute(sql["ready"], {"now": now}):
@@ -51,31 +46,41 @@ def reschedule(connection: sqlite3.Connection, root: int, now: float) -> None:
 
 def postpone(connection: sqlite3.Connection, scope: Scope, root_id: str, reason: str, seconds: float | None) -> None:
     """Postpone a tree, or make it a dead letter."""
-    with transaction(connection):
-        now = clock()
-        row = _root(connection, scope, root_id)
-        if row["owner"] != "" and row["lease"] > now and not is_dead(row["owner"]):
-            raise RunClaimedError(
-                f"run {root_id!r} is claimed by {row['owner']!r}: release the claim before postponing it", row["owner"]
-            )
-        bound = {
-            "root": row["number"],
-            "reason": reason,
-            "until": now + (seconds or 0.0),
-            "state": "dead_letter" if seconds is None else None,
-        }
-        connection.execute(queries()["postpone"], bound)
-        reschedule(connection, row["number"], now)
+    now = clock()
+    row = _root(connection, scope, root_id)
+    if row["owner"] != "" and row["lease"] > now and not is_dead(row["owner"]):
+        raise RunClaimedError(
+            f"run {root_id!r} is claimed by {row['owner']!r}: release the claim before postponing it", row["owner"]
+        )
+    bound = {
+        "root": row["number"],
+        "reason": reason,
+        "until": now + (seconds or 0.0),
+        "state": "dead_letter" if seconds is None else None,
+    }
+    connection.execute(queries()["postpone"], bound)
+    reschedule(connection, row["number"], now)
 
 
 def retry(connection: sqlite3.Connection, scope: Scope, root_id: str) -> None:
     """Make a dead letter due at once."""
+    row = _root(connection, scope, root_id)
+    if row["state"] != "dead_letter":
+        raise RunStateError(f"run {root_id!r} is {row['state']!r}: only a dead letter can be retried")
+    connection.execute(queries()["retry"], {"root": row["number"]})
+    reschedule(connection, row["number"], clock())
+
+
+def _end_overdue(connection: sqlite3.Connection, now: float) -> int:
+    """End the leases of dead processes, and expire waits. Return the number of the latter."""
+    sql = queries()
+    dead = [row[0] for row in connection.execute(sql["processes"]).fetchall() if is_dead(row[0])]
+    if not dead and connection.execute(sql["has_overdue"], {"now": now}).fetchone() is None:
+        return 0  # the write lock is not needed
     with transaction(connection):
-        row = _root(connection, scope, root_id)
-        if row["state"] != "dead_letter":
-            raise RunStateError(f"run {root_id!r} is {row['state']!r}: only a dead letter can be retried")
-        connection.execute(queries()["retry"], {"root": row["number"]})
-        reschedule(connection, row["number"], clock())
+        for process in dead:
+            _end_leases(connection, process, now)
+        return expire(connection, now)
 
 
 def _root(connection: sqlite3.Connection, scope: Scope, root_id: str) -> sqlite3.Row:

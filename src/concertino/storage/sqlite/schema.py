@@ -7,8 +7,10 @@ import sqlite3
 import time
 from functools import cache
 from pathlib import Path
+from urllib.parse import quote
 
 from ...errors import StorageError
+from ...ids import token
 from .errors import foreign, is_locked, newer, not_a_database, older
 from .statements import add_functions, transaction, within
 
@@ -58,11 +60,56 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
         # NORMAL would save one fsync per append.
         connection.execute("PRAGMA synchronous = FULL")
         _use_wal(connection, busy_timeout)
-        _create(connection, path)
+        if _create(connection, path):
+            # The file alone is a database from now on, also if its write-ahead log is lost.
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def connect_read_only(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    """Return a connection that reads the database at *path*, also on a read-only file system.
+
+    Raises `StorageError` if it is missing or cannot be read whole, `DatabaseVersionError` as `connect` does, and
+    `sqlite3.Error`.
+    """
+    if not path.is_file():
+        raise StorageError(f"{path} does not exist: check the path")
+    if path.stat().st_size < MIN_FILE_SIZE:
+        raise not_a_database(path)
+    try:
+        return _open_uri(path, "mode=ro", busy_timeout)
+    except sqlite3.OperationalError:
+        # Reading a write-ahead log needs an index next to it, which cannot be created on a read-only file system.
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise StorageError(
+                f"{path} cannot be read without writing, because {log.name} has changes that are not in it yet: "
+                "copy both files to a writable folder, and open the copy"
+            ) from None
+        return _open_uri(path, "mode=ro&immutable=1", busy_timeout)
+
+
+def _open_uri(path: Path, options: str, busy_timeout: float) -> sqlite3.Connection:
+    uri = f"file:{quote(str(path.absolute()))}?{options}"
+    connection = sqlite3.connect(uri, uri=True, timeout=busy_timeout, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        with within(connection, "BEGIN"):
+            _check_owner(connection, path, may_be_empty=False)
+        add_functions(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def is_read_only(connection: sqlite3.Connection) -> bool:
+    """Return whether *connection* was opened by `connect_read_only`."""
+    return bool(_number(connection, "PRAGMA query_only"))
 
 
 def _check_path(path: Path) -> None:
@@ -79,13 +126,15 @@ def _check_path(path: Path) -> None:
         raise StorageError(f"{wanted} is not writable: grant this user write access, or open it with read_only=True")
 
 
-def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise unless the database is concertino's or empty."""
+def _check_owner(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool = True) -> None:
+    """Raise unless the database is concertino's, or empty where that is allowed."""
     application = _number(connection, "PRAGMA application_id")
     version = _number(connection, "PRAGMA user_version")
     if application != APPLICATION_ID:
         if application or version or _number(connection, "SELECT count(*) FROM sqlite_master"):
             raise foreign(path)
+        if not may_be_empty:
+            raise StorageError(f"{path} is an empty database: check the path")
     elif version > SCHEMA_VERSION:
         raise newer(path, version, SCHEMA_VERSION)
     elif version < SCHEMA_VERSION:
@@ -109,18 +158,21 @@ def _use_wal(connection: sqlite3.Connection, busy_timeout: float) -> None:
             return
 
 
-def _create(connection: sqlite3.Connection, path: Path) -> None:
+def _create(connection: sqlite3.Connection, path: Path) -> bool:
+    """Create the schema in an empty database. Return whether it was empty."""
     if _number(connection, "PRAGMA user_version") == SCHEMA_VERSION:
-        return
+        return False
     with transaction(connection):
         # Again, now with the write lock: another process may have been faster.
         _check_owner(connection, path)
         if _number(connection, "PRAGMA user_version") == SCHEMA_VERSION:
-            return
+            return False
         for statement in schema():
             connection.execute(statement)
+        connection.execute("INSERT INTO identity (id) VALUES (?)", (token(),))
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    return True
 
 
 def _number(connection: sqlite3.Connection, sql: str) -> int:

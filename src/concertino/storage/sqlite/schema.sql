@@ -1,12 +1,15 @@
 -- Runs, their journals, what they used, and what users want remembered.
 -- Times are seconds since the epoch, UTC: datetime(started, 'unixepoch') shows them.
 --
--- One rule holds for tables with content (what people wrote, did, or are called): a row is added at the end of its
+-- One rule applies to tables with content (what people wrote, did, or are called): a row is added at the end of its
 -- table, is never deleted, and never grows. It is blanked in its page. SQLite overwrites what is deleted
 -- (secure_delete), but where rows are deleted, grow or are inserted between others it moves their neighbours to other
 -- pages, and leaves copies of those in the gaps. No index contains content, for the same reason: names are looked up by
 -- their hashes (*_key). What changes with every append is in tables without content: heads, operations, accounts,
 -- reservations.
+
+-- One row: a random id of the database, which the watermark next to its file also has.
+CREATE TABLE identity (id TEXT NOT NULL);
 
 CREATE TABLE runs (
     number           INTEGER PRIMARY KEY,   -- other tables refer to a run by it

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, InvalidOperation
 from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from ...scope import Scope
+
+T = TypeVar("T")
 
 _SQL = Path(__file__).parent / "sql"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -35,9 +38,23 @@ def clock() -> float:
     return time.time()
 
 
+class Write(Generic[T]):
+    """Work to do in one transaction, alone or together with other writes.
+
+    It must only depend on the connection, because it may be repeated after the transaction was rolled back.
+    """
+
+    __slots__ = ("erases", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], T], *, erases: Callable[[], bool] = bool) -> None:
+        self.work = work
+        self.erases = erases
+        """Return whether the work erased content, so that the write-ahead log must be truncated."""
+
+
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Write everything inside, or nothing. The write lock is taken at once, so that no statement inside fails for it."""
+    """Write everything inside, or nothing. The write lock is taken at once: no later statement can fail for it."""
     with within(connection, "BEGIN IMMEDIATE"):
         yield
 

@@ -30,6 +30,7 @@ from ..types import (
 )
 from . import approvals, budgets, ends, erasure, journal, memories, operations, reader, schedule
 from .connection import InlineConnection, StoreConnection, ThreadConnection
+from .statements import Write
 
 BUSY_TIMEOUT = 10.0
 """Seconds to wait for another process that writes to the same file."""
@@ -55,23 +56,23 @@ class SqlStore:
 
     async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> None:
         """Start a run with entry 0."""
-        await self._connection.run(journal.beginning(start, entry, claim))
+        await self._connection.write(journal.Beginning(start, entry, claim))
 
     async def append(self, entry: Entry) -> Head:
         """Append *entry* to its run, or nothing. When this returns, the entry survives a power cut."""
-        return await self._connection.run(journal.appending(entry))
+        return await self._connection.write(journal.Appending(entry))
 
     async def claim(self, run_id: str, owner: str, seconds: float) -> Claim:
         """Claim the tree of the root *run_id*."""
-        return await self._connection.run(lambda c: journal.claim_tree(c, run_id, owner, seconds))
+        return await self._connection.write(Write(lambda c: journal.claim_tree(c, run_id, owner, seconds)))
 
     async def renew(self, claim: Claim, seconds: float) -> Head:
         """Extend the lease of *claim* to *seconds* from now."""
-        return await self._connection.run(lambda c: journal.renew(c, claim, seconds))
+        return await self._connection.write(Write(lambda c: journal.renew(c, claim, seconds)))
 
     async def release(self, claim: Claim) -> None:
         """Release *claim*."""
-        await self._connection.run(lambda c: journal.release(c, claim))
+        await self._connection.write(Write(lambda c: journal.release(c, claim)))
 
     async def load(self, run_id: str) -> StoredJournal | None:
         """Return a run's whole journal, or None."""
@@ -134,11 +135,11 @@ class SqlStore:
 
     async def resolve(self, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
         """Answer a wait and return it with the answer that counts."""
-        return await self._connection.run(lambda c: approvals.resolve(c, key, resolution, run_id))
+        return await self._connection.write(Write(lambda c: approvals.resolve(c, key, resolution, run_id)))
 
     async def send(self, run_id: str, kind: CommandKind, text: str = "", by: str = "") -> None:
         """Add a command to *run_id*."""
-        await self._connection.run(lambda c: approvals.send(c, run_id, kind, text, by))
+        await self._connection.write(Write(lambda c: approvals.send(c, run_id, kind, text, by)))
 
     async def commands(self, run_id: str, after: int = 0) -> Sequence[Command]:
         """Return the commands to *run_id* after number *after*."""
@@ -146,7 +147,7 @@ class SqlStore:
 
     async def set_budget(self, account: str, budget: Budget | None) -> None:
         """Set or remove the limit of *account*."""
-        await self._connection.run(lambda c: budgets.set_budget(c, account, budget))
+        await self._connection.write(Write(lambda c: budgets.set_budget(c, account, budget)))
 
     async def accounts(self, names: Sequence[str]) -> Sequence[Account]:
         """Return the accounts among *names* that have a budget."""
@@ -154,7 +155,7 @@ class SqlStore:
 
     async def settle_usage(self, scope: Scope, record: UsageRecord) -> None:
         """Replace an unknown or estimated usage record by the provider's bill."""
-        await self._connection.run(lambda c: budgets.settle_usage(c, scope, record))
+        await self._connection.write(Write(lambda c: budgets.settle_usage(c, scope, record)))
 
     async def due(self, limit: int = 50, agents: Collection[str] | None = None) -> Due:
         """Expire overdue waits, and return up to *limit* trees to resume."""
@@ -162,11 +163,11 @@ class SqlStore:
 
     async def postpone(self, scope: Scope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Postpone a tree by *seconds*, or make it a dead letter with None."""
-        await self._connection.run(lambda c: schedule.postpone(c, scope, root_id, reason, seconds))
+        await self._connection.write(Write(lambda c: schedule.postpone(c, scope, root_id, reason, seconds)))
 
     async def retry(self, scope: Scope, root_id: str) -> None:
         """Make a dead letter due at once."""
-        await self._connection.run(lambda c: schedule.retry(c, scope, root_id))
+        await self._connection.write(Write(lambda c: schedule.retry(c, scope, root_id)))
 
     async def sweep(self) -> int:
         """Erase content whose time is over."""
@@ -179,7 +180,7 @@ class SqlStore:
 
     async def remember(self, owner: str, text: str) -> Memory:
         """Store *text* for *owner*; the same text again is the same memory, with its first time."""
-        return await self._connection.run(lambda c: memories.remember(c, owner, text))
+        return await self._connection.write(Write(lambda c: memories.remember(c, owner, text)))
 
     async def recall(self, owner: str, query: str, limit: int = 5) -> Sequence[Memory]:
         """Return the memories of *owner* with words of *query*, the best first (BM25); without words, the newest."""
@@ -194,13 +195,16 @@ class SqliteStore(SqlStore):
     """`Store` and `Memories` in one file, which several processes may use at once: `SqliteStore.open(path)`."""
 
     @classmethod
-    async def open(cls, path: str | Path, *, busy_timeout: float = BUSY_TIMEOUT) -> Self:
+    async def open(cls, path: str | Path, *, busy_timeout: float = BUSY_TIMEOUT, read_only: bool = False) -> Self:
         """Open the store at *path*. The file is created if it is missing, its folder is not.
+
+        With *read_only*, nothing is written or created: a backup or a database on a read-only file system can be read,
+        and writing raises `StorageError`.
 
         Raises `DatabaseVersionError` if the file has another schema version or belongs to another program, in which
         case it is not changed, and `StorageError` if it cannot be opened.
         """
-        connection = ThreadConnection(Path(path), busy_timeout)
+        connection = ThreadConnection(Path(path), busy_timeout, read_only=read_only)
         await connection.open()
         return cls(connection)
 

@@ -43,7 +43,7 @@ class Breakpoints:
             self._stable = first - 1
         self._summarized = summarized - 1 if summarized else None
 
-    def place(self, view: View, rule: CacheRule, end: int) -> tuple[int, ...]:
+    def select(self, view: View, rule: CacheRule, end: int) -> tuple[int, ...]:
         """Return ascending view positions for breakpoints, all before position *end*."""
         if not rule.breakpoints:
             return ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ...families import SINCE_GPT_5_6, is_of
+from ...ids import SINCE_GPT_5_6, in_family
 
 Binding = Literal["free", "turn", "prefix"]
 """The messages that an edit must not change. `free`: none. `turn`: the model's messages of the current tool loop.
@@ -120,7 +120,7 @@ families. A version number of more than two digits is a date."""
 def cache_rule(provider: str, model: str) -> CacheRule:
     """Return the cache rule of *provider* for *model*; cautious figures if both are unknown."""
     for name, pattern, rule in _RULES:
-        if name == provider and is_of(pattern, model):
+        if name == provider and in_family(pattern, model):
             return rule
     return _UNKNOWN
 
@@ -130,4 +130,4 @@ def binding(provider: str, model: str) -> Binding:
     """Return the binding of *model*'s reasoning to the messages before it."""
     if provider != "anthropic":
         return "free"
-    return "prefix" if is_of(_PRESERVED, model) else "turn"
+    return "prefix" if in_family(_PRESERVED, model) else "turn"

@@ -11,7 +11,7 @@ from .base import TokenCounter
 FRAME = 8
 """Upper bound of the tokens that a provider adds to each message."""
 PROSE, DATA, FOREIGN = range(3)
-"""Kinds of text that tokenizers treat differently: words, digits and signs, and letters beyond ASCII."""
+"""Kinds of text that tokenizers treat differently: prose, digits and signs, and letters beyond ASCII."""
 KINDS = 3
 
 _PER_FILE = 2_000
@@ -21,7 +21,7 @@ _PER_BYTE = 0.05
 """Assumed tokens per byte of a document or recording. A PDF page has 1,500 to 3,000 tokens and rarely less than 50 kB;
 a second of speech has 10 to 32 tokens and some kB when compressed."""
 _SHORT = 64
-"""Bytes of a text whose kind makes no difference, and whose length is a good enough estimate."""
+"""Characters of a text whose kind makes no difference."""
 _SAMPLE = 2_000
 """Leading characters that decide the kind of a text."""
 _WORDS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
@@ -44,21 +44,14 @@ def measure_with(counter: TokenCounter) -> Measure:
         text = message_text(message)
         return Size(counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE)
 
-    if counter.exact:
-        return lambda message: message.sized(counter, count)
-
-    def measure(message: Message) -> Size:
-        most = max_tokens_of(message)
-        return Size(most // 3 + FRAME, PROSE) if most < _SHORT else message.sized(counter, count)
-
-    return measure
+    return lambda message: message.sized(counter, count)
 
 
 def message_text(message: Message) -> str:
     """Return the text that a provider counts; images and files become filler of their assumed size."""
     match message:
         case AssistantMessage(parts):
-            return "".join(map(_part_text, parts))
+            return _part_text(parts[0]) if len(parts) == 1 else "".join(map(_part_text, parts))
         case ToolMessage():
             text = message.call_id + message.content
             return text + "".join(map(_filler, message.media)) if message.media else text
@@ -78,9 +71,10 @@ def max_tokens_of(message: Message) -> int:
         size = FRAME
         for part in message.parts:
             if part.kind == "tool_call":
-                size += _bytes(part.arguments) + len(part.id) + len(part.name)
+                text, size = part.arguments, size + len(part.id) + len(part.name)
             else:
-                size += _bytes(part.raw if part.kind == "opaque" else part.text)
+                text = part.raw if part.kind == "opaque" else part.text
+            size += len(text) if text.isascii() else _bytes(text)
         return size
     if message.role == "user" and message.media:
         return _bytes(message.text) + sum(map(media_size, message.media)) + FRAME
@@ -88,7 +82,7 @@ def max_tokens_of(message: Message) -> int:
 
 
 def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def blocks(message: Message) -> int:

@@ -64,8 +64,9 @@ def _cut(block: Block) -> Iterator[Block]:
     """Yield *block*, cut between lines or sentences where it is much longer than a chunk."""
     text, fence = block.text, block.text[: len(block.text) - len(block.text.lstrip("`~"))]
     while len(text) > 2 * LONGEST:
-        at = max(text.rfind("\n", LONGEST // 2, LONGEST), text.rfind(". ", LONGEST // 2, LONGEST) + 1)
-        head, text = text[: at if at > 0 else LONGEST], text[at if at > 0 else LONGEST :].lstrip("\n")
+        ends = (text.rfind(end, LONGEST // 2, LONGEST) + len(end) for end in ("\n", ". ", " "))
+        at = next((end for end in ends if end > LONGEST // 2), LONGEST)
+        head, text = text[:at].rstrip(), text[at:].lstrip("\n")
         if block.kind == "code":
             head, text = f"{head}\n{fence}", f"{fence}\n{text}"
         yield Block(block.kind, head)

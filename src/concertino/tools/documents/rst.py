@@ -20,7 +20,7 @@ _SIGNATURE = re.compile(
     r"(?:\w+:)?(?:c?function|\w*method|class|exception|data|attribute|property|option|cmdoption|decorator\w*|confval|setting"
     r"|macro|type|enum|envvar|command|fixture|role|directive|describe|object)$"
 )
-_CODE = re.compile(r"(?:code\S*|sourcecode|testcode|testoutput|ipython|prompt|productionlist|graphviz|mermaid)$")
+_CODE = re.compile(r"(?:code\S*|sourcecode|math|testcode|testoutput|ipython|prompt|productionlist|graphviz|mermaid)$")
 _SILENT = re.compile(
     r"(?:auto\w+|toctree|contents|index|highlight|\w*module|testsetup|testcleanup|\w+author|meta|plot|click:\w+)$"
 )
@@ -97,6 +97,13 @@ class _Tolerant:
         super().__init__(state_machine, debug)  # type: ignore[call-arg]
         self.nested_sm_kwargs = self.indent_sm_kwargs = {"state_classes": _state_classes(), "initial_state": "Body"}
 
+    def run_directive(self, directive: Any, match: Any, type_name: str, option_presets: Any) -> tuple[list[Any], bool]:
+        """Run a directive of docutils; code blocks may have options that only Sphinx knows."""
+        if _CODE.match(type_name):
+            return self.unknown_directive(type_name)
+        found: tuple[list[Any], bool] = super().run_directive(directive, match, type_name, option_presets)  # type: ignore[misc]
+        return found
+
     def unknown_directive(self, type_name: str) -> tuple[list[Any], bool]:
         """Return a container that knows the directive's name and argument."""
         machine: Any = self.state_machine  # type: ignore[attr-defined]
@@ -111,7 +118,7 @@ class _Tolerant:
         if any(map(str.strip, rest)) and not _SILENT.match(type_name):
             body.trim_left(min(len(line) - len(line.lstrip()) for line in rest if line.strip()))
             if _CODE.match(type_name):
-                node += nodes.literal_block("", "\n".join(body))
+                node += nodes.literal_block("", "\n".join(body).strip("\n"))
             else:
                 self.nested_parse(body, offset + 1, node)  # type: ignore[attr-defined]
         return [node], blank_finish
@@ -198,6 +205,8 @@ def _piece(node: Any) -> str:
             return f"`{node.astext()}`"
         case nodes.strong():
             return f"**{node.astext()}**"
+        case nodes.footnote_reference() | nodes.citation_reference():
+            return f"[{node.astext()}]"
         case nodes.system_message() | nodes.Invisible() | nodes.image() | nodes.raw():
             return ""
         case nodes.Element():

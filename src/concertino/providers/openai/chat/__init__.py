@@ -1,1 +1,1 @@
-"""OpenAI's Chat Completions API, and the servers that speak it."""
+"""Chat Completions, with the deviations of the servers that implement it."""

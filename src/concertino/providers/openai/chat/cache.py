@@ -1,8 +1,8 @@
-"""Marks for the cache: where a prefix ends that the provider is to remember.
+"""Cache breakpoints: marks at the end of a prefix that the provider caches.
 
-GPT-5.6 and later cache what ends at a `prompt_cache_breakpoint`, on a part of what is said by the user, the developer
-or a tool, and none of an answer's; in the mode `explicit` there are no others, and up to four are written (OpenAI,
-"Prompt caching", and the SDK's types). OpenRouter takes Anthropic's `cache_control` in the same places.
+GPT-5.6 and later cache up to a `prompt_cache_breakpoint` on a part of a message by the user, the developer or a tool,
+never the assistant; in the mode `explicit` there are no others, and up to four are written (OpenAI, "Prompt caching",
+and the SDK's types). OpenRouter accepts Anthropic's `cache_control` on the same parts.
 """
 
 from __future__ import annotations
@@ -11,42 +11,45 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ...http.encoding import Form, dumps
+from ...http.encoding import WireMessage, dumps
 
-MOST_MARKS = 4
+MAX_BREAKPOINTS = 4
 BREAKPOINT = {"prompt_cache_breakpoint": {"mode": "explicit"}}
 EXPLICIT = {"mode": "explicit"}
 CACHE_CONTROL = {"cache_control": {"type": "ephemeral"}}
-_FIELDS = {"function_call_output": "output"}
+_CONTENT_FIELDS = {"function_call_output": "output"}
 
 
-def marked(forms: list[Form], marks: Sequence[int], mark: dict[str, Any], text: str) -> list[Form]:
-    """*forms* with a *mark* at the ends of those in *marks*, or before, where one cannot bear it; *text* is the type
-    that a part has which is a text."""
-    forms = list(forms)
-    for place in marks:
-        for at in range(place, -1, -1):
-            if (form := _marked(forms[at], mark, text)) is not None:
-                forms[at] = form
+def with_breakpoints(
+    messages: list[WireMessage], indexes: Sequence[int], mark: dict[str, Any], text_type: str
+) -> list[WireMessage]:
+    """Return *messages* with *mark* on those at *indexes*, or on the nearest earlier one that can take it.
+
+    *text_type* is the type of a text part.
+    """
+    messages = list(messages)
+    for index in indexes:
+        for at in range(index, -1, -1):
+            if (message := _with_breakpoint(messages[at], mark, text_type)) is not None:
+                messages[at] = message
                 break
-    return forms
+    return messages
 
 
-def system(text: str, mark: dict[str, Any] | None, kind: str) -> object:
-    """The content of a message of the system's, which may bear a mark; *kind* is the type of a text."""
-    return text if mark is None else [{"type": kind, "text": text, **mark}]
+def system_content(text: str, mark: dict[str, Any] | None, text_type: str) -> object:
+    """Return the content of the system prompt, with *mark* if there is one."""
+    return text if mark is None else [{"type": text_type, "text": text, **mark}]
 
 
-def _marked(form: Form, mark: dict[str, Any], text: str) -> Form | None:
-    if form.role == "assistant":
+def _with_breakpoint(message: WireMessage, mark: dict[str, Any], text_type: str) -> WireMessage | None:
+    if message.role == "assistant":
         return None
-    item = json.loads(form.first or form.rest or "{}")
-    kind = item.get("type", "")
-    field = _FIELDS.get(kind, "content")
+    item = json.loads(message.first or message.rest or "{}")
+    field = _CONTENT_FIELDS.get(item.get("type", ""), "content")
     content = item.get(field)
-    parts = [{"type": text, "text": content}] if isinstance(content, str) and content else content
+    parts = [{"type": text_type, "text": content}] if isinstance(content, str) and content else content
     if not isinstance(parts, list) or not parts:
         return None
     parts[-1] = {**parts[-1], **mark}
-    written = dumps({**item, field: parts})
-    return form._replace(first=written) if form.first else form._replace(rest=written)
+    text = dumps({**item, field: parts})
+    return message._replace(first=text) if message.first else message._replace(rest=text)

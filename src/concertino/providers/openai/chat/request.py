@@ -1,15 +1,14 @@
-"""A `ModelRequest` as a request of Chat Completions.
+"""Encode a `ModelRequest` for Chat Completions.
 
-Facts of the protocol are from OpenAI's API reference ("Create chat completion"); how others differ is in `vendors`.
-Other servers know fewer settings, so nothing is sent that says what is the default anyway. Reasoning goes back where
-the vendor has a place for it.
+Facts are from OpenAI's API reference ("Create chat completion"); `vendors` has the deviations of other servers. They
+know fewer settings, so defaults are not sent. Reasoning goes back to the vendors that accept it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -19,58 +18,60 @@ from ....messages import (
     Media,
     Message,
     SystemMessage,
+    ToolCall,
     ToolChoice,
     ToolMessage,
     ToolSpec,
     UserMessage,
 )
-from ... import catalog as catalogue
 from ...base import ModelRequest
-from ...http import encoding as media
+from ...catalog import check_settings, supported_efforts, takes_breakpoints, unsupported
 from ...http.encoding import (
-    ASIDE,
-    Body,
-    Form,
+    NOT_RETURNED,
+    RequestBody,
     ToolForms,
+    WireMessage,
     arguments_text,
-    body,
+    dropped_content,
+    dropped_of,
     dumps,
-    losses,
-    lost,
-    plain_id,
-    plain_name,
+    encode_body,
+    media_kind,
+    media_placeholder,
+    media_refusal,
+    media_text,
+    media_url,
+    portable_id,
+    portable_name,
 )
-from .cache import BREAKPOINT, CACHE_CONTROL, EXPLICIT, MOST_MARKS, marked
-from .cache import system as system_content
+from .cache import BREAKPOINT, CACHE_CONTROL, EXPLICIT, MAX_BREAKPOINTS, system_content, with_breakpoints
 from .vendors import Vendor
 
-_SHORT = re.compile(r"[a-zA-Z0-9]{9}")
-_LONGEST_ID = 40  # of OpenAI
+_SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
+_LONGEST_ID = 40  # OpenAI's limit
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
-def label(provider: str) -> str:
-    """Whose the parts are that come over this API: what Chat Completions gives, the Responses API cannot take."""
+def part_owner(provider: str) -> str:
+    """Return the provider of parts that arrive over this API, because the Responses API cannot take them back."""
     return f"{provider}/chat"
 
 
 def tool_form(tool: ToolSpec) -> dict[str, Any]:
-    """A tool in the API's form."""
+    """Return a tool declaration in the API's format."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
 
 
 def request_body(
     request: ModelRequest, tool_forms: ToolForms, provider: str, vendor: Vendor, *, stream: bool = True
-) -> Body:
-    """The finished JSON. Raises `UnsupportedError` for what the model or the vendor cannot do."""
-    catalogue.check(request, provider, chat=vendor.name in ("openai", "azure"))
+) -> RequestBody:
+    """Encode *request*. Raises `UnsupportedError` if the model or the vendor cannot take a setting or content."""
+    check_settings(request, provider, chat=vendor.name in ("openai", "azure"))
     head: dict[str, Any] = {"model": request.model, "stream": stream}
     if stream and vendor.asks_usage:
         head["stream_options"] = {"include_usage": True}
-    if request.max_output_tokens is not None:
-        head[vendor.limit] = request.max_output_tokens
-    _settings(head, request, provider, vendor)
+    _add_settings(head, request, provider, vendor)
     lists: dict[str, Iterable[str]] = {}
     if request.tools and (request.tool_choice != "none" or "none" in vendor.choices):
         lists["tools"] = tool_forms(request.tools)
@@ -78,22 +79,24 @@ def request_body(
             head["tool_choice"] = _tool_choice(request.tool_choice, request.model, provider, vendor)
         if not request.parallel_tool_calls and vendor.parallel_switch:
             head["parallel_tool_calls"] = False
-    writer = _Writer(provider, vendor)
-    forms = [message.wire(writer.style, writer.form) for message in request.messages]
-    mark, marks = _mark(request.model, provider, vendor), request.marks
+    encoder = MessageEncoder(provider, vendor)
+    messages = [message.wire(encoder.style, encoder.wire) for message in request.messages]
+    mark, marks = _breakpoint(request.model, provider, vendor), request.marks
     if mark is not None and marks is not None:
-        forms = marked(forms, marks, mark, "text")
+        messages = with_breakpoints(messages, marks, mark, "text")
         if mark is BREAKPOINT:
             head["prompt_cache_options"] = EXPLICIT
     system: list[str] = []
     if request.system:
-        begins = mark if marks is not None and len(marks) < MOST_MARKS else None
-        system = [dumps({"role": "system", "content": system_content(request.system, begins, "text")})]
-    lists["messages"] = system + _in_order(forms, vendor.bridge)
-    return Body(body(head, request.extra, lists), losses(forms, provider, "assistant"))
+        system_mark = mark if marks is not None and len(marks) < MAX_BREAKPOINTS else None
+        system = [dumps({"role": "system", "content": system_content(request.system, system_mark, "text")})]
+    lists["messages"] = system + _in_order(messages, vendor.bridge)
+    return RequestBody(encode_body(head, request.extra, lists), dropped_content(messages, provider, "assistant"))
 
 
-def _settings(head: dict[str, Any], request: ModelRequest, provider: str, vendor: Vendor) -> None:
+def _add_settings(head: dict[str, Any], request: ModelRequest, provider: str, vendor: Vendor) -> None:
+    if request.max_output_tokens is not None:
+        head[vendor.limit] = request.max_output_tokens
     if request.temperature is not None:
         head["temperature"] = request.temperature
     if request.stop:
@@ -102,168 +105,167 @@ def _settings(head: dict[str, Any], request: ModelRequest, provider: str, vendor
         head["prompt_cache_key"] = request.cache_key
     if request.output_schema is not None:
         if not vendor.schemas:
-            raise catalogue.unsupported(provider, request.model, "output_schema", "force a tool with this schema")
-        named = request.output_schema
-        form = {"name": named.name, "schema": named.schema, "strict": named.strict}
+            raise unsupported(provider, request.model, "output_schema", "force a tool with this schema")
+        schema = request.output_schema
+        form = {"name": schema.name, "schema": schema.schema, "strict": schema.strict}
         head["response_format"] = {"type": "json_schema", "json_schema": form}
-    if request.effort is not None and catalogue.efforts(request.model) != ("none",):
+    if request.effort is not None and supported_efforts(request.model) != ("none",):
         if not vendor.effort:
-            raise catalogue.unsupported(provider, request.model, f"effort={request.effort!r}", "leave it out")
-        objects = vendor.effort == "reasoning"
-        head[vendor.effort] = {"effort": request.effort} if objects else request.effort
+            raise unsupported(provider, request.model, f"effort={request.effort!r}", "leave it out")
+        head[vendor.effort] = {"effort": request.effort} if vendor.effort == "reasoning" else request.effort
 
 
-def _mark(model: str, provider: str, vendor: Vendor) -> dict[str, Any] | None:
+def _breakpoint(model: str, provider: str, vendor: Vendor) -> dict[str, Any] | None:
     if vendor.breakpoints:
         return CACHE_CONTROL
-    return BREAKPOINT if provider == "openai" and catalogue.takes_breakpoints(model) else None
+    return BREAKPOINT if provider == "openai" and takes_breakpoints(model) else None
 
 
 def _tool_choice(choice: ToolChoice, model: str, provider: str, vendor: Vendor) -> object:
     forced = isinstance(choice, ForcedTool)
     if ("forced" if forced else choice) not in vendor.choices:
-        raise catalogue.unsupported(provider, model, "tool_choice", 'leave it at "auto", or send no tools')
+        raise unsupported(provider, model, "tool_choice", 'leave it at "auto", or send no tools')
     if isinstance(choice, ForcedTool):
         return {"type": "function", "function": {"name": choice.name}}
     return vendor.required if choice == "required" else choice
 
 
-def _in_order(forms: list[Form], bridge: str) -> list[str]:
-    """The messages, with what results show behind the last of them: nothing may stand between results. *bridge* is what
-    stands between these and the user's."""
+def _in_order(messages: list[WireMessage], bridge: str) -> list[str]:
+    """Return the messages' JSON, with the media of tool results after the last of consecutive results.
+
+    Nothing may separate consecutive results. *bridge* is the text of an assistant message between results and a user
+    message, for vendors that require one.
+    """
     between = [dumps({"role": "assistant", "content": bridge})] if bridge else []
-    found: list[str] = []
-    waiting: list[str] = []
+    ordered: list[str] = []
+    media: list[str] = []
     last = ""
-    for form in forms:
-        if form.role == "tool":
-            found.append(form.first)
-            if form.rest:
-                waiting.append(form.rest)
+    for message in messages:
+        if message.role == "tool":
+            ordered.append(message.first)
+            if message.rest:
+                media.append(message.rest)
         else:
-            if last == "tool" and (waiting or form.role != "assistant"):
-                found += between
-            found += waiting
-            waiting = []
-            found.append(form.rest)
-        last = form.role
-    return found + between + waiting if waiting else found
+            if last == "tool" and (media or message.role != "assistant"):
+                ordered += between
+            ordered += media
+            media = []
+            ordered.append(message.rest)
+        last = message.role
+    return ordered + between + media if media else ordered
 
 
-class _Writer:
-    """Writes messages for a vendor."""
+class MessageEncoder:
+    """Encodes messages for a vendor; `style` identifies the encoding."""
 
     def __init__(self, provider: str, vendor: Vendor) -> None:
-        self._label = label(provider)
+        self._owner = part_owner(provider)
         self._vendor = vendor
         self.style = f"chat:{vendor.name}:{provider}"
 
-    def form(self, message: Message) -> Form:
-        """A message in the vendor's form."""
+    def wire(self, message: Message) -> WireMessage:
+        """Encode *message*."""
         match message:
-            case UserMessage(text, shown):
-                if not shown:
-                    return Form("user", "", dumps({"role": "user", "content": text}))
-                parts, refused = self._shown(shown)
+            case UserMessage(text, media):
+                if not media:
+                    return WireMessage("user", "", dumps({"role": "user", "content": text}))
+                parts, refused = self._media_parts(media)
                 parts += [{"type": "text", "text": text}] if text else []
-                return Form("user", "", dumps({"role": "user", "content": parts}), refused, "; ".join(refused))
+                return WireMessage("user", "", dumps({"role": "user", "content": parts}), refused, "; ".join(refused))
             case SystemMessage(text):
-                role, said = (
-                    ("system", text) if self._vendor.system_inside else ("user", f"<system>\n{text}\n</system>")
-                )
-                return Form(role, "", dumps({"role": role, "content": said}))
+                role, content = "system", text
+                if not self._vendor.system_inside:
+                    role, content = "user", f"<system>\n{text}\n</system>"
+                return WireMessage(role, "", dumps({"role": role, "content": content}))
             case ToolMessage(call_id, name, content):
                 first = dumps({"role": "tool", "tool_call_id": self._id(call_id), "content": content})
                 if not message.media:
-                    return Form("tool", first, "")
-                parts, refused = self._shown(message.media)
+                    return WireMessage("tool", first, "")
+                parts, refused = self._media_parts(message.media)
                 parts.append({"type": "text", "text": f"(This is what {name} returned.)"})
-                return Form("tool", first, dumps({"role": "user", "content": parts}), refused)
+                return WireMessage("tool", first, dumps({"role": "user", "content": parts}), refused)
             case AssistantMessage():
                 return self._assistant(message)
 
-    def _assistant(self, message: AssistantMessage) -> Form:
+    def _assistant(self, message: AssistantMessage) -> WireMessage:
         form: dict[str, Any] = {"role": "assistant", "content": None}
         calls: list[dict[str, Any]] = []
         texts: list[str] = []
-        parts: list[dict[str, Any]] = []
+        thoughts: list[dict[str, Any]] = []
         for part in message.parts:
-            own = part.provider == self._label
+            own = part.provider == self._owner
             if part.kind == "tool_call":
-                function = {"name": plain_name(part.name), "arguments": arguments_text(part.arguments)}
-                more = json.loads(part.raw) if own and part.raw else {}
-                calls.append({"id": self._id(part.id), "type": "function", "function": function, **more})
-            elif part.kind == "text":
-                if own and part.raw:
-                    form.update(json.loads(part.raw))
-                else:
-                    texts.append(part.text)
+                calls.append(self._call(part, own=own))
             elif part.kind == "reasoning":
-                self._think(form, parts, part.text, part.raw, own=own)
-            elif own and part.type not in ASIDE:
+                if own:
+                    self._add_reasoning(form, thoughts, part.text, part.raw)
+            elif part.kind == "text" and not (own and part.raw):
+                texts.append(part.text)
+            elif own and part.raw and (part.kind == "text" or part.type not in NOT_RETURNED):
                 form.update(json.loads(part.raw))
         text = "".join(texts)
-        if parts:
-            form["content"] = [*parts, {"type": "text", "text": text}] if text else parts
+        if thoughts:
+            form["content"] = [*thoughts, {"type": "text", "text": text}] if text else thoughts
         else:
             form["content"] = text or (None if calls or len(form) > 2 else "")
         if calls:
             form["tool_calls"] = calls
             if self._vendor.reasoned_calls:
                 form.setdefault(self._vendor.reasoning, "")
-        dropped = tuple(word for part in message.parts for word in lost(part, self._label))
-        return Form("assistant", "", dumps(form), dropped)
+        return WireMessage("assistant", "", dumps(form), tuple(self._dropped(message)))
 
-    def _think(
-        self, form: dict[str, Any], parts: list[dict[str, Any]], text: str, raw: str | None, *, own: bool
-    ) -> None:
+    def _dropped(self, message: AssistantMessage) -> Iterator[str]:
+        for part in message.parts:
+            yield from dropped_of(part, self._owner)
+            if part.kind == "reasoning" and part.provider == self._owner and part.text and not self._vendor.reasoning:
+                yield f"reasoning of {self._vendor.name}"
+
+    def _call(self, part: ToolCall, *, own: bool) -> dict[str, Any]:
+        function = {"name": portable_name(part.name), "arguments": arguments_text(part.arguments)}
+        extras = json.loads(part.raw) if own and part.raw else {}
+        return {"id": self._id(part.id), "type": "function", "function": function, **extras}
+
+    def _add_reasoning(self, form: dict[str, Any], thoughts: list[dict[str, Any]], text: str, raw: str | None) -> None:
         field = self._vendor.reasoning
-        if not own or not field:
-            return
         if field == "parts":
-            parts.append(json.loads(raw) if raw else _thinking(text))
+            thoughts.append(
+                json.loads(raw) if raw else {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
+            )
         elif field == "reasoning_details":
             form.update(json.loads(raw) if raw else {"reasoning": form.get("reasoning", "") + text})
-        else:
+        elif field:
             form[field] = form.get(field, "") + text
 
-    def _shown(self, shown: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    def _media_parts(self, media: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
         parts: list[dict[str, Any]] = []
         refused: list[str] = []
-        for item in shown:
-            part = self._media(item)
+        for item in media:
+            part = self._media_part(item)
             if part is None:
                 remedy = "send it in another form, or ask a provider that takes it"
-                refused.append(media.refusal(item, f"{self._vendor.name} over Chat Completions", remedy))
-                part = {"type": "text", "text": media.placeholder(item)}
+                refused.append(media_refusal(item, f"{self._vendor.name} over Chat Completions", remedy))
+                part = {"type": "text", "text": media_placeholder(item)}
             parts.append(part)
         return parts, tuple(refused)
 
-    def _media(self, item: Media) -> dict[str, Any] | None:
+    def _media_part(self, item: Media) -> dict[str, Any] | None:
         if item.media_type.startswith("text/") and item.data is not None:
-            return {"type": "text", "text": f"<document name={dumps(item.name)}>\n{media.text_of(item)}\n</document>"}
-        kind = media.kind_of(item)
-        part: dict[str, Any] | None = None
+            return {"type": "text", "text": f"<document name={dumps(item.name)}>\n{media_text(item)}\n</document>"}
+        kind = media_kind(item)
         if kind not in self._vendor.media:
-            return part
+            return None
         if kind == "image" and item.file_id is None:
-            part = {"type": "image_url", "image_url": {"url": media.data_url(item)}}
-        elif kind == "audio" and item.data is not None and item.media_type in _AUDIO:
-            part = {"type": "input_audio", "input_audio": {"data": item.data, "format": _AUDIO[item.media_type]}}
-        elif kind == "document" and item.file_id is not None:
-            part = {"type": "file", "file": {"file_id": item.file_id}}
-        elif kind == "document" and item.data is not None:
-            file = {"filename": item.name or "document.pdf", "file_data": media.data_url(item)}
-            part = {"type": "file", "file": file}
-        return part
+            return {"type": "image_url", "image_url": {"url": media_url(item)}}
+        if kind == "audio" and item.data is not None and item.media_type in _AUDIO:
+            return {"type": "input_audio", "input_audio": {"data": item.data, "format": _AUDIO[item.media_type]}}
+        if kind == "document" and (item.file_id is not None or item.data is not None):
+            file = {"filename": item.name or "document.pdf", "file_data": media_url(item)}
+            return {"type": "file", "file": file if item.file_id is None else {"file_id": item.file_id}}
+        return None
 
     def _id(self, call_id: str) -> str:
         if not self._vendor.short_ids:
-            return plain_id(call_id, _LONGEST_ID) if self._vendor.plain_ids or not call_id else call_id
-        if _SHORT.fullmatch(call_id):
+            return portable_id(call_id, _LONGEST_ID) if self._vendor.plain_ids or not call_id else call_id
+        if _SHORT_ID.fullmatch(call_id):
             return call_id
         return blake2b(call_id.encode("utf-8", "replace"), digest_size=5).hexdigest()[:9]
-
-
-def _thinking(text: str) -> dict[str, Any]:
-    return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}

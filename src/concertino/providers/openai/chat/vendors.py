@@ -1,11 +1,11 @@
-"""How the servers that speak Chat Completions differ from OpenAI's, as data.
+"""The deviations of other servers from OpenAI's Chat Completions, as data.
 
-From their recorded traffic (OpenRouter, Groq, DeepSeek, Mistral, xAI, Perplexity, Databricks, Azure) and, for the
-others, from their documentation, which stands beside each; all as of November 2026. What differs in answers needs no
-data: all of it is read from everybody.
+From recorded traffic (OpenRouter, Groq, DeepSeek, Mistral, xAI, Perplexity, Databricks, Azure) and, for the others,
+from the documentation cited at each entry, as of November 2026. Deviations in answers need no data, because the reader
+accepts all of them from every server.
 
-Servers at home write the conversation with the model's own template, and those of Qwen 3.5 and later refuse a message
-of the system's that is not the first (vLLM's issue 41114, llama.cpp's 20733).
+Local servers format the conversation with the model's own template. Those of Qwen 3.5 and later refuse a system message
+that is not the first (vLLM's issue 41114, llama.cpp's 20733).
 """
 
 from __future__ import annotations
@@ -14,55 +14,54 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
 
-Reasoning = Literal["", "reasoning_content", "reasoning", "reasoning_details", "parts"]
-Kind = Literal["image", "audio", "document"]
+ReasoningField = Literal["", "reasoning_content", "reasoning", "reasoning_details", "parts"]
+MediaKind = Literal["image", "audio", "document"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
-    """A server that speaks Chat Completions. The defaults are what an unknown one is most likely to take."""
+    """A server that implements Chat Completions. The defaults are what an unknown server most likely accepts."""
 
     name: str
     base_url: str = ""
     hosts: tuple[str, ...] = ()
-    """Ends of the host names by which it is known."""
+    """Suffixes of its host names."""
     key: str = ""
-    """The environment variable of its key; "" where none is wanted."""
+    """The environment variable of its key; "" if it needs none."""
     limit: str = "max_tokens"
-    """What it calls the room for the answer."""
+    """The setting that limits the answer's tokens."""
     asks_usage: bool = True
-    """Whether `stream_options` asks it for usage. The others send it unasked, or refuse unknown settings."""
+    """Whether `stream_options` requests usage. Other servers always send it, or refuse unknown settings."""
     parallel_switch: bool = True
-    """Whether it takes `parallel_tool_calls`."""
+    """Whether it accepts `parallel_tool_calls`."""
     choices: tuple[str, ...] = ("required", "none", "forced")
-    """The tool choices that it takes besides `auto`. One without `none` is sent no tools instead."""
+    """The tool choices that it accepts in addition to `auto`. Without `none`, no tools are sent instead."""
     required: str = "required"
-    """Its word for that."""
-    reasoning: Reasoning = ""
-    """Where reasoning goes back: in which field, in parts of the content, or nowhere."""
+    """Its value for the tool choice `required`."""
+    reasoning: ReasoningField = ""
+    """The field in which reasoning goes back, `parts` for content parts, or "" if it does not."""
     reasoned_calls: bool = False
-    """Whether it refuses an answer with calls that has no such field. Where there is no reasoning, it is empty."""
+    """Whether it refuses a message with calls that lacks this field. Without reasoning, the field is empty."""
     system_inside: bool = False
-    """Whether it takes messages of the system's behind the first. For the others they are marked text of the user's."""
+    """Whether it accepts system messages after the first. Other vendors get tagged text in a user message."""
     bridge: str = ""
-    """What the model is made to say between the result of a tool and a message of the user's, where an answer must
-    stand between them; "": none need."""
+    """The text of an assistant message between tool results and a user message, if the server requires one."""
     effort: Literal["reasoning_effort", "reasoning", ""] = "reasoning_effort"
-    """The field that says how much to reason: a word, or an object with it; "" for none."""
+    """The field of the reasoning effort, which in `reasoning` is an object; "" if there is none."""
     schemas: bool = True
-    """Whether it holds answers to a JSON schema."""
-    media: frozenset[Kind] = frozenset({"image"})
+    """Whether it can enforce a JSON schema."""
+    media: frozenset[MediaKind] = frozenset({"image"})
     cache_key: bool = False
-    """Whether it takes `prompt_cache_key`."""
+    """Whether it accepts `prompt_cache_key`."""
     breakpoints: bool = False
-    """Whether it takes Anthropic's `cache_control` on parts of the content."""
+    """Whether it accepts Anthropic's `cache_control` on content parts."""
     short_ids: bool = False
-    """Whether ids of calls must have nine letters and digits."""
+    """Whether call ids must have nine letters and digits."""
     plain_ids: bool = False
-    """Whether ids of calls are limited in length, and ids of others are best written in plain letters."""
+    """Whether call ids are limited in length; ids of other providers are hashed if needed."""
 
 
-_ALL: frozenset[Kind] = frozenset({"image", "audio", "document"})
+_ALL: frozenset[MediaKind] = frozenset({"image", "audio", "document"})
 
 OPENAI = Vendor(
     name="openai",
@@ -79,14 +78,14 @@ OPENAI = Vendor(
 VENDORS: tuple[Vendor, ...] = (
     OPENAI,
     replace(OPENAI, name="azure", base_url="", hosts=(".openai.azure.com", ".cognitiveservices.azure.com")),
-    # Foundry's other models; its reference knows `max_tokens` only.
+    # Foundry's other models; its reference lists `max_tokens` only.
     Vendor(
         name="azure-foundry",
         hosts=(".services.ai.azure.com", ".models.ai.azure.com"),
         key="AZURE_API_KEY",
         system_inside=True,
     ),
-    # "Preserving reasoning": the list goes back unmodified. It passes Anthropic's marks on.
+    # "Preserving reasoning": the list goes back unmodified. It forwards Anthropic's breakpoints.
     Vendor(
         name="openrouter",
         base_url="https://openrouter.ai/api/v1",
@@ -98,7 +97,7 @@ VENDORS: tuple[Vendor, ...] = (
         breakpoints=True,
         system_inside=True,
     ),
-    # Usage comes in `x_groq` and, if asked for, in a chunk of its own.
+    # Usage comes in `x_groq` and, on request, in a chunk of its own.
     Vendor(
         name="groq",
         base_url="https://api.groq.com/openai/v1",
@@ -108,8 +107,8 @@ VENDORS: tuple[Vendor, ...] = (
         reasoning="reasoning",
         system_inside=True,
     ),
-    # "Thinking mode": within a turn of tools the reasoning goes back, and is refused if it is missing ("Missing
-    # `reasoning_content` field"), also where another vendor's model has made the call.
+    # "Thinking mode": inside a tool loop the reasoning goes back. Its absence is refused ("Missing `reasoning_content`
+    # field"), even if another vendor's model made the call.
     Vendor(
         name="deepseek",
         base_url="https://api.deepseek.com",
@@ -122,9 +121,9 @@ VENDORS: tuple[Vendor, ...] = (
         media=frozenset(),
         system_inside=True,
     ),
-    # Usage comes unasked with the last chunk; unknown settings are refused; "required" is called "any". The validator
-    # of mistral-common says which role may follow which: a result is followed by a result or an answer, an answer by
-    # nothing of the system's ("Unexpected role 'user' after role 'tool'", code 3230).
+    # Usage always comes with the last chunk; unknown settings are refused; "required" is called "any". The validator of
+    # mistral-common defines the order of roles: a result or an assistant message follows a result, and no system
+    # message follows an assistant message ("Unexpected role 'user' after role 'tool'", code 3230).
     Vendor(
         name="mistral",
         base_url="https://api.mistral.ai/v1",
@@ -144,6 +143,7 @@ VENDORS: tuple[Vendor, ...] = (
         hosts=("api.x.ai",),
         key="XAI_API_KEY",
         limit="max_completion_tokens",
+        reasoning="reasoning_content",
         system_inside=True,
     ),
     Vendor(
@@ -157,8 +157,8 @@ VENDORS: tuple[Vendor, ...] = (
     Vendor(
         name="databricks", hosts=(".azuredatabricks.net", ".databricks.com"), key="DATABRICKS_TOKEN", system_inside=True
     ),
-    # docs.ollama.com, "OpenAI compatibility": it names what it takes; a tool choice it passes over. Results of tools it
-    # writes into the prompt whether tools are declared or not.
+    # docs.ollama.com, "OpenAI compatibility", lists the accepted settings; a tool choice is ignored. Tool results enter
+    # the prompt even if no tools are declared.
     Vendor(
         name="ollama",
         base_url="http://localhost:11434/v1",
@@ -169,9 +169,9 @@ VENDORS: tuple[Vendor, ...] = (
     # docs.vllm.ai, "Reasoning Outputs": `reasoning` was `reasoning_content` before 0.11; "Interleaved Thinking": it
     # goes back under the same name.
     Vendor(name="vllm", reasoning="reasoning"),
-    # llama.cpp's server: a tool that is named in the choice is passed over, without an error (its issue 26535).
+    # llama.cpp's server ignores a named tool choice, without an error (its issue 26535).
     Vendor(name="llamacpp", reasoning="reasoning_content", choices=("required", "none")),
-    # ai.google.dev, "OpenAI compatibility" and "Thought signatures": they come and go in `extra_content` of calls.
+    # ai.google.dev, "OpenAI compatibility" and "Thought signatures": they are in `extra_content` of calls.
     Vendor(
         name="google-openai",
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
@@ -193,16 +193,16 @@ VENDORS: tuple[Vendor, ...] = (
 )
 
 NAMES = tuple(vendor.name for vendor in VENDORS if vendor.base_url and vendor is not OPENAI)
-"""The vendors that can be asked by name alone."""
+"""The vendors with a fixed address, which a name alone selects."""
 
 COMPATIBLE = "openai-compatible"
-"""What a server is called of which only the address is known."""
+"""The vendor name of a server without a host name."""
 
 _BY_NAME = {vendor.name: vendor for vendor in VENDORS}
 
 
 def vendor_of(name: str, url: str) -> Vendor:
-    """The vendor called *name*, or else the one whose host *url* has, or else an unknown one of that name."""
+    """Return the vendor called *name*, else the one with the host of *url*, else an unknown vendor of that name."""
     if name in _BY_NAME:
         return _BY_NAME[name]
     host = urlsplit(url).hostname or ""

@@ -22,15 +22,15 @@ VALUES (?, ?, 'running', 1, 0, 0, ?, ?, ?, ?, 0, 0, '', ?, ?);
 -- name: advance
 UPDATE heads SET
     entries = entries + 1,
-    state = coalesce(:state, state),
-    tries = CASE WHEN :progress AND run = root THEN 0 ELSE tries END
-WHERE run = (SELECT number FROM runs WHERE run_id = :run_id)
-    AND entries = :seq
-    AND (ending IS NULL OR :late)
+    state = coalesce(?, state),
+    tries = CASE WHEN ? AND run = root THEN 0 ELSE tries END
+WHERE run = (SELECT number FROM runs WHERE run_id = ?)
+    AND entries = ?
+    AND (ending IS NULL OR ?)
     AND EXISTS (
         SELECT 1 FROM heads AS top
-        WHERE top.run = heads.root AND top.epoch = :epoch
-            AND (top.owner = :owner OR heads.ending IS NOT NULL AND top.owner = '')
+        WHERE top.run = heads.root AND top.epoch = ?
+            AND (top.owner = ? OR heads.ending IS NOT NULL AND top.owner = '')
     )
 RETURNING
     run,

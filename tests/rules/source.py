@@ -1,0 +1,56 @@
+"""The package's files and their syntax trees, each parsed once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "concertino"
+FILES = sorted(PACKAGE.rglob("*.py"))
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(path.read_text())
+
+
+def name(path: Path) -> str:
+    """Return a file's path below the package, or below the repository."""
+    return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT).as_posix()
+
+
+def module(path: Path) -> str:
+    """Return a module's dotted name below the package."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def unit(path: Path) -> str:
+    """Return the name directly below the package to which a file belongs."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path, *, type_checking: bool = True) -> Iterator[tuple[str, int]]:
+    """Yield the absolute dotted name and the line of each import."""
+    tree = parse(path)
+    hidden = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    here = ["concertino", *path.relative_to(PACKAGE).parts[:-1]] if path.is_relative_to(PACKAGE) else []
+    for node in ast.walk(tree):
+        if not type_checking and id(node) in hidden:
+            continue
+        if isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else []
+            names = [*base, *(node.module or "").split(".")] if node.module else base
+            yield from ((".".join([*names, alias.name]), node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)

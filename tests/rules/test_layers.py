@@ -1,0 +1,144 @@
+"""Imports go down the layers of docs/architecture.md, in the package, its examples and its documentation."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+
+from . import allowed
+from .source import FILES, PACKAGE, ROOT, imports, module, name, unit
+
+LAYERS = (
+    {"_version", "errors", "events", "extras", "ids", "messages", "operations", "records", "scope", "text", "usage"}
+    | {"context_state", "families", "waits"},
+    {"tools", "token_engine", "providers", "storage"},
+    {"orchestrator"},
+    {"agents"},
+    {"runtime", "observability"},
+    {"wiring"},
+    {"cli", "server", "evals"},
+)
+LAYER = {unit: number for number, units in enumerate(LAYERS) for unit in units}
+OUTSIDE = {"__init__": (), "demo": ("wiring", "cli"), "testing": ()}
+"""Units without a layer, which may import all others, with the units that may import them."""
+VENDORS = {
+    "anthropic": ("providers/anthropic",),
+    "docutils": ("tools/documents",),
+    "google": ("providers/google",),
+    "httpx2": ("providers", "testing", "tools/web"),
+    "markdown_it": ("tools/documents",),
+    "mcp": ("tools/mcp",),
+    "nats": ("runtime/bus",),
+    "openai": ("providers/openai",),
+    "opentelemetry": ("observability",),
+    "psycopg": ("storage/postgres",),
+    "rich": ("cli",),
+    "sqlite3": ("storage/sqlite", "tools/corpus", "tools/documents"),
+    "starlette": ("server",),
+    "trafilatura": ("tools",),
+    "typer": ("cli",),
+}
+HEAVY = ("anthropic", "openai", "google.genai", "httpx2", "pydantic", "jsonschema", "tiktoken", "genai_prices")
+
+
+def test_imports_go_down() -> None:
+    wrong = []
+    for path in FILES:
+        own = unit(path)
+        if own in OUTSIDE:
+            continue
+        assert own in LAYER, f"{own} has no layer: add it to docs/architecture.md and to LAYERS"
+        for imported, line in imports(path):
+            parts = imported.split(".")
+            if parts[0] != "concertino" or len(parts) == 1 or parts[1] == own:
+                continue
+            other = parts[1]
+            if other in OUTSIDE:
+                allowed = own in OUTSIDE[other]
+            else:
+                allowed = LAYER[other] < LAYER[own] or LAYER[other] == LAYER[own] == 0
+            if not allowed:
+                wrong.append(f"{name(path)}:{line} imports {imported}")
+    assert wrong == []
+
+
+def test_modules_are_free_of_cycles() -> None:
+    modules = {module(path) for path in FILES}
+    graph: dict[str, set[str]] = {}
+    for path in FILES:
+        needed = set()
+        for imported, _ in imports(path, type_checking=False):
+            below = imported.removeprefix("concertino.")
+            needed |= {below, below.rpartition(".")[0]} & modules
+        own = module(path)
+        packages = {own[:end] for end in range(len(own)) if own[end] == "."} | {own}
+        graph[own] = needed - packages
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
+
+
+def test_a_vendors_package_is_imported_in_its_own_folder_only() -> None:
+    wrong = [
+        f"{name(path)}:{line} imports {imported}"
+        for path in FILES
+        for imported, line in imports(path)
+        if not name(path).startswith(VENDORS.get(imported.split(".")[0], ("",)))
+    ]
+    assert wrong == []
+
+
+def test_the_loop_is_not_imported_by_its_parts() -> None:
+    wrong = [
+        f"{name(path)}:{line} imports {imported}"
+        for path in FILES
+        if re.match(r"orchestrator/\w+/", name(path))
+        for imported, line in imports(path)
+        if re.match(r"concertino\.orchestrator\.(engine|turn)\b", imported)
+    ]
+    assert wrong == []
+
+
+def test_importing_loads_no_sdk_and_nothing_heavy() -> None:
+    program = f"import sys, json, concertino; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+def is_public(imported: str) -> bool:
+    """Return whether an imported name comes from `concertino.<module>` or a package, not from a module inside one."""
+    parts = imported.split(".")
+    if parts[0] != "concertino" or len(parts) <= 3:
+        return True
+    return PACKAGE.joinpath(*parts[1:-1]).is_dir()
+
+
+def deep_examples() -> Iterator[tuple[str, str]]:
+    """Yield the page or file of an example and the private module that it imports."""
+    for path in (ROOT / "examples").glob("*.py"):
+        yield from ((name(path), imported) for imported, _ in imports(path) if not is_public(imported))
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            yield from ((name(page), imported) for imported in _imported(block) if not is_public(imported))
+
+
+def test_examples_import_packages_only() -> None:
+    assert [(page, imported) for page, imported in deep_examples() if page not in allowed.DEEP_EXAMPLES] == []
+
+
+def test_the_list_of_exceptions_shrinks() -> None:
+    stale = allowed.DEEP_EXAMPLES - {page for page, _ in deep_examples()}
+    assert stale == set(), "remove these from tests/rules/allowed.py"
+
+
+def _imported(source: str) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+    return found

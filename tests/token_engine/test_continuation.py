@@ -1,0 +1,240 @@
+"""The next run of a conversation: it continues the last run's view, and counts only what is new."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from concertino.context_state import ContextState
+from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
+from concertino.token_engine import (
+    Edit,
+    EstimatingCounter,
+    FoldedConversation,
+    Reduce,
+    Retention,
+    Strip,
+    Summarize,
+    TokenEngine,
+)
+from concertino.token_engine.edits import encode_edit, fingerprint
+from concertino.usage import Tokens
+
+FIXED = {"system prompt": "Be brief.", "tools": ""}
+MODEL = "openai:gpt-5"
+FRUGAL = Retention(results=2, messages=4, patience=0.01, floor=0)
+
+
+class CountingCounter(EstimatingCounter):
+    """Records the texts that it counts."""
+
+    def __init__(self) -> None:
+        self.counted: list[str] = []
+
+    def count(self, text: str) -> int:
+        self.counted.append(text)
+        return super().count(text)
+
+
+def step(number: int) -> list[Message]:
+    call = ToolCall(f"call_{number}", "look", "{}")
+    found = ToolMessage(call.id, "look", f"{number}: " + "found it " * 60)
+    return [AssistantMessage((Text("Let me look. " * 20), call), "tool_calls"), found]
+
+
+def run(engine: TokenEngine, first: int, steps: int) -> None:
+    """Drive a run of *steps* steps; each summary is made at once."""
+    engine.append(UserMessage(f"Question {first}"))
+    for number in range(first, first + steps):
+        plan = engine.plan(FIXED, 1_000, MODEL)
+        if plan.job is not None:
+            engine.complete(plan.job, f"They looked {number} times.")
+        engine.fit()
+        engine.view()
+        engine.observe(Tokens(prompt=engine.tokens + 20))
+        for message in step(number):
+            engine.append(message)
+
+
+def finished(counter: EstimatingCounter, steps: int = 20) -> tuple[TokenEngine, ContextState, FoldedConversation]:
+    engine = TokenEngine(counter, 60_000, FRUGAL, clock=lambda: 1.0)
+    run(engine, 0, steps)
+    state = engine.state()
+    return engine, state, engine.folded(state)
+
+
+def started(
+    counter: EstimatingCounter,
+    messages: Sequence[Message],
+    state: ContextState | None,
+    folded: FoldedConversation | None = None,
+    retention: Retention = FRUGAL,
+) -> TokenEngine:
+    engine = TokenEngine(counter, 60_000, retention, clock=lambda: 1.0)
+    assert engine.start(messages, state, folded=folded)
+    return engine
+
+
+def test_a_folded_conversation_gives_the_same_view_as_its_state() -> None:
+    counter = CountingCounter()
+    last, state, folded = finished(counter)
+    record = list(last.record())
+    by_state, by_fold = started(counter, record, state), started(counter, record, state, folded)
+    assert list(by_state.preview()) == list(by_fold.preview()) == list(last.preview())
+    assert by_state.tokens == by_fold.tokens
+    for engine in (by_state, by_fold):
+        run(engine, 20, 20)
+    assert list(by_state.preview()) == list(by_fold.preview())
+    assert by_state.edits == by_fold.edits
+    assert by_state.state() == by_fold.state()
+    assert by_state.report == by_fold.report
+
+
+def test_only_new_messages_are_counted_and_read_after_a_folded_conversation() -> None:
+    counter = CountingCounter()
+    last, state, folded = finished(counter, 200)
+    record = [*last.record(), AssistantMessage((Text("That is all I found."),))]
+    counter.counted.clear()
+    engine = started(counter, record, state, folded)
+    engine.append(UserMessage("A question that is new to the counter"))
+    assert engine.tokens > last.tokens
+    assert counter.counted == ["That is all I found.", "A question that is new to the counter"]
+
+
+def test_a_folded_conversation_serves_several_runs() -> None:
+    counter = EstimatingCounter()
+    last, state, folded = finished(counter)
+    record = list(last.record())
+    shown = list(last.preview())
+    first = started(counter, record, state, folded)
+    run(first, 20, 20)
+    second = started(counter, record, state, folded)
+    assert list(second.preview()) == shown
+    assert len(second.record()) == len(record)
+
+
+def test_a_folded_conversation_is_ignored_where_it_does_not_apply() -> None:
+    counter = CountingCounter()
+    last, state, folded = finished(counter)
+    record = list(last.record())
+    copies = [*record[:3], UserMessage("Another question"), *record[4:]]
+    engine = TokenEngine(counter, 60_000, FRUGAL)
+    assert not engine.start(copies, state, folded=folded)
+    assert list(engine.record()) == copies
+    shorter = TokenEngine(counter, 60_000, FRUGAL)
+    assert not shorter.start(record[:9], state, folded=folded)
+    whole = TokenEngine(counter, 60_000, FRUGAL)
+    assert whole.start(record, None, folded=folded)
+    assert list(whole.preview()) == record
+    other = CountingCounter()
+    assert list(started(other, record, state, folded).preview()) == list(last.preview())
+    assert other.counted, "another counter counts anew"
+    patient = started(counter, record, state, folded, Retention(results=9, floor=0))
+    assert list(patient.preview()) == list(last.preview())
+
+
+@pytest.mark.parametrize("how", ["state", "journal"])
+def test_the_next_summary_begins_behind_the_earlier_ones(how: str) -> None:
+    counter = EstimatingCounter()
+    last, state, _ = finished(counter)
+    summaries = [edit for edit in last.edits if isinstance(edit, Summarize)]
+    assert summaries
+    record = list(last.record())
+    if how == "state":
+        engine = started(counter, record, ContextState(**json.loads(json.dumps(vars_of(state)))))
+    else:
+        engine = TokenEngine(counter, 60_000, FRUGAL, clock=lambda: 1.0)
+        for message in record:
+            engine.append(message)
+        engine.restore(last.edits)
+    jobs = []
+    for number in range(50, 70):
+        plan = engine.plan(FIXED, 1_000, MODEL)
+        engine.fit()
+        engine.view()
+        if plan.job is not None:
+            jobs.append(plan.job)
+            break
+        for message in step(number):
+            engine.append(message)
+    (job,) = jobs
+    assert job.first >= max(edit.end for edit in summaries)
+    assert job.follows_summary
+
+
+def vars_of(state: ContextState) -> dict[str, object]:
+    return {
+        "edits": state.edits,
+        "prepared": state.prepared,
+        "sent_at": state.sent_at,
+        "model": state.model,
+        "carrying_cost": state.carrying_cost,
+    }
+
+
+GREETING: list[Message] = [
+    ToolMessage("c0", "look", "The first message. " * 30),
+    AssistantMessage((Text("Hello. " * 30),)),
+    UserMessage("Hi."),
+]
+
+
+@pytest.mark.parametrize(
+    ("edit", "shown"),
+    [
+        (Reduce((0,), ("short",), fingerprint(GREETING[:1])), "short"),
+        (Summarize(0, 2, (), "They met.", "handle", fingerprint(GREETING[:2])), "They met."),
+    ],
+)
+def test_an_edit_of_the_first_message_is_carried_over(edit: Edit, shown: str) -> None:
+    engine = TokenEngine(EstimatingCounter(), 60_000)
+    assert engine.start(GREETING, ContextState(edits=[encode_edit(edit)]))
+    first = engine.preview()[0]
+    assert (first.content if isinstance(first, ToolMessage) else first.text) == shown  # type: ignore[union-attr]
+
+
+def test_an_edit_without_effect_is_carried_over() -> None:
+    engine = TokenEngine(EstimatingCounter(), 60_000)
+    assert engine.start(GREETING, ContextState(edits=[encode_edit(Strip(0))]))
+    assert list(engine.preview()) == GREETING
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Reduce((1,), ("short",), fingerprint(GREETING[:1])),
+        Reduce((-3,), ("short",), fingerprint(GREETING[:1])),
+        Reduce((3,), ("short",), fingerprint(GREETING[:1])),
+        Summarize(0, 2, (), "They met.", "handle", fingerprint(GREETING[1:2])),
+        Summarize(-1, 2, (), "They met.", "handle", fingerprint(GREETING[2:2])),
+        Summarize(2, 2, (), "They met.", "handle", fingerprint([])),
+        Summarize(1, 4, (), "They met.", "handle", fingerprint(GREETING[1:])),
+        Strip(4),
+        Strip(-1),
+    ],
+)
+def test_an_edit_of_other_messages_is_refused(edit: Edit) -> None:
+    engine = TokenEngine(EstimatingCounter(), 60_000)
+    assert not engine.start(GREETING, ContextState(edits=[encode_edit(edit)]))
+    assert list(engine.preview()) == GREETING
+
+
+def test_a_message_is_counted_once_for_the_window_and_the_journal() -> None:
+    counter = CountingCounter()
+    engine = TokenEngine(counter, 60_000)
+    message = ToolMessage("c1", "look", "found it " * 100)
+    engine.append(message)
+    assert engine.tokens_of(message) == EstimatingCounter().count("c1" + message.content)
+    assert engine.tokens > engine.tokens_of(message)
+    assert counter.counted == ["c1" + message.content]
+
+
+def test_messages_of_the_summary_stay_recallable_after_a_start() -> None:
+    counter = EstimatingCounter()
+    last, state, folded = finished(counter)
+    engine = started(counter, list(last.record()), state, folded)
+    handle = next(edit.handle for edit in last.edits if isinstance(edit, Summarize))
+    assert "Let me look." in (engine.recall(handle) or "")
+    assert any(isinstance(message, SystemMessage) for message in engine.preview())

@@ -1,0 +1,139 @@
+"""Answers with several choices, unusual ends and statuses, and usage that needs care."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from concertino.errors import BrokenStreamError, ProviderError, UnsupportedError
+from concertino.providers import Dropped, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers.anthropic import AnthropicModel
+from concertino.providers.openai import OpenAICompatibleModel
+from concertino.usage import Tokens
+
+from . import test_wire_chat as chat
+from .wire_kit import MODELS, events_of, model_of, played, reply_of, request, serving, sse
+
+
+def choice(index: int, text: str, finish: str | None = None) -> dict[str, Any]:
+    """Return a chunk with one of several choices."""
+    return {"choices": [{"index": index, "delta": {"content": text}, "finish_reason": finish}]}
+
+
+async def test_only_the_first_choice_of_a_chat_completion_is_read() -> None:
+    chunks = [choice(0, "Yes"), choice(1, "No"), choice(0, ".", "stop"), choice(1, " way.", "length")]
+    events = await played("chat", sse(*chunks, "[DONE]"))
+    reply = reply_of(events)
+    assert (reply.message.text, reply.message.stop_reason) == ("Yes.", "end")
+    assert [event.text for event in events if isinstance(event, TextChunk)] == ["Yes", "."]
+
+
+async def test_only_the_first_candidate_of_gemini_is_read() -> None:
+    def candidate(index: int, text: str) -> dict[str, Any]:
+        return {"candidates": [{"index": index, "content": {"parts": [{"text": text}]}, "finishReason": "STOP"}]}
+
+    reply = reply_of(await played("google", sse(candidate(0, "Yes"), candidate(1, "No"), candidate(0, "."))))
+    assert reply.message.text == "Yes."
+
+
+async def test_audio_input_outside_the_prompt_count_is_input() -> None:
+    usage = {
+        "prompt_tokens": 9,
+        "completion_tokens": 201,
+        "total_tokens": 585,
+        "prompt_tokens_details": {"audio_tokens": 375},
+    }
+    reply = reply_of(await played("chat", sse(choice(0, "ok", "stop"), {"choices": [], "usage": usage}, "[DONE]")))
+    assert reply.tokens == Tokens(prompt=384, completion=201)
+
+
+async def test_reasoning_outside_the_completion_count_is_output() -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 34}
+    reply = reply_of(await played("chat", sse(choice(0, "ok", "stop"), {"choices": [], "usage": usage}, "[DONE]")))
+    assert reply.tokens == Tokens(prompt=9, completion=25, reasoning=20)
+
+
+async def test_done_without_a_finish_reason_ends_a_complete_answer() -> None:
+    usage = {"prompt_tokens": 5, "completion_tokens": 4, "total_tokens": 9}
+    reply = reply_of(await played("chat", sse(choice(0, "All of it."), {"choices": [], "usage": usage}, "[DONE]")))
+    assert (reply.message.text, reply.message.stop_reason) == ("All of it.", "end")
+    assert reply.tokens == Tokens(prompt=5, completion=4)
+
+
+async def test_done_without_a_finish_reason_announces_complete_calls() -> None:
+    call = chat.call(0, '{"city": "Bonn"}', "c1", "weather")
+    events = await played("chat", sse(chat.chunk(tool_calls=[call]), "[DONE]"))
+    assert reply_of(events).message.stop_reason == "tool_calls"
+    assert [event.call.name for event in events if isinstance(event, ToolCallReady)] == ["weather"]
+
+
+async def test_done_does_not_end_a_call_that_was_cut_off() -> None:
+    call = chat.call(0, '{"city": "Bo', "c1", "weather")
+    with pytest.raises(BrokenStreamError):
+        await played("chat", sse(chat.chunk(tool_calls=[call]), "[DONE]"))
+
+
+MESSAGE = {
+    "type": "message",
+    "id": "m",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "all", "annotations": []}],
+}
+
+
+@pytest.mark.parametrize("status", ["complete", None, "completed", "done"])
+async def test_an_unknown_status_ends_a_whole_response(status: str | None) -> None:
+    body = {"id": "r", "model": "m", "status": status, "output": [MESSAGE]}
+    reply = reply_of(await played("responses", json.dumps(body), headers={"content-type": "application/json"}))
+    assert (reply.message.text, reply.message.stop_reason) == ("all", "end")
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "queued", "in_progress"])
+async def test_an_unfinished_response_is_no_answer(status: str) -> None:
+    body = {"id": "r", "model": "m", "status": status, "output": [MESSAGE]}
+    with pytest.raises(ProviderError):
+        await played("responses", json.dumps(body), headers={"content-type": "application/json"})
+
+
+async def test_background_mode_is_refused_before_sending() -> None:
+    async with serving() as server, model_of("responses", server) as model:
+        with pytest.raises(UnsupportedError, match="background"):
+            await events_of(model, request(extra={"background": True}))
+        assert server.asked == []
+
+
+async def test_an_unstreamed_call_of_claude_has_its_arguments_in_a_chunk() -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Bonn"}}
+    body = {"type": "message", "model": "m", "content": [call], "stop_reason": "tool_use", "usage": {"input_tokens": 1}}
+    async with serving() as server:
+        model = AnthropicModel("claude-sonnet-4-5", api_key="k", base_url=server.url, streams=False)
+        server.play(json.dumps(body), headers={"content-type": "application/json"})
+        events = await events_of(model)
+        await model.close()
+    pieces = [event.arguments for event in events if isinstance(event, ToolCallChunk)]
+    assert json.loads("".join(pieces)) == {"city": "Bonn"}
+
+
+async def test_reasoning_that_a_vendor_does_not_take_back_is_reported_as_dropped() -> None:
+    async with serving() as server:
+        model = OpenAICompatibleModel("m", f"{server.url}/v1", vendor="perplexity", api_key="k")
+        server.play(sse(chat.chunk(reasoning_content="Hm."), chat.chunk("stop", content="A"), "[DONE]"))
+        answer = reply_of(await events_of(model)).message
+        server.play(sse(chat.chunk("stop", content="B"), "[DONE]"))
+        first = (await events_of(model, request(answer)))[0]
+        await model.close()
+    assert first == Dropped(("reasoning of perplexity",))
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+async def test_a_redirect_to_another_origin_never_carries_the_key(kind: str) -> None:
+    async with serving() as there, serving() as here, model_of(kind, here) as model:
+        here.play(b"", status=307, headers={"location": there.url.replace("127.0.0.1", "localhost") + "/elsewhere"})
+        there.play(b"", status=500)
+        with pytest.raises(ProviderError):
+            await events_of(model)
+    secrets = [value for asked in there.asked for name, value in asked.headers.items() if name != "user-agent"]
+    assert not [value for value in secrets if value in ("key", "Bearer key")]
