@@ -12,7 +12,6 @@ LARGE: set[str] = {
     "providers/openai/model.py:__init__",
     "runtime/runtime.py:Runtime",
     "storage/sqlite/store.py:SqlStore",
-    "token_engine/engine.py",
     "token_engine/engine.py:TokenEngine",
     "token_engine/planner.py:Planner",
     "tools/function.py:tool",
@@ -29,7 +28,6 @@ DUPLICATE_MODULES: set[str] = {
 DUPLICATE_TYPES: set[str] = {
     "Ask",
     "Body",
-    "ContextWindow",
     "Event",
     "Journal",
     "Message",
@@ -41,7 +39,6 @@ DUPLICATE_TYPES: set[str] = {
 DEEP_EXAMPLES: set[str] = {
     "README.md",
     "docs/cli.md",
-    "docs/context.md",
     "docs/durability.md",
     "docs/hooks.md",
     "docs/providers.md",
@@ -58,7 +55,6 @@ WORDING: set[str] = {
     "demo",
     "docs/architecture.md",
     "docs/cli.md",
-    "docs/context.md",
     "docs/dependencies.md",
     "docs/durability.md",
     "docs/errors.md",
@@ -74,7 +70,6 @@ WORDING: set[str] = {
     "runtime",
     "storage",
     "testing",
-    "token_engine",
     "tools",
     "wiring",
 }
