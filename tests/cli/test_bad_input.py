@@ -27,7 +27,7 @@ from tests.cli.conftest import Cli
         (["research", "q", "--corpus", "void", "nowhere"], ("'nowhere'", "each path after --corpus exists")),
         (["research", "q", "--db", "file/x.db"], ("file", "--db")),
         (["research", "q", "--db", "void"], ("void is a folder", "name a file")),
-        (["research", "q", "--db", "file"], ("file is no SQLite database", "open another path")),
+        (["research", "q", "--db", "file"], ("file is not a SQLite database", "open another path")),
         (["chat", "q", "--model", "foo:bar"], ("'foo'", "anthropic")),
     ],
 )

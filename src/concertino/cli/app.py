@@ -119,10 +119,10 @@ def usage(
 
     query = UsageQuery(by=tuple(by or ("model",)), run_id=run, since=since, until=until)
     options = Options(database=db, as_json=as_json)
-    raise typer.Exit(perform_on_stored_runs(partial(command, query), options))
+    raise typer.Exit(perform_on_stored_runs(partial(command, query), options, read_only=True))
 
 
-def _perform(command: NewRunCommand, words: list[str] | None, options: Options, *, needs_text: bool) -> None:
+def _perform(command: NewRunCommand, arguments: list[str] | None, options: Options, *, needs_text: bool) -> None:
     from .program import perform_new_run  # noqa: PLC0415 - --help must not load it
 
-    raise typer.Exit(perform_new_run(command, words or (), options, needs_text=needs_text))
+    raise typer.Exit(perform_new_run(command, arguments or (), options, needs_text=needs_text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..tools.documents.markdown import Block, blocks, join
 from .questions import stems
@@ -32,7 +32,7 @@ class Passage:
     snippet: str
     version: str = ""
     date: str = ""
-    coverage: float = 0.0
+    coverage: float = field(default=0.0, kw_only=True)
     """The share of the question that the passage contains."""
 
     @property
@@ -71,7 +71,7 @@ def _results(step: Step) -> list[Passage]:
     found = []
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, dict) and _SOURCE_ID.fullmatch(str(row.get("id"))):
-            passage = Passage(**{name: str(row.get(name) or "") for name in _TEXTS})
+            passage = Passage(*(str(row.get(name) or "") for name in _TEXTS))
             shared = stems(step.text) & stems(f"{passage.path} {passage.snippet}")
             stated = row.get("coverage")  # only local libraries know how rare a word is
             passage.coverage = stated if isinstance(stated, float) else len(shared) / max(len(stems(step.text)), 1)
@@ -87,8 +87,8 @@ def quoted(question: str, passage: Passage, section: str) -> str:
     parts = [block for block in blocks(passage.snippet) if block.kind != "heading"]
     if parts and parts[-1].text.endswith(":"):
         following = [block for block in blocks(section) if block.kind != "heading"]
-        place = next((place for place, block in enumerate(following) if block.text == parts[-1].text), -1) + 1
-        for block in following[place:] if place else []:
+        start = next((at for at, block in enumerate(following, 1) if block.text == parts[-1].text), len(following))
+        for block in following[start:]:
             if block.kind == "text" or len(join(parts)) > 2 * _LONGEST_QUOTE:
                 break
             parts.append(block)

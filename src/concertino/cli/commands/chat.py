@@ -38,18 +38,15 @@ class ChatSession:
         """Answer *message*. A turn that does not complete is not part of the history."""
         context = self._context
         chat = Chat(
-            model=context.model,
-            models=context.models,
-            message=message,
+            message,
             history=tuple(self._history),
-            store=context.store,
+            context=self._state,
             session=context.session,
             conversation_id=self.id,
-            counter=context.counter,
-            limits=context.limits,
-            context=self._state,
         )
-        orchestrator = ToolOrchestrator(chat, MainThreadAgent(), self._registry, lease=LEASE)
+        orchestrator = ToolOrchestrator(
+            chat, MainThreadAgent(), self._registry, resources=context.resources, lease=LEASE
+        )
         result = await watch(LiveRun(orchestrator), context, self._sources, streams_answer=True)
         if result.status == "completed":
             self._history += result.messages

@@ -54,7 +54,7 @@ class Console:
         return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else _UNLIMITED
 
     def notice(self, text: str) -> None:
-        """Print a line for people to standard error. A closed pipe is no reason to stop the run."""
+        """Print a line for people to standard error. A closed pipe is ignored: the run continues."""
         try:
             _write(sys.stderr, one_line(text) + "\n")
         except OSError:

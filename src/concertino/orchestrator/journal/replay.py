@@ -311,6 +311,12 @@ def started_of(journal: StoredJournal) -> Started:
     return first.entry
 
 
+def receipt_of(journal: StoredJournal) -> StopReceipt | None:
+    """Return the receipt of a stop, which the data policy does not erase; None if the run was not stopped."""
+    ends = [step.entry for step in read_steps(journal, strict=False) if isinstance(step.entry, Ended)]
+    return ends[-1].receipt if ends else None
+
+
 def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:
     """Yield every request that a run sent in its turns, in order: the step, the model's id, the request.
 

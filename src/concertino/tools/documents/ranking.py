@@ -6,7 +6,7 @@ import re
 import sqlite3
 from dataclasses import dataclass
 from itertools import pairwise
-from math import log
+from math import log, sqrt
 
 from ..library import Hit, Source
 
@@ -14,6 +14,8 @@ ROW_BITS = 20
 """A chunk's row number is its document's, shifted by this many bits, plus the chunk's index in the document."""
 _WEIGHTS = "4.0, 3.0, 1.0, 0.7"
 """BM25's weights of title, headings, body and hidden words."""
+_HIT = f"""SELECT source, documents.title, location, headings, body, version, date
+    FROM chunks JOIN documents ON documents.id = chunks.rowid >> {ROW_BITS} WHERE chunks.rowid = ?"""  # noqa: S608
 _CANDIDATES, _MOST_TERMS, _SHORT = 200, 32, 300
 _RARE = 0.005
 """Terms in a smaller share of the chunks all weigh the same: the rarest word is seldom the topic."""
@@ -34,158 +36,13 @@ _ASKS_FOR_CHANGES = re.compile(
     r"|deprecated|introduced|dropped)\b", re.IGNORECASE
 )  # fmt: skip
 STOP_WORDS = frozenset(
-    [
-        "a",
-        "about",
-        "after",
-        "again",
-        "all",
-        "also",
-        "am",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "because",
-        "been",
-        "before",
-        "being",
-        "between",
-        "both",
-        "but",
-        "by",
-        "can",
-        "cannot",
-        "could",
-        "did",
-        "do",
-        "does",
-        "doing",
-        "each",
-        "few",
-        "for",
-        "from",
-        "further",
-        "had",
-        "has",
-        "have",
-        "having",
-        "he",
-        "her",
-        "here",
-        "his",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "itself",
-        "just",
-        "like",
-        "may",
-        "me",
-        "might",
-        "more",
-        "most",
-        "must",
-        "my",
-        "need",
-        "no",
-        "nor",
-        "not",
-        "now",
-        "of",
-        "off",
-        "on",
-        "once",
-        "one",
-        "only",
-        "or",
-        "other",
-        "our",
-        "out",
-        "over",
-        "own",
-        "please",
-        "same",
-        "shall",
-        "she",
-        "should",
-        "so",
-        "some",
-        "such",
-        "tell",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "through",
-        "to",
-        "too",
-        "under",
-        "until",
-        "up",
-        "upon",
-        "us",
-        "use",
-        "used",
-        "using",
-        "very",
-        "was",
-        "way",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "whether",
-        "which",
-        "while",
-        "who",
-        "whom",
-        "whose",
-        "why",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-        "explain",
-        "describe",
-        "difference",
-        "differences",
-        "different",
-        "differ",
-        "compare",
-        "compared",
-        "vs",
-        "versus",
-        "pros",
-        "cons",
-        "way",
-        "ways",
-        "want",
-        "s",
-        "t",
-        "re",
-        "ve",
-        "ll",
-        "d",
-        "m",
-    ]
+    """a about after again all also am an and any are as at be because been before being between both but by can cannot
+    could did do does doing each few for from further had has have having he her here his how i if in into is it its
+    itself just like may me might more most must my need no nor not now of off on once one only or other our out over
+    own please same shall she should so some such tell than that the their them then there these they this those
+    through to too under until up upon us use used using very was way we were what when where whether which while who
+    whom whose why will with would you your explain describe difference differences different differ compare compared
+    vs versus pros cons way ways want s t re ve ll d m""".split()  # noqa: SIM905 - a list takes a page
 )
 
 
@@ -271,8 +128,12 @@ def search(connection: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
     hits: dict[str, Hit] = {}
     for candidate in sorted(found.values(), key=lambda one: (-one.score, one.row)):
         if len(hits) < limit:
-            hit = _hit(connection, candidate)
-            hits.setdefault(hit.snippet, hit)
+            *source, headings, body, version, date = connection.execute(_HIT, (candidate.row,)).fetchone()
+            hits[body] = hits.get(body) or Hit(
+                source=Source(id=source[0], title=source[1], location=source[2]),
+                headings=tuple(filter(None, headings.split("\n"))), snippet=body, version=version, date=date,
+                score=candidate.score, coverage=round(candidate.covered, 2),
+            )  # fmt: skip
     return list(hits.values())
 
 
@@ -309,18 +170,5 @@ def _score(connection: sqlite3.Connection, query: str, one: _Candidate) -> float
     factor = _OTHER_NAME if headings and _NAME.fullmatch(own) and own.strip("`").lower() not in query.lower() else 1.0
     if is_change and not _ASKS_FOR_CHANGES.search(query):
         factor *= _CHANGELOG
-    fullness = min(1.0, 0.5 + 0.5 * one.length / _SHORT)  # BM25 prefers short chunks, readers do not
-    return one.bm25**0.5 * (0.1 + one.covered) ** 1.5 * (1 + 0.5 * one.headed) * (1 + topic) * fullness * factor
-
-
-def _hit(connection: sqlite3.Connection, candidate: _Candidate) -> Hit:
-    source, title, location, headings, body, version, date = connection.execute(
-        "SELECT source, documents.title, location, headings, body, version, date FROM chunks, documents"
-        " WHERE chunks.rowid = ? AND documents.id = ?",
-        (candidate.row, candidate.row >> ROW_BITS),
-    ).fetchone()
-    path = tuple(headings.split("\n")) if headings else ()
-    return Hit(
-        source=Source(id=source, title=title, location=location), headings=path, snippet=body, version=version, date=date,
-        score=candidate.score, coverage=round(candidate.covered, 2),
-    )  # fmt: skip
+    factor *= min(1.0, 0.5 + 0.5 * one.length / _SHORT)  # BM25 prefers short chunks, readers do not
+    return factor * sqrt(one.bm25 * (0.1 + one.covered) ** 3) * (1 + 0.5 * one.headed) * (1 + topic)

@@ -58,7 +58,7 @@ def read_rst(text: str) -> Document:
 def _parsed(text: str) -> Any:
     document = utils.new_document("document", _settings().copy())
     inliner = states.Inliner()
-    inliner.interpreted = _role
+    inliner.interpreted = _role  # type: ignore[method-assign, assignment]
     parser = rst.Parser(inliner=inliner)
     parser.state_classes = _state_classes()
     parser.parse(text, document)
@@ -74,8 +74,8 @@ def _settings() -> Any:
     return settings
 
 
-def _role(rawsource: str, text: str, role: str, lineno: int) -> tuple[list[Any], list[Any]]:
-    """Read any role, also one that only an extension of Sphinx knows, as its text."""
+def _role(_source: str, text: str, role: str, _line: int) -> tuple[list[Any], list[Any]]:
+    """Read any role, also a role of a Sphinx extension, as its text."""
     text, name = utils.unescape(text), role.rpartition(":")[2]
     labelled = _LABELLED.match(text)
     if name in ("pep", "rfc") and not labelled:
@@ -98,14 +98,12 @@ class _Tolerant:
         self.nested_sm_kwargs = self.indent_sm_kwargs = {"state_classes": _state_classes(), "initial_state": "Body"}
 
     def run_directive(self, directive: Any, match: Any, type_name: str, option_presets: Any) -> tuple[list[Any], bool]:
-        """Run a directive of docutils; code blocks may have options that only Sphinx knows."""
-        if _CODE.match(type_name):
+        if _CODE.match(type_name):  # it may have options that only Sphinx knows
             return self.unknown_directive(type_name)
         found: tuple[list[Any], bool] = super().run_directive(directive, match, type_name, option_presets)  # type: ignore[misc]
         return found
 
     def unknown_directive(self, type_name: str) -> tuple[list[Any], bool]:
-        """Return a container that knows the directive's name and argument."""
         machine: Any = self.state_machine  # type: ignore[attr-defined]
         offset = machine.abs_line_offset()
         lines, _, _, blank_finish = machine.get_first_known_indented(0, strip_indent=False)
@@ -168,7 +166,7 @@ def _block(node: Any, level: int) -> Iterator[str]:  # noqa: C901 - a case for e
         case nodes.container() if "directive" in node:
             yield from _directive(node, level)
         case nodes.Admonition() if not isinstance(node, nodes.admonition):
-            yield f"**{node.tagname.capitalize()}:** {_body(node, level)}"
+            yield f"**{type(node).__name__.capitalize()}:** {_body(node, level)}"
         case nodes.system_message() | nodes.Invisible() | nodes.image() | nodes.raw() | nodes.label():
             return
         case nodes.Element():
