@@ -32,7 +32,6 @@ DUPLICATE_MODULES: set[str] = {
 DUPLICATE_TYPES: set[str] = {
     "Answer",
     "Call",
-    "ContextWindow",
     "Entry",
     "Message",
     "RunState",
@@ -49,10 +48,8 @@ WORDING: set[str] = {
     "cli",
     "docs/architecture.md",
     "docs/cli.md",
-    "docs/context.md",
     "orchestrator",
     "records",
     "runtime",
-    "token_engine",
 }
 """Units of the package and pages that are not rewritten yet."""
