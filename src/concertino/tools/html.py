@@ -33,7 +33,9 @@ def read_html(page: str) -> HtmlPage:
         tree = html.document_fromstring(page.encode("utf-8", "replace"), html.HTMLParser(encoding="utf-8"))
     except (etree.LxmlError, ValueError):  # an empty page has no tree
         return HtmlPage("")
-    stated = {(node.get("name") or node.get("property") or "").lower(): node.get("content") for node in tree.iter("meta")}
+    stated = {
+        (node.get("name") or node.get("property") or "").lower(): node.get("content") for node in tree.iter("meta")
+    }
     date = next((stated[name] for name in _DATES if stated.get(name)), "") or ""
     title = " ".join((tree.findtext(".//title") or "").split())
     text = trafilatura.extract(
