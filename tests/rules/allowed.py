@@ -23,10 +23,7 @@ LARGE: set[str] = {
 }
 """Files, functions (`file:function`) and classes over a budget."""
 DUPLICATE_MODULES: set[str] = {
-    "call",
-    "context",
     "engine",
-    "result",
 }
 """Names of modules that occur more than once."""
 DUPLICATE_TYPES: set[str] = {
@@ -45,9 +42,7 @@ DEEP_EXAMPLES: set[str] = {
 """Pages and examples that import a module inside a package."""
 WORDING: set[str] = {
     "README.md",
-    "cli",
     "docs/architecture.md",
-    "docs/cli.md",
     "orchestrator",
     "records",
     "runtime",

@@ -121,7 +121,7 @@ class Console:
 
 
 def rich_console(stream: TextIO, plain_width: int | None = None) -> RichConsole:
-    """Return a rich console on *stream*; with *plain_width*, one that writes no styles."""
+    """Return a rich console on *stream*; with *plain_width*, a console without styles."""
     from rich.console import Console as RichConsole  # noqa: PLC0415 - `--help` must not load it
 
     if plain_width is not None:
