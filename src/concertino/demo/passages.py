@@ -92,13 +92,13 @@ def quoted(question: str, passage: Passage, section: str) -> str:
             if block.kind == "text" or len(join(parts)) > 2 * _LONGEST_QUOTE:
                 break
             parts.append(block)
-    start, end = _window(parts, stems(question))
+    start, end = _window(parts, stems(question), from_items=bool(passage.version))
     before = "[…]\n\n" if start else ""
     after = "\n\n[…]" if end < len(parts) else ""
     return before + join(parts[start:end]) + after
 
 
-def _window(parts: Sequence[Block], asked: frozenset[str]) -> tuple[int, int]:
+def _window(parts: Sequence[Block], asked: frozenset[str], *, from_items: bool) -> tuple[int, int]:
     """Return the run of blocks that has most of the rare words of the question, within the length of a quote."""
     have = [stems(block.text) & asked for block in parts]
     frequency = Counter(word for words in have for word in words)
@@ -106,13 +106,14 @@ def _window(parts: Sequence[Block], asked: frozenset[str]) -> tuple[int, int]:
     best, found = (-1.0, 0), (0, len(parts))
     for start in range(len(parts)):
         # A quote begins with a sentence, not with the program text or list that another one announces.
-        if start and (parts[start].kind != "text" or parts[start - 1].text.endswith(":")):
+        entry = from_items and parts[start].kind == "item" and bool(have[start])  # of a list of changes
+        if start and not entry and (parts[start].kind != "text" or parts[start - 1].text.endswith(":")):
             continue
         end = start + 1
         while end < len(parts) and (sum(sizes[start : end + 1]) <= _LONGEST_QUOTE or parts[end - 1].text.endswith(":")):
             end += 1
         covered = frozenset().union(*have[start:end])
         value = sum(1 / frequency[word] ** 0.5 for word in covered)
-        if (value, -start) > best:
-            best, found = (value, -start), (start, end)
+        if (value, start if entry else -start) > best:
+            best, found = (value, start if entry else -start), (start, end)
     return found

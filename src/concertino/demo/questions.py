@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..tools.documents.ranking import STOP_WORDS, stem
+from ..text import STOP_WORDS, stem
 
 _LONGEST = 1_500
 _MOST_PARTS = 4
