@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from concertino import (
     Resources,
     RunContext,
     Session,
+    Tool,
     ToolCall,
     ToolContext,
     ToolOrchestrator,
@@ -28,7 +31,6 @@ from concertino import (
 from concertino.agents import delegate
 from concertino.errors import RunClaimedError, StorageError, UnknownWaitError
 from concertino.messages import AssistantMessage, ToolMessage
-from concertino.operations import ENDED
 from concertino.providers.base import ModelRequest
 from concertino.runtime import Runtime
 from concertino.scope import Scope
@@ -47,9 +49,9 @@ async def pay(n: int, context: ToolContext) -> str:
 
 class Clerk(AgentConfig[None]):
     name = "clerk"
-    tools = (pay,)
+    tools: Sequence[Tool] = (pay,)
 
-    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
+    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Any:
         return Ask(who=("ann",)) if call.name == "pay" else Allow()
 
 
@@ -271,74 +273,86 @@ def test_a_walk_over_the_real_engine(walk: list[tuple[str, int]]) -> None:
 
 
 async def _walk(walk: list[tuple[str, int]]) -> None:
-    sent: list[str] = []
-
-    @tool(effect="once", remote=True)
-    async def send(context: ToolContext) -> Pending:
-        """Send."""
-        sent.append(context.key)
-        return Pending()
-
-    class Desk(Clerk):
-        name = "desk"
-        tools = (pay, send)
-
-    turn = [call("pay", n=1), call("send"), call("pay", n=2)]
-    store, paid, model = MemoryStore(), list[int](), Steady(turn, "done")
-
-    def process() -> Runtime:
-        return Runtime([Desk()], Resources(store=store, models=lambda _: model, deps=paid))
-
-    runtime = process()
-    live = await runtime.start(Chat("x", model=model), "desk")
-    await live.result()
+    desk = Walked()
+    await desk.start()
     for action, index in walk:
-        waits = [wait for wait in await store.waits(root_id=live.id, open=False) if wait.resolution is None]
-        wait = waits[index % len(waits)] if waits else None
+        await desk.act(action, index)
+    await desk.check()
+
+
+class Walked:
+    """A run with two approvals and a remote result, and the process that has it."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.paid: list[int] = []
+        self.store = MemoryStore()
+        self.model = Steady([call("pay", n=1), call("send"), call("pay", n=2)], "done")
+        self.runtime = self.process()
+        self.run_id = ""
+
+    def process(self) -> Runtime:
+        sent = self.sent
+
+        @tool(effect="once", remote=True)
+        async def send(context: ToolContext) -> Pending:
+            """Send."""
+            sent.append(context.key)
+            return Pending()
+
+        class Desk(Clerk):
+            name = "desk"
+            tools = (pay, send)
+
+        return Runtime([Desk()], Resources(store=self.store, models=lambda _: self.model, deps=self.paid))
+
+    async def start(self) -> None:
+        live = await self.runtime.start(Chat("x", model=self.model), "desk")
+        self.run_id = live.id
+        await live.result()
+
+    async def act(self, action: str, index: int) -> None:
+        stored = await self.store.run(self.run_id)
+        assert stored is not None
         if action == "kill":
-            await runtime.close()
-            runtime = process()
-        elif action == "stop":
-            stored = await store.run(live.id)
-            if stored is not None and stored.end is None:
-                await runtime.stop(live.id)
+            await self.runtime.close()
+            self.runtime = self.process()
         elif action == "look":
-            await runtime.look()
-        elif action == "resume":
-            stored = await store.run(live.id)
-            if stored is not None and stored.end is None:
-                with_claim = await _resumed(runtime, live.id)
-                if with_claim is not None:
-                    await with_claim.result()
-        elif wait is not None and (action == "resolve") == (wait.kind == "result"):
-            if action == "resolve":
-                await runtime.resolve(wait.key, "received")
-            elif action == "approve":
-                await runtime.approve(wait.key, by="ann")
-            else:
-                await runtime.deny(wait.key, by="ann")
-        if (now := runtime.live(live.id)) is not None:
-            await now.result()
-    await runtime.close()
-    stored = await store.run(live.id)
-    assert stored is not None
-    operations = await store.operations(Scope(), root_id=live.id)
-    assert len(paid) == len(set(paid))
-    assert len(sent) == len(set(sent))
-    if stored.end is not None:
+            await self.runtime.look()
+        elif action == "stop" and stored.end is None:
+            await self.runtime.stop(self.run_id)
+        elif action == "resume" and stored.end is None:
+            with contextlib.suppress(RunClaimedError):
+                await self.runtime.resume(self.run_id)
+        elif action in ("approve", "deny", "resolve"):
+            await self._answer(action, index)
+        if (live := self.runtime.live(self.run_id)) is not None:
+            await live.result()
+
+    async def _answer(self, action: str, index: int) -> None:
+        waits = await self.store.waits(root_id=self.run_id)
+        wait = waits[index % len(waits)] if waits else None
+        if wait is None or (action == "resolve") != (wait.kind == "result"):
+            return
+        if action == "resolve":
+            await self.runtime.resolve(wait.key, "received")
+        elif action == "approve":
+            await self.runtime.approve(wait.key, by="ann")
+        else:
+            await self.runtime.deny(wait.key, by="ann")
+
+    async def check(self) -> None:
+        await self.runtime.close()
+        stored = await self.store.run(self.run_id)
+        assert stored is not None
+        operations = await self.store.operations(Scope(), root_id=self.run_id)
+        assert len(self.paid) == len(set(self.paid))
+        assert len(self.sent) == len(set(self.sent))
+        if stored.end is None:
+            open_waits = await self.store.waits(root_id=self.run_id)
+            assert {wait.key for wait in open_waits} == {o.key for o in operations if o.state == "waiting"}
+            return
         assert operations == ()
-        messages = [kept.message for kept in await store.messages(live.id)]
+        messages = [kept.message for kept in await self.store.messages(self.run_id)]
         calls = [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
         assert calls == [m.call_id for m in messages if isinstance(m, ToolMessage)]
-    else:
-        open_waits = await store.waits(root_id=live.id)
-        waiting = {o.key for o in operations if o.state == "waiting"}
-        assert {wait.key for wait in open_waits} == waiting
-        assert all(o.state not in ENDED or o.outcome is not None or o.key not in waiting for o in operations)
-
-
-async def _resumed(runtime: Runtime, run_id: str) -> Any:
-    try:
-        return await runtime.resume(run_id)
-    except RunClaimedError:
-        return None
