@@ -38,26 +38,22 @@ DUPLICATE_TYPES: set[str] = {
 """Names of public types that occur more than once."""
 DEEP_EXAMPLES: set[str] = {
     "docs/cli.md",
-    "docs/durability.md",
     "docs/providers.md",
 }
 """Pages and examples that import a module inside a package."""
 WORDING: set[str] = {
     "CONTRIBUTING.md",
     "README.md",
-    "_version",
     "demo",
     "docs/architecture.md",
     "docs/context.md",
     "docs/dependencies.md",
     "docs/providers.md",
     "docs/research.md",
-    "families",
     "orchestrator",
     "providers",
     "records",
     "runtime",
-    "storage",
     "token_engine",
     "tools",
 }
