@@ -53,14 +53,13 @@ async def start(database: Path) -> str:
     model = ScriptedModel(lookups[0], limited, *lookups[1:], call("refund", order="A7"), "All is done.")
     async with await SqliteStore.open(database) as store:
         resources = Resources(model=model, store=store, limits=limits_within(12_000), price=price)
-        async with Runtime([Desk()], resources, sweep=0.02) as runtime:
-            run = await runtime.start(Chat("Refund order A7."), "desk")
-            result = await run.result()
-            assert result.status == "suspended", result.error
-            await runtime.approve(result.waiting[0].key, by="ann")
-            while (live := runtime.live(run.id)) is None or live is run:
-                await asyncio.sleep(0)
-            assert (await live.result()).status == "completed"
+        runtime = Runtime([Desk()], resources)
+        run = await runtime.start(Chat("Refund order A7."), "desk")
+        result = await run.result()
+        assert result.status == "suspended", result.error
+        await runtime.approve(result.waiting[0].key, by="ann")
+        assert (await (await runtime.resume(run.id)).result()).status == "completed"
+        await runtime.close()
     return run.id
 
 
@@ -76,7 +75,6 @@ def test_the_timeline_labels_each_event(runs: Cli, run: str) -> None:
     assert labelled["approval"].startswith("approved by ann after ")
     before, _, after = labelled["compaction"].partition(" tokens")[0].partition(" to ")
     assert int(before.replace(",", "")) > int(after.replace(",", ""))
-    assert "tool result" in labelled["compaction"]
     assert labelled.keys() >= {"suspended", "resumed"}
 
 
