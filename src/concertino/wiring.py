@@ -120,6 +120,7 @@ async def open_library(
     standard library. *report* receives progress lines. Raises `CorpusError` if a path is missing or has no readable
     file.
     """
+    from .demo.standard_library import StandardLibrary  # noqa: PLC0415 - as below
     from .tools.documents import open_documents  # noqa: PLC0415 - only programs that search need it
 
     if not paths:
@@ -128,7 +129,7 @@ async def open_library(
         web = web_library_from_environment(environ)
         if web is not None:
             return web
-    return await open_documents(list(paths) or None, report=report)
+    return await open_documents(list(paths) or StandardLibrary(), report=report)
 
 
 async def open_store(path: Path) -> SqliteStore:

@@ -10,6 +10,7 @@ from ..messages import ToolCall
 from ..operations import Operation
 from ..providers.base import Model, ModelRequest, model_id
 from ..storage.types import Reservation
+from ..token_engine.counting.sizes import FRAME
 from ..token_engine.edits import Edit
 from ..waits import Wait
 from .journal.entries import (
@@ -28,6 +29,7 @@ from .journal.entries import (
     request_settings,
     spec_text,
 )
+from .model_call.budget import tokens_of
 from .outcome import Finish, StepOutcome, Turn
 from .plain import dump_state, plain
 from .run import RunSession
@@ -83,7 +85,11 @@ async def record_request(
         after=None if after is None else type(after).__name__,
         after_text=None if after is None else str(after),
     )
-    operation = _attempt_operation(run, model, usage_id, reserve)
+    if own_messages:
+        prompt = tokens_of(request, run.resources.counter)
+    else:
+        prompt = run.reserve.fixed(request) + run.window.tokens - FRAME * len(request.messages)
+    operation = _attempt_operation(run, model, usage_id, reserve, prompt)
     await journal.append(entry, run.state.step, [operation], reserve=reserve)
 
 
@@ -92,7 +98,8 @@ async def record_side_request(
 ) -> None:
     """Record a request outside the conversation. Raises `BudgetError` as `record_request` does."""
     entry = SideRequested(request=_request_record(model, request, usage_id, reserve))
-    operation = _attempt_operation(run, model, usage_id, reserve)
+    prompt = tokens_of(request, run.resources.counter)
+    operation = _attempt_operation(run, model, usage_id, reserve, prompt)
     await run.journal.append(entry, run.state.step, [operation], reserve=reserve, aside=True)
 
 
@@ -154,7 +161,9 @@ def _request_record(model: Model, request: ModelRequest, usage_id: str, reserve:
     )
 
 
-def _attempt_operation(run: RunSession, model: Model, usage_id: str, reserve: Reservation | None) -> Operation:
+def _attempt_operation(
+    run: RunSession, model: Model, usage_id: str, reserve: Reservation | None, prompt: int
+) -> Operation:
     return Operation(
         key=usage_id,
         scope=run.scope,
@@ -165,5 +174,5 @@ def _attempt_operation(run: RunSession, model: Model, usage_id: str, reserve: Re
         name=model_id(model),
         tokens=None if reserve is None else reserve.tokens,
         money=None if reserve is None else reserve.money,
-        prompt=run.window.tokens,
+        prompt=prompt,
     )

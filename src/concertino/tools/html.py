@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..extras import extra
 
@@ -22,7 +22,7 @@ class HtmlPage(NamedTuple):
 
 
 def read_html(page: str) -> HtmlPage:
-    """Return the main text of *page*, or all visible text if no main text can be told apart.
+    """Return the main text of *page*, or all visible text if trafilatura finds no main text.
 
     Raises `MissingExtraError` if trafilatura or one of its dependencies is missing.
     """
@@ -30,7 +30,7 @@ def read_html(page: str) -> HtmlPage:
         import trafilatura  # noqa: PLC0415 - an optional dependency
         from lxml import etree, html  # noqa: PLC0415
     try:
-        tree = html.document_fromstring(page.encode("utf-8", "replace"), html.HTMLParser(encoding="utf-8"))
+        tree: Any = html.document_fromstring(page.encode("utf-8", "replace"), html.HTMLParser(encoding="utf-8"))
     except (etree.LxmlError, ValueError):  # an empty page has no tree
         return HtmlPage("")
     stated = {

@@ -54,7 +54,7 @@ def test_provider_json_is_kept_only_if_all_content_is_kept(policy: dict[str, Any
 def test_provider_json_is_kept_as_long_as_the_content_it_may_quote() -> None:
     whole = held(DataPolicy(other_tools=ToolData(results=KeepFor(9))), ANSWER, None, ())
     assert whole.keep is ANSWER
-    assert whole.seconds == 9
+    assert whole.keep_seconds == 9
 
 
 @pytest.mark.parametrize("how", ["redact", "drop"])

@@ -118,13 +118,12 @@ def closed_calls(tree: Tree, path: str, operations: Sequence[Operation]) -> list
         if operation.outcome is not None:
             found.append((outcome_of(call, operation.outcome), bool(operation.call_id)))
             continue
-        running = operation.state == "running" or operation.state in ENDED
-        lost = running and operation.effect != "read"
-        work = StoppedWork(
-            agent_path=path, what="tool", name=call.name, call_id=call.id, effect=operation.effect if running else ""
-        )
+        begun = operation.state in ("running", *ENDED) or operation.waits_for == "result"
+        lost = begun and operation.effect == "once"
+        effect = operation.effect if begun else ""
+        work = StoppedWork(agent_path=path, what="tool", name=call.name, call_id=call.id, effect=effect)
         tree.note_stopped("unknown" if lost else "stopped", work)
-        found.append((Outcome(call, INTERRUPTED if running else NOT_RUN, is_error=True), bool(operation.call_id)))
+        found.append((Outcome(call, INTERRUPTED if begun else NOT_RUN, is_error=True), bool(operation.call_id)))
     return found
 
 
