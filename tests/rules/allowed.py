@@ -28,15 +28,12 @@ DUPLICATE_MODULES: set[str] = {
 """Names of modules that occur more than once."""
 DUPLICATE_TYPES: set[str] = {
     "Answer",
-    "Call",
     "Entry",
     "Message",
     "RunState",
 }
 """Names of public types that occur more than once."""
 DEEP_EXAMPLES: set[str] = {
-    "docs/cli.md",
-    "docs/durability.md",
     "docs/providers.md",
 }
 """Pages and examples that import a module inside a package."""

@@ -59,6 +59,10 @@ async def usage(query: UsageQuery, context: CommandContext) -> int:
 
 def _table(fields: Sequence[str], rows: list[list[str]]) -> Table:
     heads = [*(field.upper() for field in fields), *_FIGURES]
+    if "attempt" in fields:  # the count would be 1 in every row
+        count = heads.index("ATTEMPTS")
+        heads.pop(count)
+        rows = [[*row[:count], *row[count + 1 :]] for row in rows]
     if any(row[-1] for row in rows):
         heads.append("NOTES")
     else:

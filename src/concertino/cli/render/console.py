@@ -93,6 +93,8 @@ class Console:
         with console.capture() as capture:  # rich itself would end the process when the reader of a pipe has gone
             for block in blocks:
                 for line in [block] if isinstance(block, Text) else self.lines(block):
+                    if safe(line.plain) != line.plain:
+                        line.plain = safe(line.plain)
                     if line.overflow is not None:
                         line.truncate(console.width)
                     console.print(line, soft_wrap=True)
