@@ -68,8 +68,7 @@ class DemoModel:
         )
         return self._count(request.system) + tools + sum(map(self._message_tokens, request.messages))
 
-    def _message_tokens(self, message: Message) -> int:
-        """Count a message once: the count is kept with it."""
+    def _message_tokens(self, message: Message) -> int:  # counted once: the count stays with the message
         counter, tokens = message.wire(_COUNTED, lambda one: (self._count, self._count(_message_text(one))))
         return tokens if counter is self._count else self._count(_message_text(message))
 

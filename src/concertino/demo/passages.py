@@ -57,7 +57,8 @@ def chosen(question: str, searches: Sequence[Step]) -> list[Passage]:
     for passage in found.pop(question, []):
         passages.setdefault(passage.snippet, passage)
     best = max((one.coverage for one in list(passages.values())[:_MOST_PASSAGES]), default=0.0)
-    near = [one for one in list(passages.values())[:_MOST_PASSAGES] if one.coverage >= _NEAR * best]
+    first = list(passages.values())[:_MOST_PASSAGES]
+    near = [one for at, one in enumerate(first) if one.coverage >= best * (_NEAR if at > 1 else _NEAR / 2)]
     for query, results in found.items():
         wanted = stems(query)
         if results and not any(wanted <= stems(one.path) for one in near) and wanted <= stems(results[0].path):

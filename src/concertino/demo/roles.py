@@ -41,11 +41,10 @@ def _free(transcript: Transcript, tools: Sequence[ToolSpec]) -> _Turn:
     known = {spec.name: spec for spec in tools}
     if RESEARCHER in known:
         return _supervise(transcript, known)
-    search = next((spec for name, spec in known.items() if name in SEARCH_TOOLS), None)
-    if search:
-        read = next((spec for name, spec in known.items() if name in READ_TOOLS), None)
-        return _research(transcript, search, read)
-    return _answer(transcript), ()
+    search, read = (
+        next((known[name] for name in known if name in names), None) for names in (SEARCH_TOOLS, READ_TOOLS)
+    )
+    return _research(transcript, search, read) if search else (_answer(transcript), ())
 
 
 def _supervise(transcript: Transcript, known: dict[str, ToolSpec]) -> _Turn:
@@ -96,11 +95,9 @@ def _answer(transcript: Transcript) -> str:
     if transcript.named({RESEARCHER}):
         return _report(transcript)
     question = _own_question(transcript)
-    searches = transcript.named(SEARCH_TOOLS)
-    if not searches:
+    if not transcript.named(SEARCH_TOOLS):
         return _NO_SOURCES if question else _ASK
-    quotes = _quotes(question, transcript)
-    return f"{_NO_MODEL}\n\n{quotes}"
+    return f"{_NO_MODEL}\n\n{_quotes(question, transcript)}"
 
 
 def _quotes(question: str, transcript: Transcript) -> str:
@@ -109,21 +106,17 @@ def _quotes(question: str, transcript: Transcript) -> str:
     if not passages:
         return _NOTHING.format(question=question)
     pages = {step.text: step.content for step in transcript.named(READ_TOOLS)}
-    shown = [
-        f"### {_heading(one)} [{one.id}]\n\n{quoted(question, one, pages.get(one.section, ''))}" for one in passages
-    ]
-    weak = max(passage.coverage for passage in passages) < WEAK
-    return "\n\n".join([_WEAK, *shown] if weak else shown)
+    quotes = [quoted(question, one, pages.get(one.section, "")) for one in passages]
+    shown = [f"### {_heading(one)} [{one.id}]\n\n{quote}" for one, quote in zip(passages, quotes, strict=True)]
+    return "\n\n".join([*([_WEAK] if max(one.coverage for one in passages) < WEAK else []), *shown])
 
 
 def _heading(passage: Passage) -> str:
     """Return the innermost headings and the title, with the version and date that the source states."""
-    names = [name for name in (passage.title, *passage.heading.split(" > ")) if name]
-    distinct = list(dict.fromkeys(names))
+    title, *path = dict.fromkeys(filter(None, (passage.title, *passage.heading.split(" > "))))
     stated = ", ".join(filter(None, (passage.version and f"version {passage.version}", passage.date)))
-    return " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ".join(distinct[:1] + distinct[1:][-2:]).replace(
-        "[", "("
-    ).replace("]", ")") + (f" ({stated})" if stated else "")
+    shown = " \u203a ".join([title, *path[-2:]]) + (f" ({stated})" if stated else "")
+    return shown.replace("[", "(").replace("]", ")")
 
 
 def _report(transcript: Transcript) -> str:

@@ -90,8 +90,6 @@ def make_call(spec: ToolSpec, text: str, **arguments: str) -> PlannedCall:
     values: dict[str, Any] = {name: value for name, value in arguments.items() if name in known or not known}
     for name in spec.parameters.get("required") or ():
         if name not in values:
-            schema = known.get(name)
-            kind = schema.get("type") if isinstance(schema, Mapping) else "string"
-            empty = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
-            values[name] = empty.get(kind, text) if isinstance(kind, str) else text
+            kind = str(known[name].get("type")) if isinstance(known.get(name), Mapping) else "string"
+            values[name] = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}.get(kind, text)
     return PlannedCall(spec.name, values)
