@@ -1,4 +1,4 @@
-.PHONY: setup demo check test coverage mutate lint types format bench bench-context guards lock clean
+.PHONY: setup demo check test test-slow coverage mutate lint types format bench bench-context guards lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,10 +19,13 @@ demo: setup
 	$(BIN)/python -m concertino.demo $(QUESTION)
 
 check: setup lint types
-	$(PYTEST) tests/unit tests/rules
+	$(PYTEST) tests/unit tests/rules --ignore tests/rules/test_benchmarks.py
 
 test: setup lint types
 	$(PYTEST)
+
+test-slow: setup
+	$(PYTEST) -m "sweep or wheel or slow"
 
 coverage: setup
 	$(PYTEST) --cov --cov-report=term

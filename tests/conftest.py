@@ -1,4 +1,4 @@
-"""For all tests: the network is off, and no key of the machine is seen."""
+"""All tests run without the network and without the API keys of the machine."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def _is_local(address: Any) -> bool:
 
 @pytest.fixture(autouse=True)
 def network_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Connections go to this machine, or fail the test."""
+    """Fail a test that connects to another machine."""
     connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
 
     def guarded(self: socket.socket, address: Any) -> None:
         if not _is_local(address):
-            raise AssertionError(f"a test reached for the network: {address}")
+            raise AssertionError(f"a test tried to connect to: {address}")
         connect(self, address)
 
     def guarded_ex(self: socket.socket, address: Any) -> int:
         if not _is_local(address):
-            raise AssertionError(f"a test reached for the network: {address}")
+            raise AssertionError(f"a test tried to connect to: {address}")
         return connect_ex(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
@@ -68,9 +68,9 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture
 def data() -> Path:
-    """The folder of recorded data beside the repository; without it the test skips, and in CI it fails."""
+    """Return the folder of recorded data next to the repository; without it, skip the test, or fail in `.ci/run`."""
     if not DATA.is_dir():
-        if os.environ.get("CI"):
-            pytest.fail(f"the recorded data is missing: {DATA}")
-        pytest.skip("the recorded data is not beside this clone (../shared/data)")
+        if "REQUIRE_DATA" in os.environ:
+            pytest.fail(f"recorded data is missing: {DATA}")
+        pytest.skip("needs recorded data that is not part of the repository (../shared/data)")
     return DATA

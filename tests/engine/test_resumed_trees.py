@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunError, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, RunError, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import delegate
 from concertino.ids import new_run_id
 from concertino.storage.sqlite import MemoryStore
@@ -36,9 +36,9 @@ class Supervisor(AgentConfig[None]):
             await asyncio.Event().wait()
 
 
-async def parked(agent: Supervisor, chat: Chat, tools: ToolRegistry, begun: asyncio.Event) -> str:
+async def parked(agent: Supervisor, resources: Resources, tools: ToolRegistry, begun: asyncio.Event) -> str:
     """Park a run while a tool of its sub-agent runs; return the run's id."""
-    orchestrator = ToolOrchestrator(chat, agent, tools, run_id=new_run_id())
+    orchestrator = ToolOrchestrator(Chat("go"), agent, tools, resources=resources, run_id=new_run_id())
     task = asyncio.create_task(orchestrator.run())
     await begun.wait()
     orchestrator.park()
@@ -60,13 +60,13 @@ async def test_sub_agents_of_a_resumed_run_that_ends_early_are_closed(problem: s
         return ""
 
     model = ScriptedModel(call("child", query="work"), scripts={"the child": [call("pay")]})
-    chat = Chat(model=model, message="go", store=store)
+    chat, resources = Chat("go"), Resources(model=model, store=store)
     tools = ToolRegistry([delegate(Child(), description="A child.", tools=[pay])])
-    run_id = await parked(agent, chat, tools, begun)
+    run_id = await parked(agent, resources, tools, begun)
     assert [run.end for run in await store.runs(root_id=run_id)] == [None, None]
 
     agent.problem = problem
-    resumed = ToolOrchestrator(chat, agent, tools, run_id=run_id, resume=True)
+    resumed = ToolOrchestrator(chat, agent, tools, resources=resources, run_id=run_id, resume=True)
     task = asyncio.create_task(resumed.run())
     await agent.reached.wait()
     if problem == "hangs":

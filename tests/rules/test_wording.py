@@ -39,7 +39,7 @@ ORDINARY = re.compile(r"\b(?:in[ -]place|take(?:s|n)? place|took place|taking pl
 BANNED = re.compile(rf"(?<![\w-])(?:{'|'.join([*sorted(WORDS), *PHRASES])})(?![\w-])", re.IGNORECASE)
 IDENTIFIERS = {*WORDS, "means"}
 OPENING = re.compile(r"(?:What|Whether|How|Of|One (?:that|which|who)|Those|That|Who|Whose|Where|Which|All that)\b")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
 
