@@ -15,7 +15,6 @@ from .roles import plan
 from .transcript import PlannedCall
 
 _CHUNK = 400
-_COUNTED = "demo-count"
 
 
 class DemoModel:
@@ -63,14 +62,8 @@ class DemoModel:
         return kept, "length"
 
     def _prompt_tokens(self, request: ModelRequest) -> int:
-        tools = sum(
-            self._count(f"{spec.name}\n{spec.description}\n{json.dumps(spec.parameters)}") for spec in request.tools
-        )
-        return self._count(request.system) + tools + sum(map(self._message_tokens, request.messages))
-
-    def _message_tokens(self, message: Message) -> int:  # counted once: the count stays with the message
-        counter, tokens = message.wire(_COUNTED, lambda one: (self._count, self._count(_message_text(one))))
-        return tokens if counter is self._count else self._count(_message_text(message))
+        tools = (f"{spec.name}\n{spec.description}\n{json.dumps(spec.parameters)}" for spec in request.tools)
+        return sum(map(self._count, [request.system, *tools, *map(_message_text, request.messages)]))
 
 
 def _with_ids(calls: Sequence[PlannedCall], messages: Sequence[Message]) -> Iterator[ToolCall]:

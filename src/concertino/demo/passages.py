@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from ..text import stems
 from ..tools.documents.markdown import Block, blocks, join
-from .questions import stems
 from .transcript import Step, parse_object
 
 WEAK = 0.45
@@ -99,7 +99,7 @@ def quoted(question: str, passage: Passage, section: str) -> str:
     return before + join(parts[start:end]) + after
 
 
-def _window(parts: Sequence[Block], asked: frozenset[str], *, from_items: bool) -> tuple[int, int]:
+def _window(parts: Sequence[Block], asked: set[str], *, from_items: bool) -> tuple[int, int]:
     """Return the run of blocks that has most of the rare words of the question, within the length of a quote."""
     have = [stems(block.text) & asked for block in parts]
     frequency = Counter(word for words in have for word in words)
@@ -113,7 +113,7 @@ def _window(parts: Sequence[Block], asked: frozenset[str], *, from_items: bool) 
         end = start + 1
         while end < len(parts) and (sum(sizes[start : end + 1]) <= _LONGEST_QUOTE or parts[end - 1].text.endswith(":")):
             end += 1
-        covered = frozenset().union(*have[start:end])
+        covered = set().union(*have[start:end])
         value = sum(1 / frequency[word] ** 0.5 for word in covered)
         if (value, start if entry else -start) > best:
             best, found = (value, start if entry else -start), (start, end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..text import STOP_WORDS, stem
+from ..text import STOP_WORDS, stem, stems
 
 _LONGEST = 1_500
 _MOST_PARTS = 4
@@ -29,12 +29,6 @@ _NAME = re.compile(r"\w+(?:[._]\w+)+|\w*[a-z]\w*[A-Z]\w*|[A-Z]{2,}\w*")
 def words(text: str) -> list[str]:
     """Return the words of *text* that carry meaning, each once."""
     return list(dict.fromkeys(word for word in _WORD.findall(text) if word.lower() not in STOP_WORDS))
-
-
-def stems(text: str) -> frozenset[str]:
-    """Return the stems of the words of *text*; names count whole and by their pieces."""
-    pieces = (piece for word in words(text.lower()) for piece in (word, *re.split(r"[\W_]+", word)))
-    return frozenset(stem(piece) for piece in pieces if len(piece) > 1 and piece not in STOP_WORDS)
 
 
 def parts(question: str, earlier: Sequence[str] = ()) -> list[str]:

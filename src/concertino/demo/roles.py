@@ -84,8 +84,9 @@ def _own_question(transcript: Transcript) -> str:
 def _any_call(name: str, transcript: Transcript, tools: Sequence[ToolSpec]) -> PlannedCall:
     spec = next((spec for spec in tools if spec.name == name), ToolSpec(name, "", {}))
     question = transcript.question or "?"
-    title = re.sub(r"\s+", " ", question)[:120]
-    return make_call(spec, question, title=title, markdown=_answer(transcript), query=question, location=question)
+    return make_call(
+        spec, question, title=question[:120], markdown=_answer(transcript), query=question, location=question
+    )
 
 
 def _answer(transcript: Transcript) -> str:
