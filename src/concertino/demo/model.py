@@ -14,8 +14,6 @@ from ..usage import Tokens
 from .roles import plan
 from .transcript import PlannedCall
 
-_CHUNK = 400
-
 
 class DemoModel:
     """A `Model` that plays supervisor, researcher and chat by fixed rules, and answers in quotes from sources.
@@ -39,8 +37,7 @@ class DemoModel:
             yield TextChunk(piece)
             await asyncio.sleep(0)
         for call in _with_ids(calls, request.messages):
-            for start in range(0, len(call.arguments), _CHUNK):
-                yield ToolCallChunk(call.id, call.name, call.arguments[start : start + _CHUNK])
+            yield ToolCallChunk(call.id, call.name, call.arguments)
             yield ToolCallReady(call)
             parts.append(call)
             stop = "tool_calls"

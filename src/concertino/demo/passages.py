@@ -11,12 +11,10 @@ from ..text import stems
 from ..tools.documents.markdown import Block, blocks, join
 from .transcript import Step, parse_object
 
-WEAK = 0.45
-"""Below this share of the question's words, a passage is called a weak match."""
+WEAK = 0.45  # a passage with a smaller share of the question's words is a weak match
 _LONGEST_QUOTE = 1_100
 _MOST_PASSAGES = 4
-_NEAR = 0.8
-"""The share of the best passage's coverage that another one needs to be quoted next to it."""
+_NEAR = 0.8  # the share of the best passage's coverage that another one needs to be quoted
 _SOURCE_ID = re.compile(r"s[0-9a-f]{10}")
 _TEXTS = ("id", "title", "location", "heading", "snippet", "version", "date")
 
@@ -32,8 +30,7 @@ class Passage:
     snippet: str
     version: str = ""
     date: str = ""
-    coverage: float = field(default=0.0, kw_only=True)
-    """The share of the question that the passage contains."""
+    coverage: float = field(default=0.0, kw_only=True)  # the share of the question in the passage
 
     @property
     def path(self) -> str:

@@ -19,8 +19,7 @@ _WEAK = "*The match is weak. These are the closest passages; no model has judged
 _NOTHING = "*No passage contains a word of this question: {question}*"
 _ASK = "Ask a question, and I quote the passages of the sources that match it best. No language model is involved."
 _NO_SOURCES = "I can only quote from sources, and this chat has no search tool. No language model is involved."
-_Turn = tuple[str, Sequence[PlannedCall]]
-"""Text, and tool calls."""
+_Turn = tuple[str, Sequence[PlannedCall]]  # text and tool calls
 
 
 def plan(request: ModelRequest) -> _Turn:
@@ -91,8 +90,8 @@ def _any_call(name: str, transcript: Transcript, tools: Sequence[ToolSpec]) -> P
 
 def _answer(transcript: Transcript) -> str:
     """Return the report or the answer that the results so far allow."""
-    if reports := transcript.named({REPORT}):
-        return f"The report “{reports[-1].text}” is ready." if reports[-1].content else _report(transcript)
+    if any(step.content for step in transcript.named({REPORT})):
+        return "The report is ready."
     if transcript.named({RESEARCHER}):
         return _report(transcript)
     question = _own_question(transcript)
