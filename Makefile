@@ -16,10 +16,7 @@ $(READY): requirements.txt pyproject.toml
 	touch $(READY)
 
 demo: setup
-	$(BIN)/concertino research "$(QUESTION)"
-	$(BIN)/concertino research --context 8000 "$(QUESTION)"
-
-QUESTION ?= How do asyncio task groups handle errors, and how do they differ from gather?
+	$(BIN)/python -m concertino.demo $(QUESTION)
 
 check: setup lint types
 	$(PYTEST) tests/unit tests/rules --ignore tests/rules/test_benchmarks.py

@@ -106,10 +106,14 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [name for suite in SUITES for name in suite.systems]
     parser.add_argument("--quick", action="store_true", help="one repetition, less of everything")
-    parser.add_argument("--suite", choices=[suite.name for suite in SUITES], help="one of the tables only")
-    parser.add_argument("--only", metavar="NAMES", help=f"of {','.join(names)}")
+    parser.add_argument("--suite", choices=[suite.name for suite in SUITES], help="measure one suite only")
+    parser.add_argument("--only", metavar="NAMES", help=f"some of {','.join(names)}")
+    parser.add_argument(
+        "--no-peers", action="store_true", help="only the systems that need no environment of their own"
+    )
     parser.add_argument("--repetitions", type=int, help="3 by default, 1 with --quick")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the raw figures there")
+    parser.add_argument("--write", metavar="FILE", type=Path, help="write the tables to this Markdown file")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the raw figures to this file")
     parser.add_argument("--offline", action="store_true", help="make no environments; use the existing ones")
     parser.add_argument(
         "--self-check", action="store_true", help="check that the systems in `systems/` work, with tiny workloads"
@@ -124,7 +128,7 @@ def _arguments() -> argparse.Namespace:
 def _systems(suite: Suite, arguments: argparse.Namespace) -> list[str]:
     if arguments.suite not in (None, suite.name):
         return []
-    default = suite.ours if arguments.self_check else suite.systems
+    default = suite.ours if arguments.self_check or arguments.no_peers else suite.systems
     chosen = arguments.only.split(",") if arguments.only else default
     return [name for name in suite.systems if name in chosen]
 
@@ -139,6 +143,8 @@ class Measured(NamedTuple):
     """A suite with its figures."""
 
     suite: Suite
+    section: str
+    """Its table as Markdown, with the machine and the versions."""
     raw: Any
     goals: list[Goal]
     wrong: bool
@@ -149,19 +155,19 @@ def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> Meas
     """Measure one suite and print its table."""
     load, jobs = os.getloadavg()[0], _jobs(suite, arguments)
     repetitions = arguments.repetitions or (1 if arguments.quick or arguments.self_check else 3)
-    measurement = Measurement(systems, timeout=8 if arguments.quick else 180)
+    measurement = Measurement(systems, timeout=30 if arguments.quick else 180)
     if arguments.self_check:
         measurement.all_at_once(jobs)
     else:
         measurement.prepare(install=not arguments.offline)
         measurement.repeat(repetitions, jobs)
     results, notes, versions = measurement.results, measurement.notes, measurement.versions
-    if not arguments.self_check:
-        print(report.head(versions, repetitions, load), end="\n\n")
-    print(report.table(suite, results, notes, systems, jobs))
-    print(*report.footnotes(notes), sep="\n", end="\n\n")
+    head = "" if arguments.self_check else report.head(versions, repetitions, load) + "\n\n"
+    section = head + report.table(suite, results, notes, systems, jobs) + report.footnotes(notes)
+    print(section, end="\n\n")
     wrong = any(note.wrong for found in notes.values() for note in found.values())
-    return Measured(suite, report.as_json(suite, results, notes, versions, repetitions), suite.goals(results), wrong)
+    raw = report.as_json(suite, results, notes, versions, repetitions)
+    return Measured(suite, section, raw, suite.goals(results), wrong)
 
 
 def main() -> int:
@@ -170,10 +176,12 @@ def main() -> int:
     suites = [(suite, _systems(suite, arguments)) for suite in SUITES]
     found = [_do(suite, systems, arguments) for suite, systems in suites if systems]
     if not arguments.self_check:
-        goals = [goal for measured in found for goal in measured.goals]
-        met = sum(goal.met is True for goal in goals)
-        print(report.goal_table(goals), f"{met} of {sum(goal.met is not None for goal in goals)} goals met", sep="\n\n")
+        goals = report.goal_table([goal for measured in found for goal in measured.goals])
+        print(goals)
         _say(f"{time.perf_counter() - begun:.0f} s")
+        if arguments.write:
+            sections = {measured.suite.title: measured.section for measured in found}
+            arguments.write.write_text(report.page({"Goals": goals, **sections}))
     if arguments.json:
         raw = {measured.suite.name: measured.raw for measured in found}
         arguments.json.write_text(json.dumps(raw, indent=1) + "\n")

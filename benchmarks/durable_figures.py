@@ -78,6 +78,7 @@ def goals(results: Mapping[str, Samples]) -> list[Goal]:
 
 SUITE = Suite(
     name="durable",
+    title="Durable steps",
     ours=("sqlite_insert", "sqlite_step", "concertino_sqlite"),
     peers=("langgraph_node", "langgraph_agent", "dbos_step", "dbos_agent"),
     subject="concertino_sqlite",

@@ -148,8 +148,8 @@ ROWS = (
     row("{runs} runs at once, peak KiB/run", "crowd memory", "kib"),
     row("burst of {deltas} deltas, CPU µs/delta", "deltas", "us"),
     row("idle conversation, KiB", "idle", "kib"),
-    row("import, ms", "load", "import_ms"),
-    row("import + one agent, ms", "load", "ms"),
+    row("import, CPU ms", "load", "import_ms"),
+    row("import + one agent, CPU ms", "load", "ms"),
     row("import + one agent, RSS MiB", "load", "mib"),
     row("import + one agent, modules", "load", "modules"),
 )
@@ -170,6 +170,7 @@ class Suite:
     """Jobs, the systems that do them, and the table of their figures."""
 
     name: str
+    title: str
     ours: tuple[str, ...]
     peers: tuple[str, ...]
     subject: str
@@ -186,8 +187,12 @@ class Suite:
         return (*self.ours, *self.peers)
 
 
-REFERENCE_US = 4.0
-"""A step of the bare loop on the machine that the goals assume."""
+REFERENCE_US = 2.3
+"""CPU of a step of this floor on the machine that the goals assume.
+
+The goals name 4 µs for a hand-written turn in another harness, in which agent-framework took 183 µs a turn. With this
+harness it takes 204 µs on a machine where the floor takes 2.3 µs, so the reference is not generous.
+"""
 
 
 def scale(results: Mapping[str, Samples]) -> float:
@@ -215,7 +220,7 @@ def goals(results: Mapping[str, Samples]) -> list[Goal]:
         bare = value(floor, job, "over_slowest")
         text = f"32 {job}, run / its slowest tool" + (f" (floor: {bare:.3f})" if bare else "")
         found.append(at_most(text, value(ours, job, "over_slowest"), 1.03))
-    found.append(at_most("import, ms", value(ours, "load", "import_ms"), 100 * slower))
+    found.append(at_most("import, CPU ms", value(ours, "load", "import_ms"), 100 * slower))
     found.append(_no_sdk(ours))
     return found
 
@@ -252,6 +257,7 @@ def _no_sdk(ours: Samples) -> Goal:
 
 SUITE = Suite(
     name="step",
+    title="Steps in memory",
     ours=("floor", "concertino"),
     peers=("agent_framework", "pydantic_ai", "langgraph", "openai_agents"),
     subject="concertino",

@@ -56,6 +56,7 @@ def goals(results: Mapping[str, Samples]) -> list[Goal]:
 
 SUITE = Suite(
     name="growth",
+    title="Costs that must not grow",
     ours=("floor_growth", "concertino_growth"),
     peers=(),
     subject="concertino_growth",

@@ -14,7 +14,7 @@ def _name(turns: int) -> str:
     return f"HTTP loop of {turns}"
 
 
-TIMEOUT = 20.0
+TIMEOUT = 40.0
 """Seconds that a system may take for a job."""
 
 
@@ -62,6 +62,7 @@ def goals(results: Mapping[str, Samples]) -> list[Goal]:
 
 SUITE = Suite(
     name="http",
+    title="Over HTTP",
     ours=("raw_socket", "sdk_lean", "sdk_typed", *OURS),
     peers=("openai_agents_http",),
     subject="concertino_chat",

@@ -107,20 +107,29 @@ def _usage(samples: Samples) -> str:
     return "LOST" if "LOST" in found else "exact" if "exact" in found else "-"
 
 
-def footnotes(notes: Notes) -> list[str]:
+def footnotes(notes: Notes) -> str:
     """Return one line for each missing figure."""
-    return [
-        f"{name}: {job + ': ' if job else ''}{note.text}"
+    lines = [
+        f"- {name}: {job + ': ' if job else ''}{note.text}"
         for name, found in notes.items()
         for job, note in found.items()
     ]
+    return "\n\n" + "\n".join(lines) if lines else ""
+
+
+def page(sections: Mapping[str, str]) -> str:
+    """Return a Markdown page of *sections* by title."""
+    parts = [f"## {title}\n\n{text}\n" for title, text in sections.items()]
+    how = 'Written by `make bench ARGS="--write benchmarks/RESULTS.md"`; [README](README.md) explains the figures.'
+    return "\n".join([f"# Results of the benchmarks\n\n{how}\n", *parts])
 
 
 def goal_table(goals: Sequence[Goal]) -> str:
-    """Return the goals of concertino with their figures, one line each."""
+    """Return the goals of concertino with their figures, one line each, and how many are met."""
     lines = [["goal", "limit", "measured", "met"]]
     lines += [[goal.text, goal.limit, goal.found, _VERDICTS[goal.met]] for goal in goals]
-    return _aligned(lines)
+    measured = [goal.met for goal in goals if goal.met is not None]
+    return f"{_aligned(lines)}\n\n{sum(measured)} of {len(measured)} goals are met."
 
 
 _VERDICTS = {True: "yes", False: "NO", None: "-"}

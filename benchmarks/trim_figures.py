@@ -55,6 +55,7 @@ def goals(results: Mapping[str, Samples]) -> list[Goal]:
 
 SUITE = Suite(
     name="trim",
+    title="Fitting the context",
     ours=("concertino_trim",),
     peers=("langchain_trim", "langchain_clear", "agent_framework_trim", "pydantic_ai_trim"),
     subject="concertino_trim",

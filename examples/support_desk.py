@@ -1,23 +1,22 @@
-"""A desk with two specialists: agents as tools, side by side, with one bill for all of them.
+"""A support desk with two specialists: agents as tools, running concurrently, with one bill.
 
-Run it with `python examples/support_desk.py`. The model is scripted, so that it needs no key; put
-`open_model("anthropic")` in its place to see it think for itself.
+Run it with `python examples/support_desk.py`. The model is scripted and needs no key; replace it by
+`concertino.wiring.open_model("anthropic")` to use a real model.
 """
 
 import asyncio
 from collections import defaultdict
 
-from concertino import AgentConfig, Chat, Tokens, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Tokens, ToolContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import delegate
 from concertino.events import RunStarted, ToolDone, ToolProgress
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.tools.base import ToolContext
 
 
 @tool
 async def find_order(number: str, context: ToolContext) -> dict[str, str]:
-    """Look an order up."""
-    with context.progress.begin("Looking the order up", "search") as step:
+    """Look up an order."""
+    with context.progress.begin("Looking up the order", "search") as step:
         await asyncio.sleep(0.01)
         step.send(f"order {number}")
     return {"number": number, "state": "shipped on Monday"}
@@ -25,12 +24,12 @@ async def find_order(number: str, context: ToolContext) -> dict[str, str]:
 
 @tool
 async def find_invoice(number: str) -> dict[str, str]:
-    """Look an invoice up."""
+    """Look up an invoice."""
     return {"number": number, "amount": "80.00 euros"}
 
 
 class Shipping(AgentConfig):
-    """Knows orders."""
+    """An agent that looks up orders."""
 
     name = "shipping"
     prompt = "You know about orders."
@@ -39,7 +38,7 @@ class Shipping(AgentConfig):
 
 
 class Billing(AgentConfig):
-    """Knows invoices."""
+    """An agent that looks up invoices."""
 
     name = "billing"
     prompt = "You know about invoices."
@@ -48,10 +47,10 @@ class Billing(AgentConfig):
 
 
 class Desk(AgentConfig):
-    """Talks to the customer."""
+    """The agent that answers the customer."""
 
     name = "desk"
-    prompt = "You help customers. Ask your specialists, both at once if you need both."
+    prompt = "You help customers. Ask your specialists, in one turn if you need both."
 
 
 def model() -> ScriptedModel:
@@ -71,7 +70,7 @@ async def main() -> None:
     registry = ToolRegistry(
         [delegate(Shipping(), description="Knows orders."), delegate(Billing(), description="Knows invoices.")]
     )
-    chat = Chat(model=model(), message="Where is my order A7, and what does it cost?")
+    chat = Chat("Where is my order A7, and what does it cost?", model=model())
     desk = ToolOrchestrator(chat, Desk(), registry)
     async for event in desk.stream():
         match event:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from concertino.providers import ModelRequest
 from concertino.providers.anthropic import request as anthropic
-from concertino.providers.base import ModelRequest
 from concertino.providers.google import request as google
 from concertino.providers.http.encoding import ToolForms
 from concertino.providers.openai.chat import request as chat_request

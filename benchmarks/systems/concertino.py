@@ -1,4 +1,4 @@
-"""concertino: an engine per run; runs share registry and config; a conversation is its messages."""
+"""concertino: runs share agent, registry and resources; a conversation is its messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from benchmarks.common import COMPLETION_TOKENS, PROMPT_TOKENS, QUESTION, SCRIPT, Outcome, Turn
-from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import RunResult, TextDelta
 from concertino.messages import AssistantMessage, Message, Text, ToolCall
 from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk
@@ -52,13 +52,18 @@ def booked(result: RunResult) -> tuple[int, int]:
 
 class _Concertino:
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._model = ScriptedModel()
+        self._resources = Resources(model=ScriptedModel())
         self._config: AgentConfig[None] = AgentConfig()
         self._registry = ToolRegistry([tool(function)])
 
     def _engine(self, history: Sequence[Message] = ()) -> ToolOrchestrator:
-        chat = Chat(model=self._model, message=QUESTION, history=history)
-        return ToolOrchestrator(chat, self._config, self._registry, tool_call_limit=NO_LIMIT)
+        return ToolOrchestrator(
+            Chat(QUESTION, history=history),
+            self._config,
+            self._registry,
+            tool_call_limit=NO_LIMIT,
+            resources=self._resources,
+        )
 
     async def run(self, conversation: Sequence[Message] = (), *, keep: bool = False) -> Outcome:
         before = conversation or ()

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.common import QUESTION, SCRIPT, Outcome
 from benchmarks.systems.concertino import NO_LIMIT, USED, booked, message_of
-from concertino import AgentConfig, Chat, ToolContext, ToolOrchestrator, tool
+from concertino import AgentConfig, Chat, Resources, ToolContext, ToolOrchestrator, tool
 from concertino.events import TextDelta, TurnCompleted
 from concertino.messages import AssistantMessage, Text, ToolCall
 from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk
@@ -78,24 +78,25 @@ class _Growth:
 
         self._model = _PricedModel()
         self._agent = Agent()
-        self._trees: dict[tuple[int, int], tuple[_Level, _TreeModel]] = {}
+        self._resources = Resources(model=self._model)
+        self._trees: dict[tuple[int, int], tuple[_Level, Resources]] = {}
 
     async def run(self, conversation: Any = None, *, keep: bool = False) -> Outcome:
         messages, context = conversation or ((), None)
-        chat = Chat(model=self._model, message=QUESTION, history=messages, context=context)
-        result = await ToolOrchestrator(chat, self._agent).run()
+        chat = Chat(QUESTION, history=messages, context=context)
+        result = await ToolOrchestrator(chat, self._agent, resources=self._resources).run()
         return Outcome(result.text, lambda: booked(result), ((*messages, *result.messages), result.context))
 
     async def tree(self, levels: int, width: int) -> tuple[int, int]:
         if (levels, width) not in self._trees:
-            self._trees[levels, width] = _Level(levels), _TreeModel(width)
-        agent, model = self._trees[levels, width]
-        result = await ToolOrchestrator(Chat(model=model, message=QUESTION), agent).run()
+            self._trees[levels, width] = _Level(levels), Resources(model=_TreeModel(width))
+        agent, resources = self._trees[levels, width]
+        result = await ToolOrchestrator(Chat(QUESTION), agent, resources=resources).run()
         return len({record.run_id for record in result.usage}), booked(result)[0]
 
     async def follow(self) -> AsyncIterator[str]:
-        async with Runtime(MemoryStore(), [self._agent], models=lambda _: self._model) as runtime:
-            run = await runtime.start(Chat(model=self._model, message=QUESTION), self._agent)
+        async with Runtime([self._agent], Resources(model=self._model, store=MemoryStore())) as runtime:
+            run = await runtime.start(Chat(QUESTION), self._agent)
             seen = 0
             async for _, event in run.events():
                 if isinstance(event, TextDelta):

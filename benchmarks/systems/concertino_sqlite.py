@@ -19,17 +19,16 @@ class _Durable:
             tools = (tool(effect="read")(function),)
             tool_call_limit = NO_LIMIT
 
-        self._model = ScriptedModel()
         self._agent = Agent()
         self._store: SqliteStore | None = None
+        self._resources = Resources()
 
     async def open(self, path: str) -> None:
         self._store = await SqliteStore.open(path)
+        self._resources = Resources(model=ScriptedModel(), store=self._store)
 
     async def run(self) -> Outcome:
-        result = await ToolOrchestrator(
-            Chat(model=self._model, message=QUESTION), self._agent, resources=Resources(store=self._store)
-        ).run()
+        result = await ToolOrchestrator(Chat(QUESTION), self._agent, resources=self._resources).run()
         return Outcome(result.text, lambda: booked(result))
 
     async def close(self) -> None:

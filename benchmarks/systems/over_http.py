@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.common import QUESTION, URL, Outcome
 from benchmarks.systems.concertino import NO_LIMIT, booked
-from concertino import AgentConfig, Chat, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import TextDelta
 from concertino.providers.base import Model
 
@@ -21,6 +21,7 @@ class OverHttp:
         self._model: Model | None = None
         self._url = ""
         self._config: AgentConfig[None] = AgentConfig()
+        self._resources = Resources()
 
     async def _engine(self) -> ToolOrchestrator:
         if self._url != URL.get():
@@ -29,7 +30,7 @@ class OverHttp:
             self._model = self._open(self._url)
         assert self._model is not None
         chat = Chat(model=self._model, message=QUESTION)
-        return ToolOrchestrator(chat, self._config, self._registry, tool_call_limit=NO_LIMIT)
+        return ToolOrchestrator(chat, self._config, self._registry, tool_call_limit=NO_LIMIT, resources=self._resources)
 
     async def run(self) -> Outcome:
         """Run the loop."""

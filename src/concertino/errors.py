@@ -121,8 +121,8 @@ class ProviderError(ConcertinoError):
         self.tokens: Tokens | None = None
         """Usage that the provider had reported before the failure; None if it had reported none."""
         self.sent: bool | None = None
-        """Whether the provider received the request. False: it cannot have read it, and bills nothing. True: it
-        responded. None: unknown, as after a connection that was lost before a response."""
+        """True if the provider responded, False if it cannot have read the request and so bills nothing, None if it is
+        unknown, as after a connection that was lost before a response."""
         self.final = False
         """True if `tokens` are the final counts."""
 

@@ -1,4 +1,4 @@
-"""The one place that knows all adapters by name, for programs that are set up by words and the environment."""
+"""Assembly by name: models, stores, libraries and the runtime from specs and environment variables."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from .tools.library import Library
 from .tools.registry import ToolRegistry
 
 DEMO = "demo"
-"""The model that needs no key."""
+"""Name of the demo model, which needs no key."""
 
-# Each provider's variable and the model that is taken when none is named: the makers' general-purpose models as
-# of November 2026.
+# The key variables of each provider and its default model: the providers' general-purpose models as of November 2026.
 _PROVIDERS: dict[str, tuple[tuple[str, ...], str]] = {
     "anthropic": (("ANTHROPIC_API_KEY",), "claude-sonnet-5-5"),
     "openai": (("OPENAI_API_KEY",), "gpt-6-luna"),
@@ -36,14 +35,14 @@ _PROVIDERS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def open_model(spec: str) -> Model:
-    """The model named *spec*: `provider:model`, or a provider alone for its usual one, or `demo`.
+    """Open the model named *spec*: `provider:model`, a provider alone for its default model, or `demo`.
 
-    Besides the three makers there are the vendors of OpenAI's format (`groq:...`, `openrouter:...`, see
-    `providers.openai.vendors`), and `openai-compatible:...`, which answers at `OPENAI_COMPATIBLE_URL` and may have its
-    key in `OPENAI_COMPATIBLE_API_KEY`.
+    The providers are `anthropic`, `openai` and `google`, vendors with OpenAI's format (`groq:...`, `openrouter:...`),
+    and `openai-compatible:...` for a server at `OPENAI_COMPATIBLE_URL` with an optional key in
+    `OPENAI_COMPATIBLE_API_KEY`.
 
-    Raises `UnknownProviderError`, `UnknownModelError`, `MissingKeyError` (naming the variable),
-    `ConfigurationError` (naming the URL that is missing) or `MissingExtraError` (naming the extra).
+    Raises `UnknownProviderError`, `UnknownModelError`, `MissingKeyError` (names the variable), `ConfigurationError`
+    (names the missing URL) or `MissingExtraError` (names the extra).
     """
     provider, _, name = spec.strip().partition(":")
     if provider == DEMO:
@@ -61,18 +60,18 @@ def open_model(spec: str) -> Model:
         names = ", ".join((*_PROVIDERS, DEMO, *NAMES, COMPATIBLE))
         if provider == COMPATIBLE:
             return _open_compatible("", name)
-        raise UnknownProviderError(f"there is no provider {provider!r} (in {spec!r}); there are: {names}")
+        raise UnknownProviderError(f"unknown provider {provider!r} in {spec!r}: choose from {names}")
     return _opener(provider)(name or _PROVIDERS[provider][1])
 
 
 class Models:
-    """Opens each model once, and closes them all: for `Chat(models=...)` and `Runtime(models=...)`.
+    """A cache of open models, for `Resources(models=...)`: it opens each model once and closes all of them.
 
         async with Models() as models:
-            chat = Chat(model=models("anthropic"), message="...", models=models, fallback=["openai:gpt-6-luna"])
+            resources = Resources(models=models, fallback=["openai:gpt-6-luna"])
 
-    One is enough for all chats of a program, in any number of threads and event loops. An SDK's client belongs to a
-    loop: what the end of the block, or `close`, closes is what the running loop has opened. *opens* opens a model.
+    A program needs one, for any number of threads and event loops. An SDK's client belongs to an event loop: the end of
+    the block, or `close`, closes the clients of the running loop. *opens* opens a model.
     """
 
     def __init__(self, opens: Callable[[str], Model] = open_model) -> None:
@@ -81,7 +80,7 @@ class Models:
         self._lock = Lock()
 
     def __call__(self, spec: str) -> Model:
-        """The model named *spec*. Raises what opening it raises; see `open_model`."""
+        """Return the model named *spec*; see `open_model` for the errors."""
         with self._lock:
             if spec not in self._opened:
                 self._opened[spec] = self._opens(spec)
@@ -96,14 +95,14 @@ class Models:
         await self.close()
 
     async def close(self) -> None:
-        """Release their connections, all of them, also where one fails at it. May be called twice."""
+        """Close the connections of all models, even if one fails to close. Calling it again does nothing."""
         async with AsyncExitStack() as stack:
             for model in list(self._opened.values()):
                 stack.push_async_callback(model.close)
 
 
 def model_from_environment(environ: Mapping[str, str] = os.environ) -> str:
-    """The spec of the first provider whose key is set; else `demo`."""
+    """Return the spec of the first provider whose key is set, else `demo`."""
     for provider, (variables, name) in _PROVIDERS.items():
         if any(environ.get(variable, "").strip() for variable in variables):
             return f"{provider}:{name}"
@@ -115,11 +114,13 @@ async def open_library(
     report: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
 ) -> Library:
-    """What is searched: the files at *paths*; without any, the web if a search service is set up, else the
-    documentation of this machine's Python standard library. *report* gets lines for people.
+    """Open a library over the files at *paths*.
 
-    Raises `CorpusError` for a path that is missing or has nothing to read.
+    Without paths, it is the web if a search service is configured, else the documentation of the installed Python
+    standard library. *report* receives progress lines. Raises `CorpusError` if a path is missing or has no readable
+    file.
     """
+    from .demo.standard_library import StandardLibrary  # noqa: PLC0415 - as below
     from .tools.documents import open_documents  # noqa: PLC0415 - only programs that search need it
 
     if not paths:
@@ -128,26 +129,26 @@ async def open_library(
         web = web_library_from_environment(environ)
         if web is not None:
             return web
-    return await open_documents(list(paths) or None, report=report)
+    return await open_documents(list(paths) or StandardLibrary(), report=report)
 
 
 async def open_store(path: Path) -> SqliteStore:
-    """The SQLite file at *path*; its folder is made if it is missing. Raises `StorageError`."""
+    """Open the SQLite file at *path* and create its folder if needed. Raises `StorageError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"cannot make the folder {path.parent}: {error.strerror}; choose another --db") from error
+        raise StorageError(f"cannot create the folder {path.parent}: {error.strerror}; choose another --db") from error
     return await SqliteStore.open(path)
 
 
 def default_database(environ: Mapping[str, str] = os.environ) -> Path:
-    """`$XDG_DATA_HOME/concertino/concertino.db`, else below `~/.local/share`."""
+    """Return `$XDG_DATA_HOME/concertino/concertino.db`, by default below `~/.local/share`."""
     base = environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "concertino" / "concertino.db"
 
 
 def research_team(library: Library) -> tuple[Tool, ...]:
-    """The supervisor's tools: a researcher over *library*, and the report."""
+    """Return the supervisor's tools: a researcher over *library*, and the report."""
     return _team(ResearchTools(library))
 
 
@@ -158,10 +159,9 @@ def open_runtime(
     models: Callable[[str], Model] = open_model,
     lease: float = LEASE,
 ) -> Runtime:
-    """The `Runtime` of this program over *library*: its agents are `supervisor`, `researcher` and `main_thread`."""
+    """Return a `Runtime` over *library* with the agents `supervisor`, `researcher` and `main_thread`."""
     from .agents import DeepResearchSupervisor, MainThreadAgent, ResearcherAgent  # noqa: PLC0415 - as above
-    from .tools.builtin.default import Settings, default_registry  # noqa: PLC0415
-    from .tools.builtin.feedback import feedback_questions  # noqa: PLC0415
+    from .tools.builtin import Settings, default_registry, feedback_questions  # noqa: PLC0415
 
     tools = ResearchTools(library)
     return Runtime(
@@ -180,7 +180,7 @@ def _team(tools: ResearchTools) -> tuple[Tool, ...]:
 
     researcher = delegate(
         ResearcherAgent(),
-        description="Sends out a researcher who searches and reads sources and answers one question with citations.",
+        description="Ask a researcher, who searches and reads sources, to answer one question with citations.",
         selection_rule="once for each sub-question, all in one turn",
         tools=(tools.search(), tools.fetch(), tools.history()),
     )
@@ -189,7 +189,7 @@ def _team(tools: ResearchTools) -> tuple[Tool, ...]:
 
 @functools.cache
 def token_counter() -> TokenCounter:
-    """OpenAI's tokenizer where its ranks are on the machine; else an estimate."""
+    """Return a counter with OpenAI's tokenizer if its data is installed, else an estimating counter."""
     try:
         from .token_engine.counting.tiktoken import TiktokenCounter  # noqa: PLC0415 - loading the ranks takes half a second
     except ImportError:
@@ -201,12 +201,12 @@ def _open_compatible(vendor: str, name: str) -> Model:
     from .providers.openai import OpenAICompatibleModel  # noqa: PLC0415 - only this provider's code is loaded
 
     if not name:
-        raise UnknownModelError(f"{vendor or 'openai-compatible'} has no usual model: name one behind a colon")
+        raise UnknownModelError(f"{vendor or 'openai-compatible'} has no default model: name one after a colon")
     if vendor:
         return OpenAICompatibleModel(name, vendor=vendor)
     url = os.environ.get("OPENAI_COMPATIBLE_URL")
     if not url:
-        raise ConfigurationError("openai-compatible models answer at a URL: set OPENAI_COMPATIBLE_URL")
+        raise ConfigurationError("openai-compatible models need a URL: set OPENAI_COMPATIBLE_URL")
     return OpenAICompatibleModel(name, url, api_key=os.environ.get("OPENAI_COMPATIBLE_API_KEY"))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from concertino import Chat, RunResult, ToolOrchestrator, ToolRegistry
+from concertino import Chat, Resources, RunResult, ToolOrchestrator, ToolRegistry
 from concertino.agents import DeepResearchSupervisor
 from concertino.errors import LibraryError
 from concertino.messages import ForcedTool, SystemMessage
@@ -53,8 +53,10 @@ async def research(model: ScriptedModel, **settings: Any) -> RunResult:
     agent = settings.pop("agent", None) or DeepResearchSupervisor()
     limit = settings.pop("tool_call_limit", None)
     tools = [*research_team(Shelf()), *settings.pop("tools", ())]
-    chat = Chat(model=model, message="Tea or coffee?", **settings)
-    return await ToolOrchestrator(chat, agent, ToolRegistry(tools), tool_call_limit=limit).run()
+    chat = Chat("Tea or coffee?", model=model)
+    resources = Resources(**settings)
+    registry = ToolRegistry(tools)
+    return await ToolOrchestrator(chat, agent, registry, resources=resources, tool_call_limit=limit).run()
 
 
 RESEARCHER = [

@@ -114,7 +114,8 @@ async def test_a_process_that_ends_in_a_call_changes_nothing(
     await first_store.close()
     model, second_store = gold_model(steps), await SqliteStore.open(path)
     taken = chat_of(published, task, model, desk, second_store)
-    result = await ToolOrchestrator(replace(taken, message=""), config, run_id=first.run_id, resume=True).run()
+    taken["chat"] = replace(taken["chat"], message="")
+    result = await ToolOrchestrator(config=config, run_id=first.run_id, resume=True, **taken).run()
     await second_store.close()
     assert (result.status, result.text) == ("completed", GOODBYE)
     assert list(results(result)) == [(step["content"], step["error"]) for step in steps]

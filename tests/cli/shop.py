@@ -1,13 +1,14 @@
 """A product with its own agents, for `--app shop:make_runtime`. As a program, DATABASE AGENT MESSAGE starts a run.
 
 The model follows the message: in each step it calls the tools that one line names; after the last line it answers with
-their results. The word `model` makes it wait until it is cancelled.
+their results. The name `model` makes it wait until it is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -126,13 +127,13 @@ class Follows:
         messages = list(request.messages)
         lines = next(m.text for m in messages if isinstance(m, UserMessage)).splitlines()
         step = sum(isinstance(m, AssistantMessage) for m in messages)
-        words = lines[step].split() if step < len(lines) else []
-        if "model" in words:
+        names = lines[step].split() if step < len(lines) else []
+        if "model" in names:
             await _wait()
-        known = [word for word in words if word in ARGUMENTS]
-        calls = tuple(ToolCall(f"c{index}", word, json.dumps(ARGUMENTS[word])) for index, word in enumerate(known))
-        said = "; ".join(m.content for m in messages if isinstance(m, ToolMessage))
-        parts = calls or (Text(f"Answer: {said or 'nothing'}"),)
+        known = [name for name in names if name in ARGUMENTS]
+        calls = tuple(ToolCall(f"c{index}", name, json.dumps(ARGUMENTS[name])) for index, name in enumerate(known))
+        results = "; ".join(m.content for m in messages if isinstance(m, ToolMessage))
+        parts = calls or (Text(f"Answer: {results or 'nothing'}"),)
         yield Reply(
             AssistantMessage(parts, "tool_calls" if calls else "end", self.name), Tokens(prompt=10, completion=5)
         )
@@ -152,6 +153,20 @@ def _find(spec: str) -> Model:
 def make_runtime(store: SqliteStore) -> Runtime:
     """Build the runtime."""
     return Runtime([Clerk(), Chief(), Vault()], Resources(store=store, models=_find, price=_price))
+
+
+class Interrupted(Follows):
+    """The model, which receives Ctrl-C before it answers."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        signal.raise_signal(signal.SIGINT)
+        async for event in super().stream(request):
+            yield event
+
+
+def make_interrupted(store: SqliteStore) -> Runtime:
+    """Build a runtime whose models are interrupted."""
+    return Runtime([Clerk()], Resources(store=store, models=lambda spec: Interrupted(), price=_price))
 
 
 async def make_async(store: SqliteStore) -> Runtime:

@@ -14,11 +14,11 @@ BY = ("--by", "ann")
 
 
 def pasted(text: str, verb: str) -> tuple[str, ...]:
-    """Return the words of the only command with *verb* in *text*."""
+    """Return the arguments of the only command with *verb* in *text*."""
     (line,) = [line for line in text.splitlines() if f"concertino runs {verb} " in line]
-    program, *words = shlex.split(line[line.index("concertino runs") :])
+    program, *arguments = shlex.split(line[line.index("concertino runs") :])
     assert program == "concertino"
-    return tuple(words)
+    return tuple(arguments)
 
 
 def test_printed_commands_can_be_pasted(shop: Shop, cli: Cli, tmp_path: Path) -> None:
@@ -74,12 +74,11 @@ def test_arguments_that_do_not_fit_the_tool_are_refused(
     assert_refused(runs("approve", f"{run}:1.0", *BY, "--arguments", arguments), "was already answered", status=1)
 
 
-@pytest.mark.parametrize("key", ["RUN:1:1", "RUN:1:call0.1", "RUN", "RUN:0.0", "RUN:1.", "RUN:1.0 ", ":1.0", ""])
-def test_a_malformed_key_is_refused(shop: Shop, runs: Cli, key: str) -> None:
+@pytest.mark.parametrize("key", ["RUN:1:1", "RUN", "RUN:0.0", "RUN:1.", "RUN:1.0 ", ":1.0", "", "RUN:7.0"])
+def test_a_key_without_a_waiting_call_is_refused(shop: Shop, runs: Cli, key: str) -> None:
     run = shop("clerk", "supplier")
-    assert_refused(runs("resolve", key.replace("RUN", run), "x"), "a call's key is RUN:STEP.INDEX")
-    done = runs("resolve", f"{run}:7.0", "x", "--json")
-    assert (done.returncode, json.loads(done.stdout)["first"]) == (0, True)
+    assert_refused(runs("resolve", key.replace("RUN", run), "x"), "no call waits under")
+    assert len(run_object(runs, run)["waits"]) == 1
 
 
 def test_an_ended_research_is_refused_for_a_fork_before_indexing(cli: Cli, corpus: Path) -> None:

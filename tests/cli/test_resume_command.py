@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,34 +62,3 @@ def test_an_unknown_agent_needs_an_app(shop: Shop, cli: Cli) -> None:
     assert done.returncode == 2
     assert "agent 'clerk'" in done.stderr
     assert "--app" in done.stderr
-
-
-def test_a_run_of_an_older_version_is_listed_and_not_resumed(cli: Cli, corpus: Path, tmp_path: Path) -> None:
-    from concertino.storage.sqlite.schema import APPLICATION_ID, migrations, statements
-
-    connection = sqlite3.connect(tmp_path / "runs.db")
-    for statement in statements(migrations()[0][1]):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute("PRAGMA user_version = 1")
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(runs)")]
-    values = {
-        "run_id": "run_old", "root_id": "run_old", "agent": "supervisor", "agent_path": "supervisor",
-        "conversation_id": "", "user_id": "ann", "organization_id": "", "task": "Äpfel?", "started": 1.7e9,
-        "status": "completed", "answer": "Rot.", "ended": 1.7e9 + 5,
-    }  # fmt: skip
-    assert set(values) <= set(columns)
-    names = ", ".join(values)
-    connection.execute(f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * len(values))})", [*values.values()])
-    connection.commit()
-    connection.close()
-    (run,) = listed(cli)
-    assert (run["run_id"], run["state"], run["task"], run["steps"]) == ("run_old", "completed", "Äpfel?", 0)
-    shown = cli("runs", "show", "run_old", "--db", "runs.db")
-    assert shown.returncode == 0
-    assert "not recorded by the version" in shown.stdout
-    assert "Rot." in shown.stdout
-    for command in (("resume", "run_old"), ("fork", "run_old", "--step", "1"), ("stop", "run_old")):
-        done = cli("runs", *command, "--db", "runs.db", *(() if command[0] == "stop" else ("--corpus", "pages")))
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.splitlines()[-1].startswith("concertino: ")

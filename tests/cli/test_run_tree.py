@@ -146,8 +146,8 @@ def test_the_drawing_fits_the_screen(calls: int, agents: int, width: int, height
 
 
 def test_the_end_of_the_answer_is_visible() -> None:
-    words = [TextDelta(*ROOT, f"word{number} ") for number in range(500)]
-    tree = seen([RunStarted(*ROOT, "boss", "q"), StepStarted(*ROOT, 1, "m"), *words, TextDelta(*ROOT, "\x1b[31mlast")])
+    deltas = [TextDelta(*ROOT, f"word{number} ") for number in range(500)]
+    tree = seen([RunStarted(*ROOT, "boss", "q"), StepStarted(*ROOT, 1, "m"), *deltas, TextDelta(*ROOT, "\x1b[31mlast")])
     lines = drawing(tree, 80, 24, answer=True)
     assert len(lines) < 24
     assert lines[-1].endswith("last")

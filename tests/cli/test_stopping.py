@@ -114,22 +114,9 @@ def test_a_stopped_chat_prints_its_partial_answer(cli: Cli, corpus: Path, use_mo
 
 def test_a_signal_stops_a_resumed_run(cli: Cli, shop: Callable[[str, str], str], tmp_path: Path) -> None:
     run = shop("clerk", "refund\nmodel")
-    # The model of the shop waits in the step after the approval; its line on standard error is the cue.
-    (tmp_path / "signalling.py").write_text(
-        "import signal\nfrom tests.cli import shop\n\n\n"
-        "def make_runtime(store):\n"
-        "    class Signals(shop.Follows):\n"
-        "        async def stream(self, request):\n"
-        "            signal.raise_signal(signal.SIGINT)\n"
-        "            async for event in shop.Follows.stream(self, request):\n"
-        "                yield event\n"
-        "    runtime = shop.make_runtime(store)\n"
-        "    runtime._models = lambda spec: Signals()\n"
-        "    return runtime\n"
-    )
     approved = cli("runs", "approve", f"{run}:1.0", "--by", "ann", "--db", "runs.db")
     assert approved.returncode == 0
-    done = cli("runs", "resume", run, "--app", "signalling:make_runtime", "--db", "runs.db")
+    done = cli("runs", "resume", run, "--app", "tests.cli.shop:make_interrupted", "--db", "runs.db")
     assert done.returncode == 130
     assert done.stderr.splitlines()[-1].startswith("stopped; its results so far are in runs.db")
     assert {state for state, _ in stored_answers(tmp_path / "runs.db").values()} == {"cancelled"}

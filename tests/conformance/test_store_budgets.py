@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from concertino.errors import BudgetError
+from concertino.storage import user_account
 from concertino.storage.types import Account, Budget, Reservation, Settlement
 
 from .kit import ADAPTERS, FullStore, Tree, record, start_tree, whole
@@ -89,6 +90,11 @@ async def test_an_exceeded_budget_writes_nothing(store: FullStore, asked: Reserv
     assert await store.load("r1") == before
     assert not any(await state(store, "first"))
     await tree.append(reserve=wanted(tokens=39, money="2", spare_tokens=1, spare_money=Decimal(1)))
+
+
+def test_no_two_users_share_an_account() -> None:
+    pairs = [("b", "a"), ("b", "a/"), ("/b", "a"), ("b/c", "a"), ("c", "a/b"), ("b", "a%2F"), ("a/b", "")]
+    assert len({user_account(user, organization) for user, organization in pairs}) == len(pairs)
 
 
 async def test_spending_survives_a_change_of_the_budget(store: FullStore) -> None:

@@ -41,8 +41,8 @@ def test_killed_at_every_point(world: World, undisturbed: dict[str, Any], shard:
 
 
 LOOPS = {
-    "behind each append": ("append:(answered|outcome|ended|waiting|suspended):after", 1),
-    "behind each second append": ("append:(answered|outcome|ended|waiting|suspended):after", 2),
+    "behind each append": ("append:(model_answered|calls_changed|suspended|ended):after", 1),
+    "behind each second append": ("append:(model_answered|calls_changed|suspended|ended):after", 2),
     "when each third answer is there": ("model:end", 3),
 }
 """Where each life is killed, and the how-manieth time. A life gets a bit further than the one before: one that does not

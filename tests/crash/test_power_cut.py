@@ -84,7 +84,7 @@ def test_a_copy_of_the_file_and_its_log_is_a_prefix(world: World, reference: Evi
 def test_a_run_goes_on_from_what_a_power_cut_has_left(world: World, reference: Evidence) -> None:
     """The world outside remembers more than the file: nothing is paid twice all the same."""
     case = world.case("power")
-    life = case.life(**stop_self("append:outcome:before", 2))
+    life = case.life(**stop_self("append:calls_changed:before", 2))
     assert life.until_stopped()
     copy = image(case, 0, None, random.Random(SEED))
     life.send(signal.SIGKILL)

@@ -24,8 +24,7 @@ from concertino.errors import RunClaimedError, StorageError
 from concertino.messages import ToolMessage
 from concertino.orchestrator.journal.replay import replay
 from concertino.providers.base import ModelRequest
-from concertino.runtime import Runtime
-from concertino.runtime.runtime import LiveRun
+from concertino.runtime import LiveRun, Runtime
 from concertino.storage.sqlite import SqliteStore
 from concertino.storage.types import StoredJournal
 from concertino.testing import ScriptedModel, call

@@ -29,11 +29,12 @@ from concertino import (
 from concertino.events import ContextEdited
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
 from concertino.orchestrator.journal.entries import ModelRequested, SideRequested
-from concertino.orchestrator.journal.lease import user_account
 from concertino.orchestrator.journal.replay import read_steps
 from concertino.orchestrator.model_call.summarize import ASKS
 from concertino.providers.base import ModelRequest
+from concertino.storage import user_account
 from concertino.storage.sqlite import MemoryStore
+from concertino.storage.types import StoredJournal
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine.counting.sizes import message_text
 from concertino.token_engine.counting.tiktoken import TiktokenCounter
@@ -64,6 +65,13 @@ def summarises(request: ModelRequest) -> bool:
 
 def sent(model: ScriptedModel) -> list[ModelRequest]:
     return [request for request in model.requests if not summarises(request)]
+
+
+async def journal_of(store: MemoryStore, run_id: str) -> StoredJournal:
+    """Return the journal of a run."""
+    journal = await store.load(run_id)
+    assert journal is not None
+    return journal
 
 
 def texts(messages: Sequence[Message]) -> str:
@@ -115,7 +123,7 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
     assert account.spent_tokens == sum(record.tokens.total for record in result.usage)
     asked = [
         step.entry.request.usage_id
-        for step in read_steps(await store.load(result.run_id))
+        for step in read_steps(await journal_of(store, result.run_id))
         if isinstance(step.entry, ModelRequested | SideRequested)
     ]
     assert sorted(asked) == sorted(record.id for record in result.usage)
@@ -252,11 +260,13 @@ async def test_a_budget_reserves_for_what_is_sent_and_not_for_what_was_reduced()
     result = await ToolOrchestrator(chat, Watches(), ToolRegistry([look]), resources=resources).run()
     requests = [
         step.entry.request
-        for step in read_steps(await store.load(result.run_id))
+        for step in read_steps(await journal_of(store, result.run_id))
         if isinstance(step.entry, ModelRequested)
     ]
     assert len(requests) == len(sizes) == 61
     for size, request in zip(sizes, requests, strict=True):
+        assert request.reserved is not None
+        assert request.max_output is not None
         reservation = request.reserved[0] - request.max_output
         assert size <= reservation <= size + 8 * 130
 

@@ -260,7 +260,9 @@ async def _on_disk(counter: Counter) -> Iterator[tuple[str, int]]:
 async def _deltas(counter: Counter) -> Iterator[tuple[str, int]]:
     agent = _agent(4)
     found: list[tuple[str, int]] = []
-    async with Runtime([agent], Resources(store=MemoryStore(), models=lambda name: _Talker(0))) as runtime:
+    async with Runtime(
+        [agent], Resources(store=MemoryStore(), models=lambda _: _Talker(0)), sweep=3600, lease=3600
+    ) as runtime:
         streams = {"delta": partial(_stream, agent), "live delta": partial(_follow, runtime, agent)}
         for name, stream in streams.items():
             await stream(100)
@@ -291,7 +293,9 @@ async def _growth(counter: Counter) -> Iterator[tuple[str, int]]:
 async def _feed_growth() -> Iterator[tuple[str, int]]:
     """Return the instructions of Python that a live delta takes: a loop within one call shows only there."""
     agent, found = _agent(4), []
-    async with Runtime([agent], Resources(store=MemoryStore(), models=lambda name: _Talker(0))) as runtime:
+    async with Runtime(
+        [agent], Resources(store=MemoryStore(), models=lambda _: _Talker(0)), sweep=3600, lease=3600
+    ) as runtime:
         await _follow(runtime, agent, 50, paced=True)
         totals = []
         for deltas in (50, 150, 500, 600):

@@ -27,7 +27,7 @@ class Play:
 
     @asynccontextmanager
     async def runtime(self, agent: AgentConfig[Any], model: Any) -> AsyncIterator[Runtime]:
-        """Without a watchdog: the tests say when something is taken up."""
+        """Create a runtime without a watchdog: the tests decide when a run is resumed."""
         runtime = Runtime([agent], Resources(store=self.store, models=lambda _: model), observers=[self.observe])
         try:
             yield runtime
@@ -63,7 +63,7 @@ async def answer_all(play: Play, runtime: Runtime, result: RunResult) -> None:
 
 
 async def to_the_end(play: Play) -> RunResult:
-    """Suspended, answered in another process, and taken up there to its end."""
+    """Suspended, answered in another process, and resumed there to its end."""
     agent, model = family(play.canaries, play.policy), scripted(play.canaries)
     async with play.runtime(agent, model) as runtime:
         waiting = await suspended(play, runtime, model, agent)

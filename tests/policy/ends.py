@@ -19,7 +19,7 @@ from .scene import Agent, Notes, SigningModel, chat
 
 
 class Ending(Agent):
-    """A child that ends as *how* says, in its first step, and a boss that does so in its second."""
+    """A child that ends in its first step as *how* names it, or a boss that does so in its second."""
 
     def __init__(self, play: Play, how: str, *below: Agent) -> None:
         super().__init__(play.canaries, play.policy, "boss" if below else "child", *below)

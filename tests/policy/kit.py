@@ -1,4 +1,4 @@
-"""Canaries, and where they are looked for: a leak is told by canary, by sink and by place."""
+"""Canaries and the search for them: a leak is reported by canary, sink and position."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FullStore(Store, Memories, Protocol):
 
 
 class Canaries:
-    """A string for each entrance, by its name; all of one form."""
+    """A unique string for each entrance, by its name, in one form."""
 
     def __init__(self, form: str = "ascii", seed: int = 0) -> None:
         self._form = FORMS[form]
@@ -46,24 +46,24 @@ class Canaries:
         return iter(self._cores)
 
     def pieces(self) -> Iterator[tuple[str, str]]:
-        """Of each canary both halves: a row that was overwritten in part may still hold one of them."""
+        """Yield both halves of each canary: a partly overwritten row may still contain one of them."""
         for entrance, core in self._cores.items():
             yield entrance, core[:14]
             yield entrance, core[14:]
 
     def found_in(self, content: bytes) -> dict[str, bytes]:
-        """The canaries in *content*, each with what stands around it."""
+        """Return the canaries in *content*, each with its surroundings."""
         found: dict[str, bytes] = {}
         for entrance, piece in self.pieces():
-            place = content.find(piece.encode())
-            if place >= 0 and entrance not in found:
-                found[entrance] = content[max(place - 60, 0) : place + 60]
+            start = content.find(piece.encode())
+            if start >= 0 and entrance not in found:
+                found[entrance] = content[max(start - 60, 0) : start + 60]
         return found
 
 
 @dataclass
 class Leaks:
-    """What was found where. `check` fails with all of it."""
+    """The canaries that were found, by sink. `check` fails with all of them."""
 
     canaries: Canaries
     allowed: set[str] = field(default_factory=set)
@@ -72,7 +72,7 @@ class Leaks:
     entrances: set[str] = field(default_factory=set)
 
     def look(self, sink: str, content: bytes, path: Path | None = None) -> None:
-        """Look for all canaries in *content*, and say of the file at *path* in which table each one lies."""
+        """Search *content* for all canaries, and report their tables in the file at *path*."""
         for entrance, around in self.canaries.found_in(content).items():
             if entrance in self.allowed:
                 continue
@@ -87,7 +87,7 @@ class Leaks:
 
 
 def rows_with(path: Path, canaries: Canaries, entrance: str) -> list[str]:
-    """`table.column` of each row that holds the canary; none if it lies where no row is (a free page, a log)."""
+    """Return `table.column` of each row with the canary; empty if it is outside rows (a free page, a log)."""
     pieces = [piece for name, piece in canaries.pieces() if name == entrance]
     found: set[str] = set()
     with closing(sqlite3.connect(path)) as connection:
@@ -101,13 +101,13 @@ def rows_with(path: Path, canaries: Canaries, entrance: str) -> list[str]:
 
 
 def files(path: Path) -> list[Path]:
-    """The database, and what lies beside it."""
+    """Return the database file and its companions."""
     return sorted(each for each in path.parent.iterdir() if each.name.startswith(path.name))
 
 
 @dataclass
 class Sinks:
-    """All that a run can leave something in."""
+    """All sinks of a run: logs, output, observers and the database file."""
 
     caplog: pytest.LogCaptureFixture
     capfd: pytest.CaptureFixture[str]
@@ -115,12 +115,12 @@ class Sinks:
     events: list[str] = field(default_factory=list, repr=False)
 
     def observe(self, event: RunEvent) -> None:
-        """An observer that keeps all that it can see, as a log or a trace would."""
+        """Record every event in full, as a log or a trace would."""
         self.events.append(f"{type(event).__name__} {event!r} {dataclasses.asdict(event)!r}")
 
     def look_outside(self, leaks: Leaks) -> None:
-        """Logs, observers, and what was printed."""
-        gc.collect()  # tasks that nobody asked for their error say so only now
+        """Search logs, observers and printed output."""
+        gc.collect()  # asyncio logs unretrieved exceptions of tasks when they are collected
         logged = [f"{record.args!r}" for record in self.caplog.records]
         leaks.look("the log", _bytes([self.caplog.text, *logged]))
         for event in self.events:
@@ -129,13 +129,13 @@ class Sinks:
             leaks.look(name, _bytes([text]))
 
     def look_in_files(self, leaks: Leaks, when: str) -> None:
-        """The bytes of the database, its log and its index of it."""
+        """Search the bytes of the database, its write-ahead log and its index."""
         for each in files(self.path):
             leaks.look(f"{each.name} ({when})", each.read_bytes(), self.path)
 
 
 async def look_by_port(store: FullStore, leaks: Leaks) -> None:
-    """All that can be read of the store."""
+    """Search everything that the store's port returns."""
     for run in await store.runs(limit=1_000_000):
         run_id = run.start.run_id
         parts = {
@@ -151,7 +151,7 @@ async def look_by_port(store: FullStore, leaks: Leaks) -> None:
 
 
 def _progress(part: Any) -> Iterable[str]:
-    """A message's `repr` leaves out what is long."""
+    """Return what a message's `repr` leaves out."""
     for entry in part.entries if isinstance(part, StoredJournal) else ():
         yield from (repr(dataclasses.asdict(each)) for each in entry.messages)
 
@@ -161,7 +161,7 @@ def _bytes(texts: Iterable[str]) -> bytes:
 
 
 def everywhere(how: Treatment, **more: Any) -> DataPolicy:
-    """A policy that treats all content alike."""
+    """Return a policy that treats all content alike."""
     key = SECRET if how == "hash" else b""
     return DataPolicy(text=how, reasoning=how, other_tools=ToolData(arguments=how, results=how), hash_key=key, **more)
 
@@ -176,5 +176,5 @@ STORES = ("sqlite", "memory")
 
 
 async def open_store(kind: str, path: Path) -> FullStore:
-    """A store of that kind, its file at *path* if it has one."""
+    """Open a store of that kind, with its file at *path* if it has one."""
     return MemoryStore() if kind == "memory" else await SqliteStore.open(path)

@@ -1,4 +1,4 @@
-"""One tree of agents, a boss, a child and a grandchild, with a canary at every entrance of content."""
+"""A tree of three agents, boss, child and grandchild, with a canary at every entrance of content."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Notes:
 
 
 class SigningModel(ScriptedModel):
-    """Signs its reasoning and its calls, as the vendors' models do."""
+    """A model that signs its reasoning and its calls, as the vendors' models do."""
 
     canaries: Canaries
 
@@ -72,7 +72,7 @@ class SigningModel(ScriptedModel):
 
 
 def tools(c: Canaries) -> list[Tool]:
-    """Every way in which a tool lets content in."""
+    """Return tools with every entrance of content."""
 
     @tool(effect="read", description=f"Look something up. {c['description of a tool']}")
     async def look(query: str, context: ToolContext, number: int = 0) -> ToolResult:
@@ -83,7 +83,7 @@ def tools(c: Canaries) -> list[Tool]:
 
     @tool(effect="read", retain="once")
     async def glance(query: str) -> ToolResult:
-        """Look at something that is used and thrown away."""
+        """Look at something that is used once."""
         return ToolResult(c["result of a once tool"], summary=c["summary of a once tool"])
 
     @tool(effect="read", shown=True)
@@ -107,14 +107,14 @@ def tools(c: Canaries) -> list[Tool]:
 
     @tool(effect="idempotent", remote=True)
     async def outside() -> Pending:
-        """Ask somebody outside."""
+        """Order something outside."""
         return Pending(note=c["note of a pending call"])
 
     return [look, glance, draw, fail, pay, outside]
 
 
 class Agent(AgentConfig[Notes]):
-    """Lets content in by every hook that may."""
+    """An agent with a canary in every hook."""
 
     allow_prompt_override = True
 
@@ -129,7 +129,7 @@ class Agent(AgentConfig[Notes]):
         return self.policy
 
     def initialize_agent_state(self, run: RunContext[Notes]) -> Notes:
-        # A state is JSON of pydantic's, which holds Unicode only.
+        # pydantic encodes the state as JSON, which allows valid Unicode only.
         return Notes(self.c["agent state"].encode("utf-8", "replace").decode())
 
     async def prepare(self, run: RunContext[Notes]) -> list[Message]:
@@ -165,19 +165,19 @@ class Agent(AgentConfig[Notes]):
 
 
 def family(c: Canaries, policy: DataPolicy) -> Agent:
-    """The boss, with a child and a grandchild below."""
+    """Return the boss with a child and a grandchild."""
     return Agent(c, policy, "boss", Agent(c, policy, "child", Agent(c, policy, "grandchild")))
 
 
 def scripted(c: Canaries) -> SigningModel:
-    """What the three say: in their first turn they do everything, and some of it waits."""
+    """Return the script of the three agents: their first turn does everything, and some of it waits."""
 
     def asides(text: str) -> list[str]:
         return [c[f"answer aside {text}"]] * 9
 
     first = Answer(
         reasoning=c["reasoning"],
-        text=c["text beside calls"],
+        text=c["text next to calls"],
         calls=(
             call("look", query=c["argument"]),
             call("look", query="x", number=c["argument of the wrong type"]),
@@ -206,7 +206,7 @@ def scripted(c: Canaries) -> SigningModel:
 
 
 def chat(c: Canaries, model: Any, **changes: Any) -> Chat:
-    """All that a product can hand over."""
+    """Return a chat with a canary in every field."""
     called = ToolCall("old_1", "look", f'{{"query": "{c["argument in the history"]}"}}')
     history: list[Message] = [
         UserMessage(c["history"]),

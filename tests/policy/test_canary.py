@@ -1,4 +1,4 @@
-"""F7: a canary put in at every entrance is found in no sink once the run has ended."""
+"""No canary from any entrance of content is in any sink after the end of the run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEVER_STORED = {
     "system aside",
     "prompt of boss",
 }
-"""Entrances whose content no run needs again; the boss's prompt is replaced by the chat's."""
+"""Entrances whose content is never stored; the chat's prompt replaces the boss's."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def sinks(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], t
 
 
 async def check_nowhere(sinks: Sinks, store: FullStore, leaks: Leaks) -> None:
-    """Look in every sink, while the store is open and after it was closed."""
+    """Search every sink while the store is open and after it was closed."""
     sinks.look_outside(leaks)
     await look_by_port(store, leaks)
     sinks.look_in_files(leaks, "open")
@@ -51,7 +51,7 @@ async def check_nowhere(sinks: Sinks, store: FullStore, leaks: Leaks) -> None:
 
 
 async def forget_in_time(policy: DataPolicy, store: FullStore) -> None:
-    """What may remain for a time is over."""
+    """Wait until the time of `KeepFor` is over, and sweep."""
     if policy.erase_after:
         await asyncio.sleep(policy.erase_after + 0.02)
         await store.sweep()
@@ -59,7 +59,7 @@ async def forget_in_time(policy: DataPolicy, store: FullStore) -> None:
 
 @pytest.mark.parametrize(("kind", "how", "form"), CASES)
 @pytest.mark.parametrize("end", ENDS)
-async def test_no_canary_is_left(sinks: Sinks, kind: str, how: str, form: str, end: str) -> None:
+async def test_no_sink_contains_a_canary(sinks: Sinks, kind: str, how: str, form: str, end: str) -> None:
     canaries, policy = Canaries(form), POLICIES[how]
     store = await open_store(kind, sinks.path)
     await ENDS[end](Play(canaries, policy, store, sinks.observe))
@@ -67,17 +67,17 @@ async def test_no_canary_is_left(sinks: Sinks, kind: str, how: str, form: str, e
     await check_nowhere(sinks, store, Leaks(canaries))
 
 
-async def test_what_resuming_needs_is_held_until_the_end(sinks: Sinks) -> None:
+async def test_content_for_a_resume_is_stored_until_the_end(sinks: Sinks) -> None:
     canaries, policy = Canaries("unicode"), POLICIES["drop"]
     store = await open_store("sqlite", sinks.path)
     play = Play(canaries, policy, store, sinks.observe)
     agent, model = family(canaries, policy), scripted(canaries)
     async with play.runtime(agent, model) as runtime:
         waiting = await suspended(play, runtime, model, agent)
-        held = Leaks(canaries)
-        sinks.look_in_files(held, "suspended")
+        stored = Leaks(canaries)
+        sinks.look_in_files(stored, "suspended")
         wanted = {"message", "history", "reasoning", "signature of a call", "agent state", "prompt of child", "result"}
-        assert held.entrances >= wanted
+        assert stored.entrances >= wanted
         shown = Leaks(canaries)
         sinks.look_outside(shown)
         for run in await store.runs():
@@ -90,7 +90,7 @@ async def test_what_resuming_needs_is_held_until_the_end(sinks: Sinks) -> None:
     await check_nowhere(sinks, store, Leaks(canaries))
 
 
-async def test_each_sink_is_really_looked_into(sinks: Sinks) -> None:
+async def test_every_sink_is_searched(sinks: Sinks) -> None:
     """With a policy that keeps everything, every canary is found: the other tests can see a leak."""
     canaries = Canaries("unicode")
     store = await open_store("sqlite", sinks.path)
@@ -123,10 +123,10 @@ def ids_of_texts(canaries: Canaries, run: RunStart) -> Iterator[tuple[str, str]]
 
 @pytest.mark.parametrize("how", POLICIES)
 @pytest.mark.parametrize("guesses", [hashes_of_approvals, ids_of_texts])
-async def test_nothing_is_left_that_a_guess_could_be_checked_with(
+async def test_no_unkeyed_hash_of_content_is_stored(
     sinks: Sinks, how: str, guesses: Callable[[Canaries, RunStart], Iterator[tuple[str, str]]]
 ) -> None:
-    """A hash without a key gives a short text away to whoever tries all of them."""
+    """An unkeyed hash reveals a short text to an attacker that tries all texts."""
     canaries, policy = Canaries("ascii"), POLICIES[how]
     store = await open_store("sqlite", sinks.path)
     await to_the_end(Play(canaries, policy, store, sinks.observe))

@@ -1,4 +1,4 @@
-"""A child's policy is applied when its root ends, not before: whoever is taken up again needs the child's answer."""
+"""A child's policy is applied when its root ends, because a resumed parent needs the child's answer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def model_of(c: Canaries, *boss: Any) -> ScriptedModel:
 
 @pytest.mark.parametrize("kind", ["sqlite", "memory"])
 @pytest.mark.parametrize("how", [name for name in POLICIES if name != "keep for a time"])
-async def test_a_boss_that_is_taken_up_again_has_the_answer_of_its_child(tmp_path: Path, how: str, kind: str) -> None:
+async def test_a_resumed_parent_gets_the_answer_of_its_child(tmp_path: Path, how: str, kind: str) -> None:
     c, path = Canaries("unicode"), tmp_path / "runs.db"
     store = await open_store(kind, path)
     gate, reached = asyncio.Event(), asyncio.Event()
@@ -63,7 +63,7 @@ async def test_a_boss_that_is_taken_up_again_has_the_answer_of_its_child(tmp_pat
     runtime = Runtime([boss], Resources(store=store, models=lambda _: model))
     run = await runtime.start(Chat(model=model, message="go"), boss)
     await reached.wait()
-    while not await store.runs(state="completed"):  # noqa: ASYNC110 - the child, which nobody watches
+    while not await store.runs(state="completed"):  # noqa: ASYNC110 - the child has no event to wait for
         await asyncio.sleep(0.001)
     await runtime.close()
     gate.set()
@@ -87,7 +87,7 @@ async def test_a_boss_that_is_taken_up_again_has_the_answer_of_its_child(tmp_pat
 
 
 @pytest.mark.parametrize("how", [name for name in POLICIES if name != "keep for a time"])
-async def test_with_the_end_of_the_root_the_child_is_erased(tmp_path: Path, how: str) -> None:
+async def test_a_child_is_erased_at_the_end_of_its_root(tmp_path: Path, how: str) -> None:
     """Both drop it: the file has nothing of either, also though the child had ended long before."""
     c, path = Canaries("unicode"), tmp_path / "runs.db"
     store = await open_store("sqlite", path)
@@ -112,14 +112,14 @@ async def test_with_the_end_of_the_root_the_child_is_erased(tmp_path: Path, how:
 
 
 class Broken(Boss):
-    """Cannot be taken up again, so that its child never is."""
+    """An agent that fails on resume, so that its child is never resumed."""
 
     def initialize_agent_state(self, run: RunContext[None]) -> None:
         raise ValueError("boom")
 
 
 async def orphaned(store: FullStore, c: Canaries, above: DataPolicy, below: DataPolicy) -> str:
-    """A boss that was parked while its child was in a tool, and failed when it was taken up again; its id."""
+    """Park a boss while its child is in a tool, let it fail on resume, and return its id."""
     gate, reached = asyncio.Event(), asyncio.Event()
     child = Child(below)
     boss = Boss(above, child, gate, reached)
@@ -138,10 +138,8 @@ async def orphaned(store: FullStore, c: Canaries, above: DataPolicy, below: Data
 
 @pytest.mark.parametrize("how", [name for name in POLICIES if name != "keep for a time"])
 @pytest.mark.parametrize("above", ["keep", "redact"])
-async def test_a_child_that_is_never_taken_up_again_ends_by_its_own_policy(
-    tmp_path: Path, how: str, above: Treatment
-) -> None:
-    """Its root ends without it: then nobody can resume it, and what its policy forbids must go."""
+async def test_an_abandoned_child_ends_by_its_own_policy(tmp_path: Path, how: str, above: Treatment) -> None:
+    """Its root ends without it, so it cannot be resumed, and content that its policy forbids is erased."""
     c, path = Canaries("unicode"), tmp_path / "runs.db"
     store = await open_store("sqlite", path)
     run_id = await orphaned(store, c, everywhere(above), POLICIES[how])
@@ -154,7 +152,7 @@ async def test_a_child_that_is_never_taken_up_again_ends_by_its_own_policy(
     leaks.check()
 
 
-async def test_what_a_child_keeps_stays_though_its_root_drops_all(tmp_path: Path) -> None:
+async def test_a_child_keeps_its_content_if_its_root_drops_all(tmp_path: Path) -> None:
     c = Canaries("unicode")
     store = await open_store("sqlite", tmp_path / "runs.db")
     run_id = await orphaned(store, c, POLICIES["drop"], DataPolicy())
@@ -166,7 +164,7 @@ async def test_what_a_child_keeps_stays_though_its_root_drops_all(tmp_path: Path
 
 
 @pytest.mark.parametrize("of", ["boss", "child"])
-async def test_a_run_that_fails_as_it_is_taken_up_again_leaves_no_open_call(tmp_path: Path, of: str) -> None:
+async def test_a_run_that_fails_on_resume_leaves_no_open_call(tmp_path: Path, of: str) -> None:
     store = await open_store("sqlite", tmp_path / "runs.db")
     run_id = await orphaned(store, Canaries(), DataPolicy(), DataPolicy())
     (stored,) = [run for run in await store.runs(root_id=run_id) if run.start.agent == of]

@@ -1,4 +1,4 @@
-"""Erasing a user: nothing of what they said, or are called, is left; the ledger and the others are."""
+"""Erasing a user removes their content and name, and keeps the ledger and other users."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from concertino import Budget, DataPolicy, Resources, Session
 from concertino.errors import ErasedError, StorageError
-from concertino.orchestrator.journal.lease import user_account
 from concertino.runtime import Runtime
+from concertino.storage import user_account
 from concertino.storage.sqlite import SqliteStore
 from concertino.testing import ScriptedModel
 
@@ -43,7 +43,7 @@ async def live(store: SqliteStore, seed: int) -> tuple[Canaries, Session, str]:
 
 
 async def end(store: SqliteStore, canaries: Canaries, user: Session, run_id: str) -> None:
-    """Answer what waits, as the user, and go on to the end."""
+    """Answer the waits as the user, and resume to the end."""
     model = scripted(canaries)
     for script, said in (("the boss", 1), ("the child", 1), ("the grandchild", 1)):
         del model._scripts[script][:said]
@@ -59,7 +59,7 @@ async def end(store: SqliteStore, canaries: Canaries, user: Session, run_id: str
     await runtime.close()
 
 
-async def test_a_user_is_erased_and_nobody_else(tmp_path: Path) -> None:
+async def test_erasing_a_user_erases_no_other_user(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     async with await SqliteStore.open(path) as store:
         ann, ann_user, ann_run = await live(store, 1)
@@ -95,7 +95,7 @@ async def test_a_user_is_erased_and_nobody_else(tmp_path: Path) -> None:
 
 
 async def _all_of(store: SqliteStore, run_id: str, user: Session) -> list[Any]:
-    """Whatever can be read of a user; `repr` leaves nothing out that is compared."""
+    """Return everything that can be read about a user."""
     runs = await store.runs(user_id=user.user_id)
     return [
         runs,
@@ -109,7 +109,7 @@ async def _all_of(store: SqliteStore, run_id: str, user: Session) -> list[Any]:
     ]
 
 
-async def test_a_user_of_a_policy_that_had_erased_already(tmp_path: Path) -> None:
+async def test_erasing_a_user_after_the_policy_erased_the_content(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     canaries = Canaries("ascii")
     async with await SqliteStore.open(path) as store:

@@ -1,4 +1,4 @@
-"""A policy by tool: what is left of a run is a history that every provider takes, and honest about what is gone."""
+"""A policy by tool: the kept history is accepted by every provider and marks redacted content."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[DataPolicy, set[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_is_left_is_a_history_for_every_provider(tmp_path: Path, case: str) -> None:
+async def test_every_provider_accepts_the_kept_history(tmp_path: Path, case: str) -> None:
     policy, gone, left = CASES[case]
     canaries = Canaries("unicode")
     store, _, run_id = await history_of(tmp_path / "runs.db", canaries, policy)
@@ -125,8 +125,10 @@ async def test_what_is_left_is_a_history_for_every_provider(tmp_path: Path, case
 
 
 @pytest.mark.parametrize("one_side", [{"results": "drop"}, {"arguments": "drop"}])
-async def test_dropping_one_side_alone_is_refused_or_keeps_the_pairs(tmp_path: Path, one_side: dict[str, Any]) -> None:
-    """`ToolData` says: drop both sides or none. Whoever does not read that must not find out from a provider."""
+async def test_dropping_only_calls_or_results_raises_or_keeps_the_pairs(
+    tmp_path: Path, one_side: dict[str, Any]
+) -> None:
+    """Dropping only calls or only results raises, before a provider could reject the history."""
     canaries = Canaries()
     try:
         policy = DataPolicy(tools={"secret": ToolData(**one_side)})
@@ -139,18 +141,18 @@ async def test_dropping_one_side_alone_is_refused_or_keeps_the_pairs(tmp_path: P
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_an_erased_run_is_neither_forked_nor_replayed_nor_told(tmp_path: Path, case: str) -> None:
+async def test_an_erased_run_cannot_be_forked_or_replayed(tmp_path: Path, case: str) -> None:
     canaries = Canaries()
     store, runtime, run_id = await history_of(tmp_path / "runs.db", canaries, CASES[case][0])
-    says = f"run {run_id}: what it held was erased, as its data policy wants it"
+    message = f"run {run_id}: its content was erased"
     async with store:
         before = len(await store.runs())
         for step in (1, 2, 4):
-            with pytest.raises(ErasedError, match=says):
+            with pytest.raises(ErasedError, match=message):
                 await runtime.fork(run_id, step)
-        with pytest.raises(ErasedError, match=says):
+        with pytest.raises(ErasedError, match=message):
             list(await runtime.replay(run_id))
-        with pytest.raises(ErasedError, match=says):
+        with pytest.raises(ErasedError, match=message):
             await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(run_id)
         assert len(await store.runs()) == before, "nothing was begun"
         stored = await store.run(run_id)
@@ -158,14 +160,14 @@ async def test_an_erased_run_is_neither_forked_nor_replayed_nor_told(tmp_path: P
         assert stored.state == "completed"
 
 
-async def test_a_run_of_which_everything_is_kept_can_be_forked_and_replayed(tmp_path: Path) -> None:
+async def test_a_run_that_keeps_everything_can_be_forked_and_replayed(tmp_path: Path) -> None:
     canaries = Canaries("surrogate")
     store, runtime, run_id = await history_of(tmp_path / "runs.db", canaries, DataPolicy())
     async with store:
         replayed = list(await runtime.replay(run_id))
         assert [step for step, _, _ in replayed] == [1, 2, 3, 4]
-        told = await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(run_id)
-        assert told.text == canaries["answer"]
+        restored = await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(run_id)
+        assert restored.text == canaries["answer"]
         forked = await (await runtime.fork(run_id, 4)).result()
         assert (forked.status, forked.text) == ("completed", canaries["other answer"])
-        assert list(forked.messages)[:-1] == list(told.messages)[:-1]
+        assert list(forked.messages)[:-1] == list(restored.messages)[:-1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from concertino import AgentConfig, Chat, DataPolicy, KeepFor, ToolData, tool
+from concertino import AgentConfig, Chat, DataPolicy, KeepFor, Resources, ToolData, tool
 from concertino.cli import main
 from concertino.messages import AssistantMessage, ToolMessage
 from concertino.orchestrator.journal.data_policy import UNKNOWN_TOOL, Treatment
@@ -49,7 +49,8 @@ async def run(sinks: Sinks, policy: DataPolicy, canaries: Canaries) -> tuple[Sql
     """Run an agent whose model calls a known and an invented tool."""
     model = ScriptedModel([call("look", query="x"), call(f"no_such_{canaries[INVENTED]}")], "done")
     store = await SqliteStore.open(sinks.path)
-    async with Runtime(store, [Agent(policy)], models=lambda _: model, observers=[sinks.observe]) as runtime:
+    resources = Resources(store=store, models=lambda _: model)
+    async with Runtime([Agent(policy)], resources, observers=[sinks.observe]) as runtime:
         started = await runtime.start(Chat(model=model, message="go"), "agent")
         assert (await started.result()).status == "completed"
     return store, started.id

@@ -80,9 +80,9 @@ class Plain(AgentConfig[None]):
 async def replayed(model: ScriptedModel, agent: AgentConfig[Any], **given: Any) -> list[ModelRequest]:
     """Run, then check that the replay is what the model got."""
     store = MemoryStore()
-    live = await runtime(store, model, agent).start(
-        Chat(model=model, message=given.pop("message", "go"), **given), agent
-    )
+    shared = {name: given.pop(name) for name in given.keys() & {"limits", "retention", "counter"}}
+    chat = Chat(given.pop("message", "go"), model=model, **given)
+    live = await runtime(store, model, agent, **shared).start(chat, agent)
     await live.result()
     again = [request for _, _, request in await runtime(store, ScriptedModel()).replay(live.id)]
     same(again, model.requests)
@@ -273,7 +273,7 @@ def test_every_run(script: list[Any], end: Any, decided: list[Any], context: int
         store, model = MemoryStore(), ScriptedModel(*script, *[end] * 20)
         agent = Decides(list(decided))
         given: dict[str, Any] = {"limits": lambda *_: Limits(context=context, output=50, tool_calls=most)}
-        live = await runtime(store, model, agent).start(Chat(model=model, message="go", **given), agent)
+        live = await runtime(store, model, agent, **given).start(Chat("go", model=model), agent)
         await live.result()
         same([request for _, _, request in await runtime(store, model).replay(live.id)], model.requests)
 

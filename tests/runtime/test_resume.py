@@ -123,9 +123,9 @@ def model() -> Steady:
     )
 
 
-def chat(given: ScriptedModel, **settings: Any) -> Chat:
+def chat(given: ScriptedModel) -> Chat:
     history: list[Message] = [UserMessage("before"), SystemMessage("yes")]
-    return Chat(model=given, message="go", history=history, summary="sum", session=Session(user_id="u"), **settings)
+    return Chat(model=given, message="go", history=history, summary="sum", session=Session(user_id="u"))
 
 
 def of_desk(given: ScriptedModel) -> list[Any]:
@@ -134,7 +134,9 @@ def of_desk(given: ScriptedModel) -> list[Any]:
 
 async def undisturbed() -> tuple[ScriptedModel, RunResult, int]:
     given, events = model(), list[RunEvent]()
-    run = ToolOrchestrator(chat(given, store=MemoryStore()), Desk(Counter()), observers=[events.append])
+    run = ToolOrchestrator(
+        chat(given), Desk(Counter()), observers=[events.append], resources=Resources(store=MemoryStore())
+    )
     return given, await run.run(), len(events)
 
 

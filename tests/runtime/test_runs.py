@@ -33,6 +33,7 @@ from concertino.errors import (
     UnknownRunError,
 )
 from concertino.events import RunEnded, RunStarted, TextDelta, TurnCompleted
+from concertino.runtime import Runtime
 from concertino.storage.base import Store
 from concertino.testing import Answer, ScriptedModel, call
 
@@ -96,8 +97,8 @@ async def test_what_cannot_be_begun_or_found(store: Store) -> None:
         for ask in (process.result, process.resume, process.replay, process.stop):
             with pytest.raises(UnknownRunError):
                 await ask("nobody")
-    with pytest.raises(ConfigurationError, match="history"):
-        runtime(store, model, history=())
+    with pytest.raises(ConfigurationError, match="use agents"):
+        Runtime(["desk"])  # type: ignore[list-item]
 
 
 async def test_events_have_numbers_without_gap_or_doubling(store: Store) -> None:

@@ -257,7 +257,7 @@ async def test_a_process_that_does_not_listen(store: Store) -> None:
     model = ScriptedModel(Answer(text="x", before=never.wait))
     process = runtime(store, model, Desk())  # without a watchdog
     live = await process.start(Chat(model=model, message="go"), "desk")
-    with pytest.raises(RunStateError, match="has not done so"):
+    with pytest.raises(RunStateError, match="has not stopped"):
         await runtime(store, model).stop(live.id, 0.02)
     await process.look()
     assert (await live.result()).status == "cancelled"

@@ -95,7 +95,7 @@ async def taken_up(store: Store, model: ScriptedModel, agent: AgentConfig[Any], 
         ("sent", False, "sent"),
         ({"a": [1, "é"]}, False, '{"a": [1, "é"]}'),
         ("sold out", True, "sold out"),
-        ("", True, "it failed"),
+        ("", True, "the call failed"),
     ],
 )
 async def test_a_result_from_outside(store: Store, answer: Any, failed: bool, wanted: str) -> None:
@@ -130,7 +130,7 @@ async def test_a_result_that_does_not_come_in_time(store: Store) -> None:
         await ended(store, live.id)
         (wait,) = await store.waits(run_id=live.id, open=False)
         result = await process.result(live.id)
-        assert texts(result.messages) == ["no result came in time"]
+        assert texts(result.messages) == ["no result arrived in time"]
         late = await process.resolve(wait.key, "too late")
     assert (late.won, late.wait.resolution.verdict) == (False, "expired")
 
@@ -148,7 +148,7 @@ async def test_an_approval_that_nobody_gives(store: Store, asks: Ask) -> None:
     await process.look()  # forgets the suspended run
     while (live := process.live(wait.run_id)) is None:  # until the wait has expired
         await process.look()
-    assert texts((await live.result()).messages) == ["nobody allowed it in time"]
+    assert texts((await live.result()).messages) == ["approval timed out"]
     assert paid == []
 
 
@@ -218,7 +218,7 @@ async def test_arguments_that_changed_after_they_were_shown_are_refused(store: S
         (wait,) = await suspended(runtime(store, model, Desk()), model)
         await runtime(store, model).approve(wait.key, by="ann", arguments=arguments)
         result = await taken_up(store, model, Changed(), wait)
-        assert texts(result.messages) == ["refused: the arguments are not those that were shown for approval"]
+        assert texts(result.messages) == ["refused: the arguments differ from those shown for approval"]
     assert paid == []
 
 
@@ -271,7 +271,7 @@ async def test_an_answer_before_the_call_waits(store: Store) -> None:
 async def test_without_a_store_nothing_can_wait(made: Any, says: str) -> None:
     model = Steady(made, "end")
     result = await ToolOrchestrator(Chat(model=model, message="go"), Desk()).run()
-    assert texts(result.messages) == [f"cannot wait for {says}: the chat has no store"]
+    assert texts(result.messages) == [f"cannot wait for {says}: the run has no store"]
     assert paid == []
 
 

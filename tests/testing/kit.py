@@ -1,4 +1,4 @@
-"""What the tests of the cassettes share: a provider at this machine, and products that ask it."""
+"""Shared parts of the cassette tests: a local provider, and products that send requests to it."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ async def sending(provider: str) -> AsyncIterator[Any]:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-async def test_what_was_asked_is_recognized(folder: str, data: Path) -> None:
+async def test_a_recorded_request_matches_itself(folder: str, data: Path) -> None:
     provider = folder.partition("/")[0]
     async with sending(provider) as send:
         for number, path in enumerate(files(data, folder)):
@@ -81,7 +81,7 @@ async def test_what_was_asked_is_recognized(folder: str, data: Path) -> None:
 
 
 async def said(model: Model) -> str:
-    """All that a model says, or how it fails. Ids of calls are made up where the provider sends none."""
+    """Return a model's whole answer or its error. Calls without an id get an invented one."""
     try:
         found: Any = await events_of(model)
     except ProviderError as error:
@@ -100,7 +100,7 @@ def played(server: Server, one: Interaction) -> None:
 
 
 @pytest.mark.parametrize("folder", [folder for folder in FOLDERS if folder.split("/")[1] in KINDS])
-async def test_what_was_answered_is_read_alike(folder: str, data: Path) -> None:
+async def test_a_replayed_response_is_parsed_like_the_recorded_one(folder: str, data: Path) -> None:
     make = MODELS[KINDS[folder.split("/")[1]]]
     async with serving() as server:
         replies = total = 0
@@ -120,7 +120,7 @@ async def test_what_was_answered_is_read_alike(folder: str, data: Path) -> None:
     assert replies > total * 0.7
 
 
-async def test_a_case_that_was_written_is_read_as_it_was(data: Path, tmp_path: Path) -> None:
+async def test_a_written_case_is_read_unchanged(data: Path, tmp_path: Path) -> None:
     from concertino.testing.case import as_json, write_json
 
     for folder in FOLDERS:

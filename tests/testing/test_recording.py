@@ -1,4 +1,4 @@
-"""What passes is recorded as it passes: streams, failures, and the clients of every cloud."""
+"""Recording: streams, failures, and the clients of every cloud."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ async def test_every_client_is_recorded_and_replayed(kind: str, tmp_path: Path) 
     assert found["interactions"][0]["response"]["body"] == (body if isinstance(body, str) else json.dumps(body))
     for secret in ("project-of-ours", "ya29", "azure-key", "bedrock-key"):
         assert secret not in path.read_text()
-    async with made("http://127.0.0.1:9") as model, replaying(path, cuts="bytes"):  # where nobody listens
+    async with made("http://127.0.0.1:9") as model, replaying(path, cuts="bytes"):  # a port without a listener
         assert reply_of(await events_of(model)) == reply_of(heard)
 
 
-async def test_a_stream_is_passed_on_while_it_is_recorded(tmp_path: Path) -> None:
-    """The server says its next piece only when the reader has the one before."""
+async def test_recording_does_not_buffer_a_stream(tmp_path: Path) -> None:
+    """The server sends its next piece only after the reader has the previous one."""
     heard = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -159,7 +159,7 @@ async def test_a_stream_is_passed_on_while_it_is_recorded(tmp_path: Path) -> Non
     assert written(tmp_path / "case.json")["interactions"][0]["response"]["body"] == "data: one\n\ndata: two\n\n"
 
 
-async def test_a_stream_that_breaks_is_recorded_as_far_as_it_came(tmp_path: Path) -> None:
+async def test_a_broken_stream_is_recorded_up_to_the_break(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     begun = CHAT[: CHAT.index("lo ")]
     async with serving() as server:
@@ -180,7 +180,7 @@ async def test_a_stream_that_breaks_is_recorded_as_far_as_it_came(tmp_path: Path
     assert again.value.partial == first.value.partial
 
 
-async def test_a_reader_that_leaves_is_on_record(tmp_path: Path) -> None:
+async def test_a_closed_stream_is_recorded_as_cut(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     async with serving() as server:
         model = MODELS["chat"](server.url)
@@ -199,7 +199,7 @@ async def test_a_reader_that_leaves_is_on_record(tmp_path: Path) -> None:
     await model.close()
 
 
-async def test_a_wait_that_was_given_up_is_a_time_out_in_the_replay(tmp_path: Path) -> None:
+async def test_a_cancelled_read_is_a_timeout_in_the_replay(tmp_path: Path) -> None:
     path, asked = tmp_path / "case.json", asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -222,7 +222,7 @@ async def test_a_wait_that_was_given_up_is_a_time_out_in_the_replay(tmp_path: Pa
             await post(url, None)
 
 
-async def test_what_goes_on_at_the_end_is_cut(tmp_path: Path) -> None:
+async def test_a_request_in_flight_at_the_end_is_recorded_as_cut(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     async with serving() as server, httpx2.AsyncClient() as client:
         server.play(CHAT)
@@ -232,7 +232,7 @@ async def test_what_goes_on_at_the_end_is_cut(tmp_path: Path) -> None:
     assert written(path)["interactions"][0]["cut"]["error"] == "closed"
 
 
-async def test_a_connection_that_fails_is_recorded(tmp_path: Path) -> None:
+async def test_a_failed_connection_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     model = MODELS["chat"]("http://127.0.0.1:9")
     async with recording(path):
@@ -248,7 +248,7 @@ async def test_a_connection_that_fails_is_recorded(tmp_path: Path) -> None:
     assert str(again.value) == str(first.value)
 
 
-async def test_a_test_that_fails_is_recorded_and_says_so(tmp_path: Path) -> None:
+async def test_a_recording_of_a_failed_block_is_marked_incomplete(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     async with serving() as server:
         play(server, ANSWER)
@@ -258,13 +258,15 @@ async def test_a_test_that_fails_is_recorded_and_says_so(tmp_path: Path) -> None
                 raise ZeroDivisionError("of the test")
     found = written(path)
     assert (found["complete"], found["why"]) == (False, "ZeroDivisionError: of the test")
-    with pytest.raises(CassetteError, match=r"has 1; it is not complete, its block raised ZeroDivisionError"):
+    with pytest.raises(
+        CassetteError, match=r"of 1 exchanges; it is incomplete, because its block raised ZeroDivisionError"
+    ):
         async with replaying(path):
             await post("http://a.example/", {"a": 1})
             await post("http://a.example/", {"a": 2})
 
 
-async def test_packed_answers_are_unpacked_on_record(tmp_path: Path) -> None:
+async def test_compressed_responses_are_recorded_decoded(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     async with serving() as server:
         server.play(gzip.compress(b'{"a": "\xc3\xbc"}'), headers={"content-encoding": "gzip"})
@@ -280,9 +282,7 @@ async def test_packed_answers_are_unpacked_on_record(tmp_path: Path) -> None:
         assert (await post("http://a.example/", {})).content == b"\xff\x00"
 
 
-async def test_nothing_is_left_of_a_file_that_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "case.json"
     path.mkdir()
     async with serving() as server:
@@ -293,14 +293,14 @@ async def test_nothing_is_left_of_a_file_that_cannot_be_written(
     assert names_in(tmp_path) == ["case.json"]
 
 
-async def test_a_recording_of_nothing_is_an_error(tmp_path: Path) -> None:
+async def test_a_recording_without_requests_raises(tmp_path: Path) -> None:
     with pytest.raises(CassetteError, match="nothing was recorded"):
         async with recording(tmp_path / "case.json"):
             pass
     assert not (tmp_path / "case.json").exists()
 
 
-async def test_hosts_may_pass(tmp_path: Path) -> None:
+async def test_requests_to_passing_hosts_are_not_recorded(tmp_path: Path) -> None:
     async with serving() as server:
         play(server, ANSWER)
         with pytest.raises(CassetteError, match="nothing was recorded"):
@@ -308,9 +308,9 @@ async def test_hosts_may_pass(tmp_path: Path) -> None:
                 assert (await post(server.url, {})).json() == ANSWER
 
 
-async def test_one_cassette_at_a_time_and_none_afterwards(tmp_path: Path) -> None:
+async def test_a_second_active_cassette_raises(tmp_path: Path) -> None:
     real = httpx2.AsyncHTTPTransport.handle_async_request
-    with pytest.raises(CassetteError, match="a cassette is in already"):
+    with pytest.raises(CassetteError, match="another cassette is active"):
         async with recording(tmp_path / "a.json"), recording(tmp_path / "b.json"):
             pass
     assert httpx2.AsyncHTTPTransport.handle_async_request is real
@@ -322,12 +322,14 @@ async def ask(server: Server, path: Path, mode: Any) -> str:
     return tape.mode
 
 
-async def test_the_record_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_record_mode_chooses_between_recording_and_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "case.json"
     async with serving() as server:
         for _ in range(3):
             play(server, ANSWER)
-        with pytest.raises(CassetteError, match=r"there is no recording .* CONCERTINO_RECORD_MODE=all"):
+        with pytest.raises(CassetteError, match=r"no recording at .* CONCERTINO_RECORD_MODE=all"):
             await ask(server, path, None)
         assert await ask(server, path, "once") == "recording"
         assert await ask(server, path, "once") == "replaying"
@@ -338,5 +340,5 @@ async def test_the_record_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert await ask(server, path, "none") == "replaying"
         assert len(server.asked) == 3
         monkeypatch.setenv("CONCERTINO_RECORD_MODE", "new")
-        with pytest.raises(ConfigurationError, match="'new' is no record mode"):
+        with pytest.raises(ConfigurationError, match="invalid record mode 'new'"):
             await ask(server, path, None)

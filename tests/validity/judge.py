@@ -1,11 +1,11 @@
-"""All judges over one request, as each provider would be sent it."""
+"""All judges over one request, as each provider would receive it."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 
-from concertino.providers.base import ModelRequest
+from concertino.providers import ModelRequest
 
 from ..wire_bodies import wire_bodies
 from . import anthropic, chat, google, responses
@@ -21,7 +21,7 @@ MODELS = {
 
 
 def body_problems(kind: str, body: Json, model: str = "") -> list[str]:
-    """What the vendor would refuse in a *body* of the format *kind*."""
+    """Return the problems of a *body* of the format *kind*."""
     match kind:
         case "anthropic":
             return anthropic.problems(body)
@@ -36,7 +36,7 @@ def body_problems(kind: str, body: Json, model: str = "") -> list[str]:
 
 
 def problems(request: ModelRequest) -> dict[str, list[str]]:
-    """What each vendor would refuse in *request*, by format; those that take it are left out."""
+    """Return the problems of *request* by format, without formats that accept it."""
     found = {}
     for kind, model in MODELS.items():
         body = json.loads(wire_bodies(replace(request, model=model))[kind])

@@ -1,4 +1,4 @@
-"""What OpenAI's Responses API would refuse."""
+"""Problems that OpenAI's Responses API would refuse."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _PREFIXES = {"reasoning": "rs_", "message": "msg_", "function_call": "fc_"}
 
 
 def problems(body: Json) -> list[str]:
-    """What the API would refuse in *body*; rules are read only where the form is right."""
+    """Return the problems of *body*; rules apply only to a valid form."""
     return schema_problems(body) or rule_problems(body)
 
 
 def schema_problems(body: Json) -> list[str]:
-    """Against `openai.types.responses.response_create_params`."""
+    """Check against `openai.types.responses.response_create_params`."""
     return _schema(body)
 
 
 def rule_problems(body: Json) -> list[str]:
-    """Against the rules in words."""
+    """Check the documented rules."""
     given = body.get("input")
     items: list[Json] = given if isinstance(given, list) else []
     return [problem for rule in RULES for problem in rule(body, items)]
@@ -77,14 +77,14 @@ def _results(body: Json, items: list[Json]) -> Iterator[str]:
     calls: Counter[str] = Counter()
     outputs: Counter[str] = Counter()
     others: set[str] = set()
-    for place, item in enumerate(items):
+    for position, item in enumerate(items):
         kind, call = item.get("type"), item.get("call_id", "")
         if kind in ("function_call", "custom_tool_call"):
             calls[call] += 1
         elif kind in ("function_call_output", "custom_tool_call_output"):
             outputs[call] += 1
             if not known and call not in calls and call not in others:
-                yield f"input.{place}: an output for {call}, which is not called before it"
+                yield f"input.{position}: an output for {call}, which is not called before it"
         elif call:
             others.add(call)
     yield from (f"input: no output for the call {call}" for call in calls if not outputs[call])
@@ -97,25 +97,25 @@ def _reasoning(body: Json, items: list[Json]) -> Iterator[str]:
     provided without its required following item"), which is the assistant's. Where nothing is stored, it goes back
     with its encrypted content ("Item with id 'rs_…' not found. Items are not persisted when `store` is set to
     false"), and one without id cannot do without, either; servers with open models have plain `content` instead."""
-    for place, item in enumerate(items):
+    for position, item in enumerate(items):
         if item.get("type") != "reasoning":
             continue
-        follower = items[place + 1] if place + 1 < len(items) else None
+        follower = items[position + 1] if position + 1 < len(items) else None
         if follower is None or _given(follower):
-            yield f"input.{place}: reasoning followed by {_kind(follower) if follower else 'nothing'}"
+            yield f"input.{position}: reasoning followed by {_kind(follower) if follower else 'nothing'}"
         unstored = body.get("store") is False or not item.get("id")
         if unstored and not (item.get("encrypted_content") or item.get("content")):
-            yield f"input.{place}: reasoning without its content"
+            yield f"input.{position}: reasoning without its content"
 
 
 def _given(item: Json) -> bool:
-    """Whether an item is given to the model, and not made by it."""
+    """Return whether an item is input of the model, not its output."""
     kind = item.get("type") or "message"
     return item.get("role") in ("user", "system", "developer") or kind.endswith("_output")
 
 
 def _modified(body: Json, items: list[Json]) -> Iterator[str]:
-    """What reasoning with an id is followed by is the item itself, which has an id, too: a text put in its place is
+    """The item that follows reasoning with an id has an id as well: a text instead of it is
     refused as if it were missing ("without its required following item")."""
     for before, item in zip(items, items[1:], strict=False):
         if before.get("type") == "reasoning" and str(before.get("id", "")).startswith("rs_"):
@@ -129,19 +129,19 @@ def _ids(body: Json, items: list[Json]) -> Iterator[str]:
     Expected an ID that begins with 'rs'") and have at most 64 characters, as call ids ("string too long. Expected a
     string with maximum length 64"); a call id is not empty."""
     seen: set[str] = set()
-    for place, item in enumerate(items):
+    for position, item in enumerate(items):
         kind = item.get("type") or "message"
         if found := item.get("id"):
             if found in seen and kind != "item_reference":
-                yield f"input.{place}: the id {found} a second time"
+                yield f"input.{position}: the id {found} a second time"
             seen.add(found)
             if not found.startswith(_PREFIXES.get(kind, "")):
-                yield f"input.{place}: the id {found} of a {kind}"
+                yield f"input.{position}: the id {found} of a {kind}"
             if len(found) > _LONGEST_ID:
-                yield f"input.{place}: an id of {len(found)} characters"
+                yield f"input.{position}: an id of {len(found)} characters"
         call = item.get("call_id")
         if call is not None and not 0 < len(call) <= _LONGEST_ID:
-            yield f"input.{place}: a call id of {len(call)} characters"
+            yield f"input.{position}: a call id of {len(call)} characters"
 
 
 def _tools(body: Json, items: list[Json]) -> Iterator[str]:
@@ -160,9 +160,9 @@ def _tools(body: Json, items: list[Json]) -> Iterator[str]:
             yield f"tool_choice: {choice['name']} is not among the tools"
     elif choice == "required" and not body.get("tools"):
         yield "tool_choice: a tool is required, and there are none"
-    for place, item in enumerate(items):
+    for position, item in enumerate(items):
         if item.get("type") == "function_call" and not _NAME.fullmatch(item["name"]):
-            yield f"input.{place}: a call of {item['name']!r}"
+            yield f"input.{position}: a call of {item['name']!r}"
 
 
 def _settings(body: Json, items: list[Json]) -> Iterator[str]:

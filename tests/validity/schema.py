@@ -19,14 +19,14 @@ _UNMARKED = "(none)"
 
 
 class Schema:
-    """The check of a request's `TypedDict`.
+    """A strict check of a request's `TypedDict`.
 
-    The type is read as pydantic reads it and then made stricter: unknown fields are refused at every depth, nothing is
-    converted, an `Iterable` is a list that is looked into, and a union of objects goes by what tells them apart (their
-    `type`, or else their `role`), which makes it quick and its errors readable.
+    Pydantic's schema of the type is made stricter: unknown fields are refused at every depth, values are not converted,
+    an `Iterable` is a list whose items are checked, and a union of objects is decided by `type` or `role`, which makes
+    it fast and its errors readable.
 
-    *taken*: "Class.field" of what the API takes though the type does not say so: the field may be absent or null, and
-    its schema is the one given, or the type's own for None.
+    *taken* names fields ("Class.field") that the API accepts against its own type: they may be absent or null, and have
+    the given schema, or the type's own for None.
     """
 
     def __init__(self, kind: Any, taken: Mapping[str, Core | None]) -> None:
@@ -36,22 +36,22 @@ class Schema:
         self._validator = SchemaValidator(_Reader(core, taken)(), ConfigDict(extra="forbid", strict=True))  # type: ignore[arg-type]
 
     def __call__(self, body: dict[str, Any]) -> list[str]:
-        """What is wrong with *body*; the first few things."""
+        """Return the first problems of *body*."""
         try:
             self._validator.validate_python([body])
         except ValidationError as wrong:
-            return told(wrong, skip=1)
+            return distinguished(wrong, skip=1)
         return []
 
 
-def told(wrong: ValidationError, *, skip: int = 0) -> list[str]:
-    """The deepest errors, which are of the kind that was meant; *skip*: steps of the way that say nothing."""
+def distinguished(wrong: ValidationError, *, skip: int = 0) -> list[str]:
+    """Return the deepest errors, which belong to the intended kind; *skip* names path steps to ignore."""
     found = wrong.errors(include_url=False, include_context=False, include_input=False)
     found.sort(key=lambda error: -len(error["loc"]))
-    return [f"{_place(error['loc'][skip:])}: {error['msg']}" for error in found[:_SHOWN]]
+    return [f"{_position(error['loc'][skip:])}: {error['msg']}" for error in found[:_SHOWN]]
 
 
-def _place(loc: tuple[int | str, ...]) -> str:
+def _position(loc: tuple[int | str, ...]) -> str:
     return ".".join(step for step in map(str, loc) if "[" not in step)
 
 
@@ -81,7 +81,7 @@ class _Reader:
         schema = {name: self._read(value) for name, value in self._loosened(schema).items()}
         if schema.get("type") == "generator":
             return {**schema, "type": "list"}
-        return self._told_apart(schema) if schema.get("type") == "union" else schema
+        return self._distinguishing(schema) if schema.get("type") == "union" else schema
 
     def _loosened(self, schema: Core) -> Core:
         if schema.get("type") != "typed-dict":
@@ -99,7 +99,7 @@ class _Reader:
                 }
         return {**schema, "fields": fields}
 
-    def _told_apart(self, union: Core) -> Core:
+    def _distinguishing(self, union: Core) -> Core:
         asked = [choice for choice in union["choices"] if not self._is_answer(choice)]
         union = {**union, "choices": asked or union["choices"]}
         kinds = [self._objects(choice) for choice in union["choices"]]
@@ -126,7 +126,7 @@ class _Reader:
         return {"type": "tagged-union", "discriminator": discriminator, "choices": choices}
 
     def _objects(self, schema: Any) -> list[Any]:
-        """The objects that a choice stands for; none if it is no object, or not only objects."""
+        """Return the objects of a choice, or an empty list if it has other members."""
         if isinstance(schema, tuple):
             schema = schema[0]
         if self._object(schema):
@@ -140,7 +140,7 @@ class _Reader:
         return []
 
     def _is_answer(self, schema: Any) -> bool:
-        """Whether it is of the classes of answers, which the SDKs let stand in requests; those allow unknown fields."""
+        """Return whether this is a class of answers, which SDKs allow in requests; those accept unknown fields."""
         schema = self._followed(schema[0] if isinstance(schema, tuple) else schema)
         choices = schema.get("choices")
         if choices is None:

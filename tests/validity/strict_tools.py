@@ -1,4 +1,4 @@
-"""What OpenAI would refuse in the parameters of a strict function ("Structured outputs", "Supported schemas")."""
+"""Problems that OpenAI would refuse in the parameters of a strict function ("Structured outputs")."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def problems(schema: Any) -> Iterator[str]:
-    """Every object lists all its properties as required and allows no others."""
+    """Check that every object requires all its properties and allows no others."""
     if isinstance(schema, list):
         for one in schema:
             yield from problems(one)

@@ -1,4 +1,4 @@
-"""What the adapters make of odd conversations is what the vendors take."""
+"""The adapters turn odd conversations into requests that the vendors accept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ModelRequest
+from concertino.providers import ModelRequest
 
 from .judge import problems
 
@@ -29,12 +29,12 @@ HELLO = UserMessage("Hello.")
 MORE = UserMessage("And more.")
 
 
-def says(*parts: Part) -> AssistantMessage:
+def answer(*parts: Part) -> AssistantMessage:
     return AssistantMessage(parts, "end", "m")
 
 
 def text(words: str, provider: str) -> Text:
-    """As OpenAI says it, an item with an id, which the reasoning before it wants back; of others, plain."""
+    """Return a text, for OpenAI as an item with the id that its reasoning refers to."""
     part = {"type": "output_text", "text": words, "annotations": []}
     item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
     return Text(words, provider="openai", raw=json.dumps(item)) if provider == "openai" else Text(words)
@@ -57,27 +57,36 @@ CONVERSATIONS: dict[str, list[Message]] = {
     "nothing said": [UserMessage("")],
     "only an image": [UserMessage("", (Media("image/png", data="aGk="),))],
     "a note begins": [SystemMessage("It is late."), HELLO],
-    "a live call": [HELLO, says(*calls("a")), *results("a")],
-    "live calls with a note behind": [HELLO, says(*calls("a", "b")), *results("a", "b"), SystemMessage("It is late.")],
-    "live calls with a word behind": [HELLO, says(*calls("a", "b")), *results("a", "b"), MORE],
+    "a live call": [HELLO, answer(*calls("a")), *results("a")],
+    "live calls with a note behind": [
+        HELLO,
+        answer(*calls("a", "b")),
+        *results("a", "b"),
+        SystemMessage("It is late."),
+    ],
+    "live calls with a word behind": [HELLO, answer(*calls("a", "b")), *results("a", "b"), MORE],
     "text between calls": [
         HELLO,
-        says(Text("One."), *calls("a"), Text("Two."), *calls("b")),
+        answer(Text("One."), *calls("a"), Text("Two."), *calls("b")),
         *results("a", "b"),
     ],
-    "text behind a call": [HELLO, says(*calls("a"), Text("I wait.")), *results("a")],
-    "an empty result": [HELLO, says(*calls("a")), *results("a", content="")],
-    "a blank result": [HELLO, says(*calls("a")), *results("a", content=" \n")],
-    "a failed result": [HELLO, says(*calls("a")), *results("a", content="no", is_error=True)],
-    "a shown result": [HELLO, says(*calls("a")), *results("a", content="", media=(Media("image/png", data="aGk="),))],
-    "arguments that are no JSON": [HELLO, says(ToolCall("a", "look_up", '{"a":')), *results("a")],
-    "an answer without anything": [HELLO, says(), MORE],
-    "a blank answer": [HELLO, says(Text(" \n")), MORE],
-    "two answers": [HELLO, says(Text("One.")), says(Text("Two.")), MORE],
-    "white space behind an answer": [HELLO, says(Text("One. \n")), MORE],
-    "a dot in an id": [HELLO, says(*calls("call.a")), *results("call.a")],
+    "text behind a call": [HELLO, answer(*calls("a"), Text("I wait.")), *results("a")],
+    "an empty result": [HELLO, answer(*calls("a")), *results("a", content="")],
+    "a blank result": [HELLO, answer(*calls("a")), *results("a", content=" \n")],
+    "a failed result": [HELLO, answer(*calls("a")), *results("a", content="no", is_error=True)],
+    "a shown result": [
+        HELLO,
+        answer(*calls("a")),
+        *results("a", content="", media=(Media("image/png", data="aGk="),)),
+    ],
+    "arguments that are no JSON": [HELLO, answer(ToolCall("a", "look_up", '{"a":')), *results("a")],
+    "an answer without anything": [HELLO, answer(), MORE],
+    "a blank answer": [HELLO, answer(Text(" \n")), MORE],
+    "two answers": [HELLO, answer(Text("One.")), answer(Text("Two.")), MORE],
+    "white space behind an answer": [HELLO, answer(Text("One. \n")), MORE],
+    "a dot in an id": [HELLO, answer(*calls("call.a")), *results("call.a")],
     **{
-        f"{name} of {provider}": [HELLO, says(thought(provider), *parts), *answers]
+        f"{name} of {provider}": [HELLO, answer(thought(provider), *parts), *answers]
         for provider in ("anthropic", "openai", "google")
         for name, parts, answers in (
             ("nothing but reasoning", [], [MORE]),

@@ -152,12 +152,12 @@ FORM: dict[str, tuple[Change, str]] = {
 }
 
 
-def test_the_good_one_is_good() -> None:
+def test_the_valid_request_passes() -> None:
     assert anthropic.problems(GOOD) == []
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_rule_is_kept(name: str) -> None:
+def test_a_violated_rule_is_reported(name: str) -> None:
     change, words = RULES[name]
     body = spoilt(GOOD, change)
     assert anthropic.schema_problems(body) == [], "its form is right"
@@ -165,7 +165,7 @@ def test_a_rule_is_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORM)
-def test_the_form_is_kept(name: str) -> None:
+def test_an_invalid_schema_is_reported(name: str) -> None:
     change, words = FORM[name]
     found = anthropic.problems(spoilt(GOOD, change))
     assert any(words in problem for problem in found), found
@@ -181,7 +181,7 @@ def test_every_rule_has_its_violation() -> None:
     assert idle == []
 
 
-def test_what_is_allowed() -> None:
+def test_allowed_variations() -> None:
     later = [*GOOD["messages"], {"role": "assistant", "content": "Done. "}, HELLO]
     assert anthropic.problems({**GOOD, "messages": later}) == [], "white space counts only at the very end"
     two = [*GOOD["messages"], HELLO]

@@ -85,12 +85,12 @@ FORM: dict[str, tuple[Change, str]] = {
 }
 
 
-def test_the_good_one_is_good() -> None:
+def test_the_valid_request_passes() -> None:
     assert chat.problems(GOOD) == []
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_rule_is_kept(name: str) -> None:
+def test_a_violated_rule_is_reported(name: str) -> None:
     change, words = RULES[name]
     body = spoilt(GOOD, change)
     assert chat.schema_problems(body) == [], "its form is right"
@@ -98,7 +98,7 @@ def test_a_rule_is_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORM)
-def test_the_form_is_kept(name: str) -> None:
+def test_an_invalid_schema_is_reported(name: str) -> None:
     change, words = FORM[name]
     found = chat.problems(spoilt(GOOD, change))
     assert any(words in problem for problem in found), found
@@ -109,7 +109,7 @@ def test_every_rule_has_its_violation() -> None:
     assert [rule.__name__ for rule in chat.RULES if not any(list(rule(body)) for body in bodies)] == []
 
 
-def test_what_is_allowed() -> None:
-    again = spoilt(GOOD, both(*(add(GOOD["messages"][place], "messages") for place in (2, 3, 4))))
+def test_allowed_variations() -> None:
+    again = spoilt(GOOD, both(*(add(GOOD["messages"][position], "messages") for position in (2, 3, 4))))
     assert chat.problems(again) == [], "an id may be used again in another turn"
     assert chat.problems(spoilt(GOOD, drop("tools"))) == [], "calls of the past want no tools"

@@ -111,12 +111,12 @@ FORM: dict[str, tuple[Change, str]] = {
 }
 
 
-def test_the_good_one_is_good() -> None:
+def test_the_valid_request_passes() -> None:
     assert google.problems(GOOD, MODEL) == []
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_rule_is_kept(name: str) -> None:
+def test_a_violated_rule_is_reported(name: str) -> None:
     change, words = RULES[name]
     body = spoilt(GOOD, change)
     assert google.schema_problems(body) == [], "its form is right"
@@ -124,7 +124,7 @@ def test_a_rule_is_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORM)
-def test_the_form_is_kept(name: str) -> None:
+def test_an_invalid_schema_is_reported(name: str) -> None:
     change, words = FORM[name]
     found = google.problems(spoilt(GOOD, change), MODEL)
     assert any(words in problem for problem in found), found
@@ -140,7 +140,7 @@ def test_every_rule_has_its_violation() -> None:
     assert idle == []
 
 
-def test_what_is_allowed() -> None:
+def test_allowed_variations() -> None:
     unsigned = spoilt(GOOD, both(LIVE, drop("contents", 7, "parts", 1, "thoughtSignature")))
     assert google.problems(unsigned, "gemini-2.5-flash") == [], "older models want no signature"
     split = spoilt(GOOD, both(drop("contents", 6, "parts", 1)))

@@ -1,4 +1,4 @@
-"""The judges beside what was recorded: they accept what was answered and refuse what was refused for its form."""
+"""The judges accept recorded requests that were answered, and refuse those refused for their form."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ REFUSED = {
     "openai/responses/test-openai-responses-thinking-with-modified-history-yaml-0689f01d.json#1": "not its item",
     "openai/chat_completions/openai-gpt-5-mini-completions-yaml-f94102af.json#0": "stop",
 }
-"""The recorded refusals (400) whose reason is the request's form, and what the judge says of it."""
+"""The recorded refusals (400) of invalid forms, and the judge's problems."""
 
 OTHER_REASONS = (
     "does not exist",  # a model
@@ -68,12 +68,12 @@ OTHER_REASONS = (
     "unsupported image",
     "Error while downloading",
     "Tool call validation failed",  # Groq: what the model called
-    "No tool output found for tool call call-a",  # DeepSeek: a call's output comes before anything else is said
+    "No tool output found for tool call call-a",  # DeepSeek: a call's output comes before anything else is reading
 )
 
 
 def judged(exchange: Exchange) -> list[str]:
-    """What the judge of its format says of a recorded request."""
+    """Return the problems of a recorded request."""
     body = dict(exchange.request)
     if "azure" in exchange.host:
         body.setdefault("model", "gpt-4o")  # there it is in the address
@@ -107,14 +107,14 @@ def is_own(exchange: Exchange) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "least"), [("anthropic", 300), ("responses", 300), ("chat", 380), ("google", 250)])
-def test_what_the_vendor_answered_is_accepted(data: Path, kind: str, least: int) -> None:
+def test_answered_requests_are_accepted(data: Path, kind: str, least: int) -> None:
     answered = [exchange for exchange in recorded(kind) if exchange.status < 300 and is_own(exchange)]
     assert len(answered) >= least
     assert {exchange.name: found for exchange in answered if (found := judged(exchange))} == {}
 
 
 @pytest.mark.parametrize(("kind", "least"), [("responses", 20), ("chat", 90)])
-def test_what_others_answered_differs_in_known_fields_only(data: Path, kind: str, least: int) -> None:
+def test_requests_to_other_servers_differ_in_known_fields_only(data: Path, kind: str, least: int) -> None:
     answered = [exchange for exchange in recorded(kind) if exchange.status < 300 and not is_own(exchange)]
     assert len(answered) >= least
     odd = {
@@ -127,7 +127,7 @@ def test_what_others_answered_differs_in_known_fields_only(data: Path, kind: str
 
 
 @pytest.mark.parametrize("kind", ["responses", "chat"])
-def test_the_calls_of_others_have_results_by_the_same_rule(data: Path, kind: str) -> None:
+def test_calls_of_other_servers_have_results_by_the_same_rule(data: Path, kind: str) -> None:
     for exchange in recorded(kind):
         if exchange.status < 300 and not is_own(exchange):
             found = (
@@ -136,17 +136,17 @@ def test_the_calls_of_others_have_results_by_the_same_rule(data: Path, kind: str
             assert not [words for words in found if "result" in words or "output for" in words], exchange.name
 
 
-def test_what_was_refused_for_its_form_is_refused(data: Path) -> None:
+def test_refused_requests_are_refused(data: Path) -> None:
     refused = [exchange for kind in OWN for exchange in recorded(kind) if exchange.status == 400]
-    said = {exchange.name: judged(exchange) for exchange in refused if exchange.name in REFUSED}
-    assert set(said) == set(REFUSED)
+    reading = {exchange.name: judged(exchange) for exchange in refused if exchange.name in REFUSED}
+    assert set(reading) == set(REFUSED)
     for name, words in REFUSED.items():
-        assert any(words in problem for problem in said[name]), (name, said[name])
+        assert any(words in problem for problem in reading[name]), (name, reading[name])
 
 
 def test_every_recorded_refusal_is_accounted_for(data: Path) -> None:
     for kind in OWN:
         for exchange in recorded(kind):
             if exchange.status == 400 and exchange.name not in REFUSED:
-                said: Any = exchange.body.decode()
-                assert any(words in said for words in OTHER_REASONS), (exchange.name, said)
+                reading: Any = exchange.body.decode()
+                assert any(words in reading for words in OTHER_REASONS), (exchange.name, reading)

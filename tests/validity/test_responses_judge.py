@@ -82,12 +82,12 @@ FORM: dict[str, tuple[Change, str]] = {
 }
 
 
-def test_the_good_one_is_good() -> None:
+def test_the_valid_request_passes() -> None:
     assert responses.problems(GOOD) == []
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_rule_is_kept(name: str) -> None:
+def test_a_violated_rule_is_reported(name: str) -> None:
     change, words = RULES[name]
     body = spoilt(GOOD, change)
     assert responses.schema_problems(body) == [], "its form is right"
@@ -95,7 +95,7 @@ def test_a_rule_is_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORM)
-def test_the_form_is_kept(name: str) -> None:
+def test_an_invalid_schema_is_reported(name: str) -> None:
     change, words = FORM[name]
     found = responses.problems(spoilt(GOOD, change))
     assert any(words in problem for problem in found), found
@@ -107,9 +107,9 @@ def test_every_rule_has_its_violation() -> None:
     assert idle == []
 
 
-def test_what_is_allowed() -> None:
+def test_allowed_variations() -> None:
     known = {**GOOD, "previous_response_id": "resp_1", "input": [GOOD["input"][4]]}
     assert responses.problems(known) == [], "the call is in the stored response"
-    plain = spoilt(GOOD, both(*(drop("input", place, "id") for place in (1, 2, 3))))
+    plain = spoilt(GOOD, both(*(drop("input", position, "id") for position in (1, 2, 3))))
     assert responses.problems(plain) == [], "items may go without ids"
     assert responses.problems({"model": "gpt-6-luna", "input": "Hello."}) == []

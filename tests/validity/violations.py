@@ -1,4 +1,4 @@
-"""Hand-written violations: a good request, and one change that spoils it in one respect."""
+"""Hand-written violations: a valid request, and one change that makes it invalid."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Change = Callable[[Json], object]
 
 
 def spoilt(good: Json, change: Change) -> Json:
-    """*good* after the *change*."""
+    """Return *good* after the *change*."""
     body = deepcopy(good)
     change(body)
     return body
 
 
 def put(value: Any, *way: str | int) -> Change:
-    """Sets what is at the end of the *way*."""
+    """Set the value at the path *way*."""
 
     def change(body: Any) -> None:
         for step in way[:-1]:
@@ -29,7 +29,7 @@ def put(value: Any, *way: str | int) -> Change:
 
 
 def drop(*way: Any) -> Change:
-    """Takes away what is at the end of the *way*."""
+    """Remove the value at the path *way*."""
 
     def change(body: Any) -> None:
         for step in way[:-1]:
@@ -40,7 +40,7 @@ def drop(*way: Any) -> Change:
 
 
 def add(value: Any, *way: str | int, at: int | None = None) -> Change:
-    """Puts *value* into the list at the end of the *way*; *at* a place, or at its end."""
+    """Insert *value* into the list at the path *way*, at the index *at* or at the end."""
 
     def change(body: Any) -> None:
         for step in way:
@@ -51,5 +51,5 @@ def add(value: Any, *way: str | int, at: int | None = None) -> Change:
 
 
 def both(*changes: Change) -> Change:
-    """Several changes that make one violation."""
+    """Combine several changes into one violation."""
     return lambda body: [change(body) for change in changes]

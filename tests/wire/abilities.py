@@ -1,4 +1,4 @@
-"""What each provider can do through us, tried out: the table of docs/providers.md.
+"""The abilities of each adapter, measured: the tables of docs/providers.md.
 
 `python -m tests.wire.abilities` writes it there; `test_providers_page` fails when it is not what is found.
 """
@@ -26,7 +26,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import OutputSchema
+from concertino.providers import OutputSchema
 from concertino.providers.openai.chat.vendors import VENDORS
 
 from .abilities_answers import rows as answers
@@ -44,11 +44,11 @@ SCHEMA = OutputSchema("Answer", {"type": "object", "properties": {}, "additional
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """A setting or a content, and what a request must have in it to show that it is sent."""
+    """A setting or content, and the JSON that proves that a request contains it."""
 
     label: str
     marks: dict[str, str]
-    """By format: what its JSON must contain; a format without one cannot do it."""
+    """By format: JSON that a request must contain. Formats without an entry lack the ability."""
     settings: dict[str, Any]
     messages: Callable[[str], tuple[Message, ...]] = lambda kind: (UserMessage("Hi"),)
 
@@ -79,7 +79,7 @@ def _opaque(kind: str) -> tuple[Message, ...]:
 ABILITIES = (
     Ability("text", _same('"Hi"'), {}),
     Ability("tools", _same("Tells the weather."), {"tools": (TOOL,)}),
-    Ability("the provider's own tools, beside ours (`extra`)", _same('{"type":"own_tool"}'),
+    Ability("the provider's own tools, next to ours (`extra`)", _same('{"type":"own_tool"}'),
             {"tools": (TOOL,), "extra": {"tools": [{"type": "own_tool"}]}}),
     Ability(
         "one tool forced",
@@ -88,13 +88,13 @@ ABILITIES = (
         {"tools": (TOOL,), "tool_choice": ForcedTool("weather")},
     ),
     Ability(
-        "tools declared and forbidden",
+        "tools declared but forbidden",
         {"anthropic": '{"type":"none"}', "responses": '"tool_choice":"none"', "chat": '"tool_choice":"none"',
          "google": '"NONE"'},
         {"tools": (TOOL,), "tool_choice": "none"},
     ),
     Ability(
-        "parallel calls switched off",
+        "parallel calls disabled",
         {"anthropic": "disable_parallel_tool_use", "responses": "parallel_tool_calls", "chat": "parallel_tool_calls"},
         {"tools": (TOOL,), "parallel_tool_calls": False},
     ),
@@ -107,17 +107,17 @@ ABILITIES = (
          "google": "HIGH"},
         {"effort": "high"},
     ),
-    Ability("temperature, for models that take one", {**_same('"temperature":0.5')}, {"temperature": 0.5, "old": True}),
-    Ability("texts to stop at", {"anthropic": "stop_sequences", "chat": '"stop"', "google": "stopSequences"},
+    Ability("temperature, if the model accepts one", {**_same('"temperature":0.5')}, {"temperature": 0.5, "old": True}),
+    Ability("stop texts", {"anthropic": "stop_sequences", "chat": '"stop"', "google": "stopSequences"},
             {"stop": ("END",)}),
-    Ability("limit of the answer", {"anthropic": "max_tokens", "responses": "max_output_tokens",
+    Ability("output limit", {"anthropic": "max_tokens", "responses": "max_output_tokens",
                                     "chat": "max_completion_tokens", "google": "maxOutputTokens"},
             {"max_output_tokens": 777}),
-    Ability("images in", _same("QUJD"), {}, lambda kind: _media(kind, "image/png")),
-    Ability("PDFs in", _same("QUJD"), {}, lambda kind: _media(kind, "application/pdf")),
-    Ability("audio in", _same("QUJD", "anthropic", "responses"), {}, lambda kind: _media(kind, "audio/wav")),
-    Ability("signed reasoning back", _same("c2lnbmVk", "chat"), {"tools": (TOOL,)}, _reasoned),
-    Ability("blocks that only it understands back", _same("as it came", "chat"), {}, _opaque),
+    Ability("images", _same("QUJD"), {}, lambda kind: _media(kind, "image/png")),
+    Ability("PDFs", _same("QUJD"), {}, lambda kind: _media(kind, "application/pdf")),
+    Ability("audio", _same("QUJD", "anthropic", "responses"), {}, lambda kind: _media(kind, "audio/wav")),
+    Ability("signed reasoning sent back", _same("c2lnbmVk", "chat"), {"tools": (TOOL,)}, _reasoned),
+    Ability("opaque blocks sent back", _same("as it came", "chat"), {}, _opaque),
     Ability("cache breakpoints", {"anthropic": "cache_control", "responses": "prompt_cache_breakpoint",
                                   "chat": "prompt_cache_breakpoint"}, {"marks": (0,)}),
     Ability("cache key", {"responses": "prompt_cache_key", "chat": "prompt_cache_key"}, {"cache_key": "k"}),
@@ -127,7 +127,7 @@ OLD = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-4.1", "chat": "gpt-4.
 
 
 def cell(ability: Ability, kind: str) -> str:
-    """`yes`; `no` for what is left out without harm; or `refused`, with the error's words for a remedy."""
+    """Return `yes`, `no` if the format lacks it, or `refused` with the remedy of the error."""
     settings = dict(ability.settings)
     model = OLD[kind] if settings.pop("old", False) else NEW[kind]
     try:
@@ -139,12 +139,12 @@ def cell(ability: Ability, kind: str) -> str:
 
 
 def table() -> str:
-    """What may be asked for, what comes back, whose clients may be handed over, and the vendors."""
+    """Return the tables of requests, answers, clients, statuses and vendors."""
     rows = [["in a request", *KINDS.values()], ["---"] * (len(KINDS) + 1)]
     rows += [[ability.label, *(cell(ability, kind) for kind in KINDS)] for ability in ABILITIES]
     found = asyncio.run(answers(KINDS))
     found[0][0] = "in an answer"
-    clients = [["client handed over", "asks"], ["---"] * 2]
+    clients = [["client passed in", "path"], ["---"] * 2]
     clients += [[cloud.label, f"`{cloud.path.partition('?')[0]}`"] for cloud in CLOUDS]
     errors = [["HTTP status", "error"], ["---"] * 2]
     for kind in dict.fromkeys(error for _, error in STATUSES):
@@ -153,13 +153,22 @@ def table() -> str:
 
 
 def _vendors() -> list[list[str]]:
-    head = ["vendor", "key", "reasoning goes back in", "schemas", "takes", "cache", "parallel switch", "tool choices"]
+    head = [
+        "vendor",
+        "key",
+        "field of returned reasoning",
+        "schemas",
+        "content",
+        "cache",
+        "parallel switch",
+        "tool choices",
+    ]
     names = [head, ["---"] * len(head)]
     for vendor in VENDORS:
-        cache = "key" if vendor.cache_key else "breakpoints" if vendor.breakpoints else "its own"
-        words = [f"`{vendor.name}`", f"`{vendor.key}`" if vendor.key else "none", vendor.reasoning or "nothing"]
-        words += [_yes(vendor.schemas), ", ".join(["text", *sorted(vendor.media)]), cache]
-        names.append([*words, _yes(vendor.parallel_switch), ", ".join(["auto", *vendor.choices])])
+        cache = "key" if vendor.cache_key else "breakpoints" if vendor.breakpoints else "automatic"
+        cells = [f"`{vendor.name}`", f"`{vendor.key}`" if vendor.key else "none", vendor.reasoning or "none"]
+        cells += [_yes(vendor.schemas), ", ".join(["text", *sorted(vendor.media)]), cache]
+        names.append([*cells, _yes(vendor.parallel_switch), ", ".join(["auto", *vendor.choices])])
     return names
 
 
@@ -172,7 +181,7 @@ def _joined(rows: list[list[str]]) -> str:
 
 
 def page(text: str) -> str:
-    """*text* with the table in its place."""
+    """Return *text* with current tables."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
 

@@ -1,5 +1,4 @@
-"""What of each provider's answers reaches the engine, tried out on a local server: the second table of
-docs/providers.md."""
+"""The content of each provider's answers that reaches the engine, measured: a table of docs/providers.md."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ from typing import Any
 
 from concertino.errors import ContentFilteredError, ContextTooLongError, ProviderError, RateLimitError
 from concertino.messages import UserMessage
+from concertino.providers import Model, ReasoningChunk, Reply, TextChunk
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, ReasoningChunk, Reply, TextChunk
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 
@@ -29,15 +28,15 @@ SOURCE = "https://source.example"
 
 
 def answer(kind: str, text: str = "", stop: str = "", part: Any = None) -> dict[str, Any]:
-    """A whole answer: *text*, the word *stop* for its end, and *part*, a block of the provider's own before it."""
+    """Return a whole answer with *text*, the stop reason *stop*, and a native block *part* before it."""
     own = [] if part is None else [part]
     match kind:
         case "anthropic":
             blocks = [*own, *([{"type": "text", "text": text}] if text else [])]
             return {"type": "message", "model": "m", "content": blocks, "stop_reason": stop or "end_turn", "usage": {}}
         case "responses":
-            said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
-            whole: dict[str, Any] = {"model": "m", "output": [*own, *([said] if text else [])]}
+            reading = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+            whole: dict[str, Any] = {"model": "m", "output": [*own, *([reading] if text else [])]}
             if stop:
                 return {**whole, "status": "incomplete", "incomplete_details": {"reason": stop}}
             return {**whole, "status": "completed"}
@@ -50,7 +49,7 @@ def answer(kind: str, text: str = "", stop: str = "", part: Any = None) -> dict[
 
 
 async def whole(kind: str, body: dict[str, Any]) -> Reply:
-    """What is made of an answer that does not come as a stream."""
+    """Return the reply to an unstreamed answer."""
     async with serving() as server:
         model = WHOLES[kind](server.url)
         server.play(json.dumps(body), headers=dict(JSON))
@@ -67,7 +66,7 @@ async def streamed(kind: str, body: str, **how: Any) -> list[Any]:
 
 
 async def back(kind: str, reply: Reply) -> str:
-    """The request in which *reply* goes back."""
+    """Return the request that sends *reply* back."""
     async with serving() as server, model_of(kind, server) as model:
         server.play(FULL[kind])
         await events_of(model, request(UserMessage("Hi"), reply.message, UserMessage("And?")))
@@ -90,17 +89,17 @@ async def is_kept_of_reasoning(kind: str) -> str:
 
 
 async def citations(kind: str) -> str:
-    """Kept, and whether they go back with their text."""
-    place: dict[str, Any] = {"type": "url_citation", "url": SOURCE, "start_index": 0, "end_index": 1, "title": "S"}
+    """Return whether citations are kept and sent back."""
+    position: dict[str, Any] = {"type": "url_citation", "url": SOURCE, "start_index": 0, "end_index": 1, "title": "S"}
     match kind:
         case "anthropic":
             cited = {"type": "web_search_result_location", "url": SOURCE, "cited_text": "A"}
             body = answer(kind, part={"type": "text", "text": "A", "citations": [cited]})
         case "responses":
-            content = [{"type": "output_text", "text": "A", "annotations": [place]}]
+            content = [{"type": "output_text", "text": "A", "annotations": [position]}]
             body = answer(kind, part={"type": "message", "role": "assistant", "content": content})
         case "chat":
-            body = answer(kind, "A", part={"annotations": [{"type": "url_citation", "url_citation": place}]})
+            body = answer(kind, "A", part={"annotations": [{"type": "url_citation", "url_citation": position}]})
         case _:
             body = answer(kind, "A")
             body["candidates"][0]["groundingMetadata"] = {"groundingChunks": [{"web": {"uri": SOURCE}}]}
@@ -130,7 +129,7 @@ STOPS = {"anthropic": "refusal", "responses": "content_filter", "chat": "content
 
 
 async def refusals(kind: str) -> str:
-    """`filter` for what came before, and an error for nothing at all."""
+    """Return whether a refusal is `filter` with text and an error without."""
     some = await whole(kind, answer(kind, "I", stop=STOPS[kind]))
     try:
         await whole(kind, answer(kind, stop=STOPS[kind]))
@@ -147,7 +146,7 @@ async def counts(kind: str) -> str:
     return "all, " + ", ".join(name for name, count in named.items() if count)
 
 
-async def what_came_before_a_break(kind: str) -> str:
+async def partial_answer(kind: str) -> str:
     body = FULL[kind].encode()
     try:
         await streamed(kind, body[: len(body) * 3 // 4].decode(errors="ignore"), broken=True)
@@ -184,7 +183,7 @@ async def too_long(kind: str) -> str:
 
 
 async def delay(kind: str) -> str:
-    """Each provider's own way of asking for a delay."""
+    """Return the forms in which the provider may ask for a delay."""
     found = []
     ways: list[tuple[str, dict[str, Any], dict[str, str]]] = [("`retry-after`", {}, {"retry-after": "7"})]
     ways.append(("`retry-after-ms`", {}, {"retry-after-ms": "7000"}))
@@ -199,31 +198,31 @@ async def delay(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Something that an answer may have, how it is tried out, and the least that must be found."""
+    """A property of answers, and the function that measures it."""
 
     label: str
     try_out: Callable[[str], Awaitable[str]]
     no: tuple[str, ...] = ()
-    """The formats that have no such thing."""
+    """The formats without this property."""
 
 
 PROBES = (
-    Probe("streamed, reasoning too", comes_in_pieces),
+    Probe("streamed, with reasoning", comes_in_pieces),
     Probe("not streamed (`streams=False`)", comes_whole),
     Probe("reasoning kept", is_kept_of_reasoning),
     Probe("citations", citations),
     Probe("calls of the provider's own tools", own_tools, no=("chat",)),
     Probe("refusals: `filter`, or `ContentFilteredError`", refusals),
     Probe("usage", counts),
-    Probe("usage that is not reported is unknown, not zero", no_usage_is_unknown),
-    Probe("what came before a break (`error.partial`)", what_came_before_a_break),
-    Probe("context too long: `ContextTooLongError`", too_long),
-    Probe("delay of a rate limit", delay),
+    Probe("unreported usage is unknown, not zero", no_usage_is_unknown),
+    Probe("partial answer of a broken stream (`error.partial`)", partial_answer),
+    Probe("`ContextTooLongError`", too_long),
+    Probe("requested delay (`error.retry_after`)", delay),
 )
 
 
 async def rows(names: dict[str, str]) -> list[list[str]]:
-    """The table."""
+    """Return the table."""
     found = [["", *names.values()], ["---"] * (len(names) + 1)]
     for probe in PROBES:
         found.append([probe.label, *[await probe.try_out(kind) for kind in names]])

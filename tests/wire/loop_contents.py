@@ -1,10 +1,9 @@
-"""What a recorded request, or one of ours, says: its results and what the user says and shows, in one form for all
-formats. What the model says is read by `test_lossless.blocks_of`.
+"""The content of a request, recorded or ours: tool results and user content, in one form for all formats.
 
-What carries no content is left out here, and nowhere else:
+`test_lossless.blocks_of` reads the model's content. Differences without content are removed here, and only here:
 - a text that is a string or a list of text parts is the same text;
 - Google wraps a result in an object whose one key (`result`, `output`, `return_value`, ...) is the caller's choice;
-- JSON is compared as values: whitespace and the order of keys mean nothing.
+- JSON is compared as values: whitespace and the order of keys do not count.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ Content = tuple[str, str, str]
 
 
 def contents(kind: str, body: Any) -> list[Content]:
-    """All results and user's texts in the order in which *body* has them."""
+    """Return all results and user texts in the order of *body*."""
     return _READERS[kind](body) if isinstance(body, dict) else []
 
 
 def text_of(value: Any) -> str:
-    """A text, whichever way it is written."""
+    """Return a text in any of its forms."""
     if isinstance(value, list):
         return "".join(map(text_of, value))
     if isinstance(value, dict):
@@ -31,7 +30,7 @@ def text_of(value: Any) -> str:
 
 
 def same_text(text: str) -> str:
-    """*text*; of JSON, its one canonical form."""
+    """Return *text*, or the canonical form of JSON."""
     try:
         return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
     except ValueError:

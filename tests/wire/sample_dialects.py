@@ -205,21 +205,23 @@ class OpenAIResponses(Dialect):
         yield {"type": "response.created", "response": begun}
         yield {"type": "response.in_progress", "response": begun}
         for index, item in enumerate(whole["output"]):
-            place = {"item_id": item["id"], "output_index": index}
+            position = {"item_id": item["id"], "output_index": index}
             match item["type"]:
                 case "reasoning":
-                    yield from self._reasoning(place, item, answer)
+                    yield from self._reasoning(position, item, answer)
                 case "message":
-                    yield from self._message(place, item, answer)
+                    yield from self._message(position, item, answer)
                 case _:
-                    yield from self._call(place, item)
+                    yield from self._call(position, item)
             yield {"type": "response.output_item.done", "output_index": index, "item": item}
         yield {"type": f"response.{whole['status']}", "response": whole}
 
-    def _reasoning(self, place: dict[str, Any], item: dict[str, Any], answer: SampleAnswer) -> Iterator[dict[str, Any]]:
+    def _reasoning(
+        self, position: dict[str, Any], item: dict[str, Any], answer: SampleAnswer
+    ) -> Iterator[dict[str, Any]]:
         empty = {**item, "summary": [], "encrypted_content": ""}
-        part = {**place, "summary_index": 0}
-        yield {"type": "response.output_item.added", "output_index": place["output_index"], "item": empty}
+        part = {**position, "summary_index": 0}
+        yield {"type": "response.output_item.added", "output_index": position["output_index"], "item": empty}
         yield {
             "type": "response.reasoning_summary_part.added",
             **part,
@@ -231,24 +233,26 @@ class OpenAIResponses(Dialect):
         yield {"type": "response.reasoning_summary_text.done", **part, "text": text}
         yield {"type": "response.reasoning_summary_part.done", **part, "part": item["summary"][0]}
 
-    def _message(self, place: dict[str, Any], item: dict[str, Any], answer: SampleAnswer) -> Iterator[dict[str, Any]]:
+    def _message(
+        self, position: dict[str, Any], item: dict[str, Any], answer: SampleAnswer
+    ) -> Iterator[dict[str, Any]]:
         empty = {**item, "status": "in_progress", "content": []}
-        part = {**place, "content_index": 0}
+        part = {**position, "content_index": 0}
         blank = {**item["content"][0], "text": ""}
-        yield {"type": "response.output_item.added", "output_index": place["output_index"], "item": empty}
+        yield {"type": "response.output_item.added", "output_index": position["output_index"], "item": empty}
         yield {"type": "response.content_part.added", **part, "part": blank}
         for piece in answer.text:
             yield {"type": "response.output_text.delta", **part, "delta": piece, "logprobs": []}
         yield {"type": "response.output_text.done", **part, "text": "".join(answer.text), "logprobs": []}
         yield {"type": "response.content_part.done", **part, "part": item["content"][0]}
 
-    def _call(self, place: dict[str, Any], item: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _call(self, position: dict[str, Any], item: dict[str, Any]) -> Iterator[dict[str, Any]]:
         empty = {**item, "status": "in_progress", "arguments": ""}
-        yield {"type": "response.output_item.added", "output_index": place["output_index"], "item": empty}
+        yield {"type": "response.output_item.added", "output_index": position["output_index"], "item": empty}
         for piece in _halves(item["arguments"]):
-            yield {"type": "response.function_call_arguments.delta", **place, "delta": piece}
+            yield {"type": "response.function_call_arguments.delta", **position, "delta": piece}
         done = {"arguments": item["arguments"], "name": item["name"]}
-        yield {"type": "response.function_call_arguments.done", **place, **done}
+        yield {"type": "response.function_call_arguments.done", **position, **done}
 
     def request(
         self, question: str, schema: dict[str, Any], *, answer: SampleAnswer | None = None, result: str = ""

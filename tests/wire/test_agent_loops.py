@@ -1,8 +1,8 @@
-"""Recorded tool loops, driven through the engine: what we send for each following turn is what was sent then.
+"""Tool loops driven through the engine send the recorded requests.
 
-The local server plays the recorded answers through the real SDKs; the tools return the recorded results, and the user
-says what the user said. Each request after the first must have all that the recorded one adds to the one before it.
-Ours may have more of what the model said: recorders leave reasoning out, or to the server's memory.
+The local server plays the recorded answers through the SDKs; the tools return the recorded results, and the user sends
+the recorded messages. Each request after the first must contain everything that the recorded one adds to the one before
+it. Ours may contain more of the model's content: recorders omit reasoning, or leave it to the server's memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from concertino import AgentConfig, Chat, Continue, Finish, NextStep, Resources,
 from concertino.errors import ToolError
 from concertino.messages import UserMessage
 from concertino.orchestrator.model_call.retry import Retry
-from concertino.providers.base import Model, ModelRequest
+from concertino.providers import Model, ModelRequest
 from concertino.providers.openai import OpenAICompatibleModel
 from concertino.providers.openai.chat.vendors import vendor_of
 from concertino.token_engine.retention import Retention
@@ -29,7 +29,7 @@ from .exchanges import Exchange, cases
 from .loop_contents import Content, contents, same_text
 from .recordings import TRAFFIC
 from .samples import SAMPLES
-from .test_lossless import blocks_of, canonical, holds, is_of
+from .test_lossless import blocks_of, canonical, contains, is_of
 from .wire_kit import MODELS, Server, serving
 
 REASONS = {
@@ -51,7 +51,7 @@ ANY = Retention(results=1_000, messages=1_000, summaries=False, max_result_token
 
 
 def loops() -> list[str]:
-    """The names of the cases with calls, results and following requests."""
+    """Return the names of the cases with calls, results and following requests."""
     if not TRAFFIC.is_dir():
         return []
     listed = json.loads((TRAFFIC / "index.json").read_text())["cases"]
@@ -73,7 +73,7 @@ def conversations(case: list[Exchange]) -> list[list[Exchange]]:
 
 
 def _continues(before: Exchange, after: Exchange) -> bool:
-    """Whether *after* goes on with what *before* was answered: with a result, or with what the model said."""
+    """Return whether *after* continues the conversation of *before*."""
     if (before.kind, before.host) != (after.kind, after.host):
         return False
     results = [key for kind, key, _ in added(before, after) if kind == "result"]
@@ -84,7 +84,7 @@ def _continues(before: Exchange, after: Exchange) -> bool:
 
 
 def added(before: Exchange, after: Exchange) -> list[Content]:
-    """The results and user's texts that a request has and the one before it had not; results by the calls' own ids."""
+    """Return the results and user texts that a request adds; results by the calls' own ids."""
     old = Counter(contents(before.kind, before.request))
     own = call_ids(before)
     found = []
@@ -97,7 +97,7 @@ def added(before: Exchange, after: Exchange) -> list[Content]:
 
 
 def call_ids(exchange: Exchange) -> dict[str, str]:
-    """In an answer of the Responses API, by the ids of items: those of the calls. Some send one for the other."""
+    """Return call ids by item id of the Responses API; some recorders mix them up."""
     if exchange.kind != "responses":
         return {}
     items = exchange.chunks if exchange.streamed else json.loads(exchange.body).get("output") or []
@@ -106,7 +106,7 @@ def call_ids(exchange: Exchange) -> dict[str, str]:
 
 
 class Recorded(Tool):
-    """A tool that returns what was recorded, by the call's id or, where there is none, in order."""
+    """A tool that returns recorded results, by call id or in order."""
 
     effect = "read"
 
@@ -129,7 +129,7 @@ class Recorded(Tool):
 
 
 class Player(AgentConfig[None]):
-    """Says what the user said, and ends with the recording."""
+    """Sends the recorded user messages, and ends with the recording."""
 
     name = "player"
     tool_call_limit = 1_000
@@ -144,8 +144,8 @@ class Player(AgentConfig[None]):
         if step == 0:
             return Continue()
         new = added(self._recorded[step - 1], self._recorded[step])
-        said = tuple(UserMessage(text) for kind, _, text in new if kind == "user" and text.strip())
-        return Continue(messages=said)
+        reading = tuple(UserMessage(text) for kind, _, text in new if kind == "user" and text.strip())
+        return Continue(messages=reading)
 
     def on_no_tool_calls(self, run: RunContext[None]) -> NextStep:
         return Continue()
@@ -164,7 +164,7 @@ class Player(AgentConfig[None]):
 
 
 def model_for(exchange: Exchange, server: Server) -> Model:
-    """A model that asks *server* as the recorded one was asked."""
+    """Return a model of *server* with the settings of the recording."""
     if exchange.kind == "chat":
         vendor = vendor_of("", f"https://{exchange.host}/").name
         if vendor not in ("openai", "azure", ""):
@@ -173,7 +173,7 @@ def model_for(exchange: Exchange, server: Server) -> Model:
 
 
 async def driven(recorded: list[Exchange]) -> tuple[list[Any], Any]:
-    """What we send for a recorded conversation, and how the run ended."""
+    """Return the requests for a recorded conversation, and the run's result."""
     results: dict[str, list[str]] = {}
     for before, after in zip(recorded, recorded[1:], strict=False):
         for kind, key, text in added(before, after):
@@ -198,7 +198,7 @@ async def driven(recorded: list[Exchange]) -> tuple[list[Any], Any]:
 
 
 def tool_names(exchange: Exchange) -> set[str]:
-    """The tools that a request declares, or has calls of."""
+    """Return the names of tools that a request declares or calls."""
     found = [value for _, value in blocks_of(exchange.kind, exchange.request) if isinstance(value, dict)]
     tools = exchange.request.get("tools") or []
     for tool in [tools] if isinstance(tools, dict) else tools:
@@ -212,7 +212,7 @@ def _type(exchange: Exchange) -> dict[str, str]:
 
 
 def missing(recorded: list[Exchange], sent: list[Any]) -> list[tuple[str, str]]:
-    """What the recorded requests add turn by turn and ours do not, or ours alone: what it is, and all of it."""
+    """Return the content that only the recorded requests, or only ours, add in each turn."""
     lines = []
     kind = recorded[0].kind
     for turn in range(1, min(len(recorded), len(sent))):
@@ -225,12 +225,12 @@ def missing(recorded: list[Exchange], sent: list[Any]) -> list[tuple[str, str]]:
             ours[_plain(content)] -= 1
             new[_plain(content)] -= 1
         lines += [(f"turn {turn}: not recorded: {kind} {key}", text) for kind, key, text in (+new).elements()]
-        said = blocks_of(kind, sent[turn])
+        reading = blocks_of(kind, sent[turn])
         earlier = blocks_of(kind, before.request)
         for name, value in blocks_of(kind, after.request):
             if (name, value) in earlier or not is_of(value, before.body):
                 continue
-            if not any(name == other and holds(found, value) for other, found in said):
+            if not any(name == other and contains(found, value) for other, found in reading):
                 lines.append((f"turn {turn}: {name}", canonical(value)))
     return lines
 
@@ -241,7 +241,7 @@ def _plain(content: Content) -> Content:
 
 
 def reason(line: str) -> str | None:
-    """The entry of `REASONS` that is about *line*."""
+    """Return the entry of `REASONS` for *line*."""
     return next((pattern for pattern in REASONS if re.fullmatch(pattern, line)), None)
 
 

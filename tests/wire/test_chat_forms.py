@@ -1,4 +1,4 @@
-"""Forms of Chat Completions that other servers have besides OpenAI's, and that nobody recorded."""
+"""Deviations of servers from OpenAI's Chat Completions that are not in the recordings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from concertino.errors import (
     RateLimitError,
 )
 from concertino.messages import ToolCall
-from concertino.providers.base import ModelEvent, ToolCallReady
+from concertino.providers import ModelEvent, ToolCallReady
 
 from . import test_wire_responses as responses
 from .test_wire_chat import FULL, call, chunk
 from .wire_kit import model_of, played, reply_of, request, serving, sse
 
-# What is wrong, said in any form
+# Error objects in any form
 
 GOOGLES: dict[str, Any] = {"code": 429, "message": "Quota exceeded", "status": "RESOURCE_EXHAUSTED"}
 DELAY = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "23s"}
@@ -56,7 +56,7 @@ BODIES: list[tuple[int, Any, type[ProviderError], str]] = [
 
 
 @pytest.mark.parametrize(("status", "body", "expected", "words"), BODIES)
-async def test_a_refusal_keeps_the_providers_words(
+async def test_a_refusal_keeps_the_providers_message(
     status: int, body: Any, expected: type[ProviderError], words: str
 ) -> None:
     text = body if isinstance(body, str) else json.dumps(body)
@@ -69,7 +69,7 @@ async def test_a_refusal_keeps_the_providers_words(
     assert caught.value.retry_after == (23.0 if isinstance(body, list) and status == 429 else 5.0)
 
 
-async def test_a_body_that_is_nested_without_end() -> None:
+async def test_a_deeply_nested_error_body() -> None:
     deep = '{"error":' * 900 + "1" + "}" * 900
     with pytest.raises(BadRequestError):
         await played("chat", deep, status=400, headers={"content-type": "application/json"})
@@ -79,12 +79,12 @@ async def test_a_body_that_is_nested_without_end() -> None:
 @pytest.mark.parametrize(
     "body", ['event: error\ndata: {"error":"boom"}\n\n', 'data: {"type":"error","error":"boom"}\n\n']
 )
-async def test_an_error_in_a_stream_that_is_a_text(kind: str, body: str) -> None:
+async def test_a_plain_text_error_in_a_stream(kind: str, body: str) -> None:
     with pytest.raises(OverloadedError, match="boom"):
         await played(kind, body)
 
 
-async def test_an_error_in_a_stream_that_is_the_object_itself() -> None:
+async def test_a_bare_error_object_in_a_stream() -> None:
     error = {"object": "error", "message": "maximum context length is 8", "type": "BadRequestError", "code": 400}
     with pytest.raises(ContextTooLongError) as caught:
         await played("chat", sse(chunk(content="A"), error))
@@ -95,7 +95,7 @@ async def test_an_error_in_a_stream_that_is_the_object_itself() -> None:
 
 
 @pytest.mark.parametrize("reason", ["insufficient_system_resource", "error", "abort", "aborted", "cancelled"])
-async def test_half_an_answer_that_is_broken_off_is_no_success(reason: str) -> None:
+async def test_half_an_answer_is_a_broken_stream(reason: str) -> None:
     half = chunk(content="Half an"), chunk(tool_calls=[call(0, '{"a":1}', "c", "f")])
     for body in (sse(*half, chunk(reason)), sse(*half, chunk(reason), "[DONE]")):
         with pytest.raises(BrokenStreamError, match=reason) as caught:
@@ -107,7 +107,7 @@ async def test_half_an_answer_that_is_broken_off_is_no_success(reason: str) -> N
         await played("chat", json.dumps(whole), headers={"content-type": "application/json"})
 
 
-async def test_calls_of_an_answer_that_is_broken_off_are_not_ready() -> None:
+async def test_calls_of_a_broken_stream_are_not_ready() -> None:
     events: list[ModelEvent] = []
     async with serving() as server, model_of("chat", server) as model:
         server.play(sse(chunk(tool_calls=[call(0, '{"a":1}', "c", "f")]), chunk("error")))
@@ -118,12 +118,12 @@ async def test_calls_of_an_answer_that_is_broken_off_are_not_ready() -> None:
 
 
 @pytest.mark.parametrize(("reason", "stop"), [("max_tokens", "length"), ("model_length", "length"), ("eos", "end")])
-async def test_other_words_for_an_end(reason: str, stop: str) -> None:
+async def test_other_finish_reasons(reason: str, stop: str) -> None:
     assert reply_of(await played("chat", sse(chunk(reason, content="A")))).message.stop_reason == stop
 
 
 @pytest.mark.parametrize("kind", ["chat", "responses"])
-async def test_data_that_says_nothing_is_passed_over(kind: str) -> None:
+async def test_empty_data_is_ignored(kind: str) -> None:
     full = {"chat": FULL, "responses": responses.FULL}[kind].replace("[DONE]", "[DONE] ")
     first, rest = full.split("\n\n", 1)
     for body in (f"{full}data: [DONE] \n\n", f"{full}event: done\ndata:\n\n", f"{first}\n\ndata: \n\n{rest}"):
@@ -136,16 +136,18 @@ CALLS = [("f", '{"x": 1}'), ("g", '{"y": [2]}'), ("g", '{"y": [3]}')]
 
 
 def deltas(index: bool | None, ids: str, names: str, *, pieces: int = 1) -> list[dict[str, Any]]:
-    """`CALLS` with an *index* of their own each, the same, or none; *ids* and *names* stand in all pieces of a call, in
-    the first only, or in none."""
+    """Return `CALLS` in pieces with distinct, equal or no indexes.
+
+    *ids* and *names* are in all pieces of a call, in the first only, or in none.
+    """
     found = []
-    for place, (name, arguments) in enumerate(CALLS):
+    for position, (name, arguments) in enumerate(CALLS):
         size = -(-len(arguments) // pieces)
         for number in range(pieces):
             text = arguments[number * size : (number + 1) * size]
-            given = f"id{place}" if ids == "all" or (ids == "first" and not number) else None
+            given = f"id{position}" if ids == "all" or (ids == "first" and not number) else None
             named = name if names == "all" or not number else None
-            found.append(call(None if index is None else place * index, text, given, named))
+            found.append(call(None if index is None else position * index, text, given, named))
     return found
 
 
@@ -156,9 +158,9 @@ def deltas(index: bool | None, ids: str, names: str, *, pieces: int = 1) -> list
     + [(form, 3) for form in itertools.product((True, False, None), ("all", "first", "none"), ("first",))]
     + [(form, 3) for form in itertools.product((True, False, None), ("all", "first", "none"), ("all",))],
 )
-async def test_calls_are_told_apart(form: tuple[bool | None, str, str], pieces: int, together: bool) -> None:
-    said = deltas(*form, pieces=pieces)
-    chunks = [chunk(tool_calls=said)] if together else [chunk(tool_calls=[delta]) for delta in said]
+async def test_calls_are_distinguished(form: tuple[bool | None, str, str], pieces: int, together: bool) -> None:
+    reading = deltas(*form, pieces=pieces)
+    chunks = [chunk(tool_calls=reading)] if together else [chunk(tool_calls=[delta]) for delta in reading]
     events = await played("chat", sse(*chunks, chunk("tool_calls")))
     calls = reply_of(events).message.tool_calls
     assert [(made.name, made.arguments) for made in calls] == CALLS
@@ -167,21 +169,27 @@ async def test_calls_are_told_apart(form: tuple[bool | None, str, str], pieces: 
     assert [event.call for event in events if isinstance(event, ToolCallReady)] == list(calls)
 
 
-async def test_calls_at_one_index_are_written_by_turns_if_their_ids_tell() -> None:
-    said = [call(0, "", "a", "f"), call(0, "", "b", "g"), call(0, '{"x":', "a"), call(0, "{}", "b"), call(0, "1}", "a")]
-    calls = reply_of(await played("chat", sse(chunk(tool_calls=said), chunk("stop")))).message.tool_calls
+async def test_interleaved_calls_at_one_index_are_distinguished_by_id() -> None:
+    reading = [
+        call(0, "", "a", "f"),
+        call(0, "", "b", "g"),
+        call(0, '{"x":', "a"),
+        call(0, "{}", "b"),
+        call(0, "1}", "a"),
+    ]
+    calls = reply_of(await played("chat", sse(chunk(tool_calls=reading), chunk("stop")))).message.tool_calls
     assert calls == (ToolCall("a", "f", '{"x":1}'), ToolCall("b", "g", "{}"))
 
 
-async def test_calls_of_one_id_are_two() -> None:
+async def test_two_calls_with_one_id_stay_two() -> None:
     for indices in ((0, 1), (None, None)):
-        said = [call(index, f'{{"x":{place}}}', "a", "f") for place, index in enumerate(indices)]
-        calls = reply_of(await played("chat", sse(chunk(tool_calls=said), chunk("stop")))).message.tool_calls
+        reading = [call(index, f'{{"x":{position}}}', "a", "f") for position, index in enumerate(indices)]
+        calls = reply_of(await played("chat", sse(chunk(tool_calls=reading), chunk("stop")))).message.tool_calls
         assert [made.arguments for made in calls] == ['{"x":0}', '{"x":1}']
         assert calls[0].id == "a" != calls[1].id
 
 
-async def test_a_name_that_is_said_again_behind_the_arguments_makes_no_call() -> None:
-    said = [call(0, "{}", "a", "f"), call(0, "", None, "f"), call(0, "", "a", "f")]
-    calls = reply_of(await played("chat", sse(chunk(tool_calls=said), chunk("stop")))).message.tool_calls
+async def test_a_name_repeated_after_the_arguments_starts_no_call() -> None:
+    reading = [call(0, "{}", "a", "f"), call(0, "", None, "f"), call(0, "", "a", "f")]
+    calls = reply_of(await played("chat", sse(chunk(tool_calls=reading), chunk("stop")))).message.tool_calls
     assert calls == (ToolCall("a", "f", "{}"),)

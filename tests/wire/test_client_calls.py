@@ -1,4 +1,4 @@
-"""Calls of the Responses API that are no functions' and that the client answers; and the items that it does not."""
+"""Calls of the Responses API other than function calls, and items that the client does not answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ModelRequest, ToolCallReady
+from concertino.providers import ModelRequest, ToolCallReady
 from tests.validity import responses as judge
 
 from .test_typed_requests import sent
@@ -59,7 +59,7 @@ COMPUTER = {
 
 
 def answer(*items: dict[str, Any]) -> str:
-    """A stream whose output is *items*."""
+    """Return a stream whose output is *items*."""
     done = [
         {"type": f"response.output_item.{word}", "output_index": index, "item": item}
         for index, item in enumerate(items)
@@ -69,12 +69,12 @@ def answer(*items: dict[str, Any]) -> str:
     return sse(*done, {"type": "response.completed", "response": whole})
 
 
-async def said(*items: dict[str, Any]) -> AssistantMessage:
+async def history(*items: dict[str, Any]) -> AssistantMessage:
     return reply_of(await played("responses", answer(*items))).message
 
 
 def back(message: AssistantMessage, *results: ToolMessage) -> list[dict[str, Any]]:
-    """The items that go back, with the user's word before them; the judge finds nothing in them."""
+    """Return the items that go back after a user message; the judge accepts them."""
     body = sent("responses", UserMessage("Hi"), message, *results)
     assert judge.problems(body) == []
     found: list[dict[str, Any]] = body["input"][1:]
@@ -98,7 +98,7 @@ def shell_output(content: str, code: int) -> dict[str, Any]:
     ],
     ids=lambda value: value["type"] if isinstance(value, dict) and "type" in value else "",
 )  # fmt: skip
-async def test_a_call_that_the_client_answers(
+async def test_a_call_answered_by_the_client(
     item: dict[str, Any], name: str, arguments: Any, output: dict[str, Any], failed: dict[str, Any]
 ) -> None:
     events = await played("responses", answer(item))
@@ -116,24 +116,24 @@ async def test_a_call_that_the_client_answers(
         assert result == {"type": f"{item['type']}_output", "call_id": call.id, **expected}
 
 
-async def test_a_free_text_tool_may_show_an_image() -> None:
-    message = await said(CUSTOM)
+async def test_a_custom_tool_can_return_an_image() -> None:
+    message = await history(CUSTOM)
     shown = ToolMessage("call_1", "write_sql", "a plot", media=(Media("image/png", data="QUJD"),))
     _, result = back(message, shown)
     assert [part["type"] for part in result["output"]] == ["input_text", "input_image"]
 
 
-async def test_results_of_functions_beside_it_stay_as_they_are() -> None:
+async def test_results_of_other_functions_are_unchanged() -> None:
     function = {"type": "function_call", "id": "fc_1", "call_id": "call_2", "name": "f", "arguments": "{}"}
-    message = await said(CUSTOM, function)
+    message = await history(CUSTOM, function)
     results = (ToolMessage("call_2", "f", "two"), ToolMessage("call_1", "write_sql", "one"))
     found = [(item["type"], item["output"]) for item in back(message, *results)[2:]]
     assert found == [("function_call_output", "two"), ("custom_tool_call_output", "one")]
 
 
 @pytest.mark.parametrize("item", [APPROVAL, MCP, COMPUTER], ids=lambda item: item["type"])
-async def test_what_the_client_does_not_answer_goes_back_as_it_came(item: dict[str, Any]) -> None:
-    message = await said(item)
+async def test_other_items_go_back_unmodified(item: dict[str, Any]) -> None:
+    message = await history(item)
     assert [(part.kind, part.type) for part in message.parts if isinstance(part, Opaque)] == [("opaque", item["type"])]
     assert message.tool_calls == ()
     assert sent("responses", UserMessage("Hi"), message)["input"][1] == item
@@ -150,20 +150,20 @@ async def test_a_shell_that_ran_at_openai_is_not_called_again(environment: Any) 
     assert not any(isinstance(event, ToolCallReady) for event in events)
 
 
-async def test_a_shell_at_home_says_so() -> None:
-    (call,) = (await said({**SHELL, "environment": {"type": "local"}})).tool_calls
+async def test_a_local_shell_is_a_call() -> None:
+    (call,) = (await history({**SHELL, "environment": {"type": "local"}})).tool_calls
     assert call.name == "shell"
 
 
-async def test_to_another_provider_it_is_an_ordinary_call() -> None:
-    message = await said(CUSTOM)
+async def test_another_provider_gets_an_ordinary_call() -> None:
+    message = await history(CUSTOM)
     conversation = (UserMessage("Hi"), message, ToolMessage("call_1", "write_sql", "out"))
     (block,) = sent("anthropic", *conversation)["messages"][1]["content"]
     assert (block["name"], block["input"]) == ("write_sql", {"input": 'SELECT "a"'})
     assert "custom_tool_call" not in json.dumps(sent("chat", *conversation))
 
 
-def test_a_tool_that_is_declared_as_the_apis_own_is_no_function() -> None:
+def test_a_native_tool_is_not_declared_as_a_function() -> None:
     tools = tuple(ToolSpec(name, "", {"type": "object", "properties": {}}) for name in ("shell", "write_sql", "f"))
     own = [{"type": "shell"}, {"type": "custom", "name": "write_sql"}, {"type": "web_search"}]
     body = sent("responses", tools=tools, extra={"tools": own}, tool_choice=ForcedTool("write_sql"))
@@ -175,7 +175,7 @@ def test_a_tool_that_is_declared_as_the_apis_own_is_no_function() -> None:
     assert sent("responses", tools=tools, tool_choice=ForcedTool("shell"))["tool_choice"]["type"] == "function"
 
 
-async def test_the_engine_answers_one() -> None:
+async def test_the_engine_answers_a_custom_call() -> None:
     @tool
     async def write_sql(input: str) -> str:
         """Run a query."""
@@ -205,7 +205,7 @@ async def test_the_engine_answers_one() -> None:
     assert judge.problems(second) == []
 
 
-async def test_a_stream_that_breaks_keeps_what_was_called() -> None:
+async def test_a_broken_stream_keeps_its_calls() -> None:
     whole = answer(CUSTOM)
     async with serving() as server, model_of("responses", server) as model:
         server.play(whole[: whole.index("event: response.completed")], broken=True)

@@ -1,4 +1,4 @@
-"""The SDKs' own clients for other clouds, handed over: where they ask, with which key, and what is read."""
+"""SDK clients for other clouds, passed in by the caller: address, key and answer."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from openai import AsyncAzureOpenAI, AsyncOpenAI
 
 from concertino.errors import AuthenticationError, ContextTooLongError, ProviderError, RateLimitError
 from concertino.messages import ToolMessage, UserMessage
+from concertino.providers import Model
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 
@@ -65,7 +65,7 @@ async def token() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """A client, the model over it, the path that it asks, and its answer."""
+    """A client, its model, the requested path, and its answer."""
 
     label: str
     model: Callable[[str], Model]
@@ -120,7 +120,7 @@ CLOUDS = (
 
 @asynccontextmanager
 async def over(model: Model) -> AsyncIterator[Model]:
-    """*model*, whose client is closed in the end: by us, who gave it."""
+    """Yield *model*, and close the client at the end as its owner."""
     try:
         yield model
     finally:
@@ -138,7 +138,7 @@ def same_path(asked: str, expected: str) -> bool:
 
 
 @pytest.mark.parametrize("cloud", CLOUDS, ids=lambda cloud: cloud.label)
-async def test_a_client_that_was_handed_over(cloud: Cloud) -> None:
+async def test_a_client_of_the_caller(cloud: Cloud) -> None:
     async with serving() as server, over(cloud.model(server.url)) as model:
         server.play(cloud.body, headers={"content-type": cloud.kind}, cuts=range(0, len(cloud.body), 50))
         message = reply_of(await events_of(model, request(model=model.name))).message
@@ -156,7 +156,7 @@ async def test_a_client_that_was_handed_over(cloud: Cloud) -> None:
 
 
 @pytest.mark.parametrize("cloud", CLOUDS, ids=lambda cloud: cloud.label)
-async def test_its_errors_are_ours(cloud: Cloud) -> None:
+async def test_its_errors_are_translated(cloud: Cloud) -> None:
     slow = json.dumps({"error": {"type": "rate_limit_error", "message": "Slow", "code": 429}})
     kind = {"content-type": "application/json", "retry-after": "7"}
     async with serving() as server, over(cloud.model(server.url)) as model:
@@ -176,7 +176,7 @@ async def gemini(server: Server, **settings: Any) -> Any:
         return reply_of(await events_of(model, request(model=model.name)))
 
 
-async def test_gemini_on_vertex_streams_and_answers_whole() -> None:
+async def test_gemini_on_vertex_with_and_without_streaming() -> None:
     signature = base64.b64encode(b"signed").decode()
     parts = [
         {"text": "Hm.", "thought": True},
@@ -203,7 +203,7 @@ async def test_gemini_on_vertex_streams_and_answers_whole() -> None:
     ]
 
 
-async def test_gemini_on_vertex_says_what_is_wrong() -> None:
+async def test_errors_of_gemini_on_vertex() -> None:
     words = "The input token count (1250074) exceeds the maximum number of tokens allowed (1048576)."
     async with serving() as server:
         refusal = json.dumps({"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}})
@@ -218,7 +218,7 @@ async def test_gemini_on_vertex_says_what_is_wrong() -> None:
 
 @pytest.mark.skipif(find_spec("boto3") is not None, reason="boto3 is installed, which signs")
 @pytest.mark.parametrize("client", [AsyncAnthropicBedrock, AsyncAnthropicBedrockMantle])
-async def test_aws_signatures_need_a_library_that_the_user_brings(client: Any) -> None:
+async def test_aws_signatures_need_boto3(client: Any) -> None:
     """`anthropic[bedrock]` brings boto3, which signs with AWS's keys; Bedrock's own API keys need nothing."""
     keys = {"aws_access_key": "a", "aws_secret_key": "s", "aws_region": "eu-west-1"}
     async with serving() as server:

@@ -1,6 +1,4 @@
-"""Each recorded stream, cut at every border of an event and at 20 random bytes: always a typed error with the partial
-message, or the whole; never a hang, never anything else.
-"""
+"""Streams cut after every event and at 20 random bytes end in a typed error with the partial message, or a reply."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ import pytest
 
 from concertino.errors import BrokenStreamError, ContentFilteredError, ProviderError
 from concertino.messages import AssistantMessage
-from concertino.providers.base import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallReady
+from concertino.providers import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallReady
 from concertino.providers.http.transport import StreamingModel
 
 from .conftest import Source
@@ -26,7 +24,7 @@ MOST = 60
 
 
 class _Cut:
-    """A response whose connection drops after *data*."""
+    """A response whose connection is lost after *data*."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -39,7 +37,7 @@ class _Cut:
         pass
 
 
-def places_of(body: bytes, chance: random.Random) -> list[int]:
+def cut_positions(body: bytes, chance: random.Random) -> list[int]:
     borders = [found.end() for found in re.finditer(rb"\r?\n\r?\n", body)]
     if len(borders) > MOST:
         borders = [*borders[:8], *borders[-8:], *chance.sample(borders, MOST - 16)]
@@ -47,8 +45,10 @@ def places_of(body: bytes, chance: random.Random) -> list[int]:
 
 
 async def until_broken(model: Any, data: bytes) -> tuple[list[ModelEvent], ProviderError | None]:
-    """What a model makes of *data*. The transport is ours here, to try thousands of cuts; `test_the_socket_drops` has
-    the real one."""
+    """Return the events and error of a model that reads *data*.
+
+    A stub transport allows thousands of cuts; `test_the_socket_drops` uses the real one.
+    """
 
     async def opened(asked: ModelRequest, body: bytes) -> _Cut:
         return _Cut(data)
@@ -64,7 +64,7 @@ async def until_broken(model: Any, data: bytes) -> tuple[list[ModelEvent], Provi
 
 
 def check(events: list[ModelEvent], error: ProviderError | None, whole: AssistantMessage | None, *, again: bool) -> str:
-    """What is wrong; "" if nothing is. *again*: the answer begins a second time, and what counts is the last."""
+    """Return the problem, or "". With *again*, the answer restarts, and the last start counts."""
     if error is None:
         if not isinstance(events[-1], Reply):
             return "no reply and no error"
@@ -100,14 +100,14 @@ async def test_every_cut_leaves_a_partial_message_and_a_typed_error(kind: str, s
             continue
         events, error = await until_broken(model, exchange.body)
         whole = events[-1].message if error is None and isinstance(events[-1], Reply) else None
-        for place in places_of(exchange.body, chance):
-            events, error = await until_broken(model, exchange.body[:place])
+        for position in cut_positions(exchange.body, chance):
+            events, error = await until_broken(model, exchange.body[:position])
             cuts += 1
             broken += error is not None
             if error is not None and not isinstance(error, BrokenStreamError | ContentFilteredError):
-                wrong.append(f"{exchange.name}, cut at {place}: {error!r}")
+                wrong.append(f"{exchange.name}, cut at {position}: {error!r}")
             if problem := check(events, error, whole, again=exchange.body.count(b'"message_start"') > 1):
-                wrong.append(f"{exchange.name}, cut at {place}: {problem}")
+                wrong.append(f"{exchange.name}, cut at {position}: {problem}")
     assert not wrong, f"{len(wrong)} of {cuts}\n" + "\n".join(wrong[:40])
     assert broken >= source.at_least(500)
     await model.close()
@@ -121,8 +121,8 @@ async def test_the_socket_drops(kind: str, source: Source) -> None:
         for exchange in exchanges(kind, source.root):
             if not exchange.streamed or exchange.status >= 300 or (source.recorded and chance.random() < 0.8):
                 continue
-            place = chance.randrange(1, len(exchange.body) // 2 + 2)
-            server.play(exchange.body[:place], broken=True)
+            position = chance.randrange(1, len(exchange.body) // 2 + 2)
+            server.play(exchange.body[:position], broken=True)
             try:
                 _ = [event async for event in model.stream(request())]
             except BrokenStreamError as error:

@@ -1,4 +1,4 @@
-"""A call is announced as soon as the wire proves it complete; what is announced is what the reply has."""
+"""A call is announced as soon as the wire proves it complete, and the reply contains the announced calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from concertino.errors import BrokenStreamError, ProviderError
 from concertino.messages import ToolCall
-from concertino.providers.base import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
+from concertino.providers import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
 
 from . import test_wire_anthropic as anthropic
 from . import test_wire_chat as chat
@@ -29,17 +29,17 @@ A, B = ToolCall("a", "f", '{"x": "é}"}'), ToolCall("b", "g", '{"y": [1]}')
 
 
 def ready_of(events: list[ModelEvent]) -> list[ToolCall]:
-    """The calls as they were announced."""
+    """Return the announced calls."""
     return [event.call for event in events if isinstance(event, ToolCallReady)]
 
 
 def calls_of(events: list[ModelEvent]) -> list[ToolCall]:
-    """The calls that the reply has."""
+    """Return the calls of the reply."""
     return list(reply_of(events).message.tool_calls)
 
 
 def order_of(events: list[ModelEvent]) -> list[str]:
-    """What was said and which calls were ready, in the order of happening."""
+    """Return texts and ready calls in order."""
     names = []
     for event in events:
         if isinstance(event, TextChunk | ReasoningChunk):
@@ -52,12 +52,12 @@ def order_of(events: list[ModelEvent]) -> list[str]:
 
 
 def nameless(call: ToolCall) -> ToolCall:
-    """*call* without an id that was made here and is another one each time."""
+    """Return *call* without a generated id."""
     return ToolCall("" if re.fullmatch(r"call_[0-9a-f]{24}", call.id) else call.id, call.name, call.arguments)
 
 
 async def until_broken(model: Model, server: Server, body: bytes) -> list[ModelEvent]:
-    """What a model makes of *body* before the connection drops."""
+    """Return the events of *body* before the connection is lost."""
     events: list[ModelEvent] = []
     server.play(body, broken=True)
     try:
@@ -69,7 +69,7 @@ async def until_broken(model: Model, server: Server, body: bytes) -> list[ModelE
 
 
 def borders(body: str) -> list[int]:
-    """Where its events end, in bytes."""
+    """Return the byte offsets of the events' ends."""
     return [found.end() for found in re.finditer(rb"\r?\n\r?\n", body.encode())]
 
 
@@ -77,7 +77,7 @@ def borders(body: str) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-async def test_recorded_calls_are_ready_once_each_in_order_and_before_the_reply(kind: str, source: Source) -> None:
+async def test_calls_are_ready_once_in_order_and_before_the_reply(kind: str, source: Source) -> None:
     wrong: list[str] = []
     count = 0
     chance = random.Random(kind)
@@ -92,11 +92,11 @@ async def test_recorded_calls_are_ready_once_each_in_order_and_before_the_reply(
             count += bool(calls)
             if ready_of(whole) != calls:
                 wrong.append(f"{name}: {ready_of(whole)} is not {calls}")
-            places = borders(body)
-            for place in chance.sample(places, min(4, len(places))):
-                cut = [nameless(call) for call in ready_of(await until_broken(model, server, body.encode()[:place]))]
+            positions = borders(body)
+            for position in chance.sample(positions, min(4, len(positions))):
+                cut = [nameless(call) for call in ready_of(await until_broken(model, server, body.encode()[:position]))]
                 if cut != [nameless(call) for call in calls][: len(cut)]:
-                    wrong.append(f"{name}, cut at {place}: {cut}")
+                    wrong.append(f"{name}, cut at {position}: {cut}")
     assert not wrong, "\n".join(wrong)
     assert count >= source.at_least(10)
 
@@ -105,14 +105,14 @@ async def test_recorded_calls_are_ready_once_each_in_order_and_before_the_reply(
 
 
 @pytest.mark.parametrize("kind", FULL)
-async def test_a_stream_cut_at_any_border_has_announced_a_beginning_of_the_whole(kind: str) -> None:
+async def test_a_cut_stream_announces_a_prefix_of_the_calls(kind: str) -> None:
     body = FULL[kind].encode()
     async with serving() as server, model_of(kind, server) as model:
         whole = [nameless(call) for call in ready_of(await until_broken(model, server, body))]
         assert len(whole) == 2
         lengths = []
-        for place in borders(FULL[kind]):
-            cut = [nameless(call) for call in ready_of(await until_broken(model, server, body[:place]))]
+        for position in borders(FULL[kind]):
+            cut = [nameless(call) for call in ready_of(await until_broken(model, server, body[:position]))]
             assert cut == whole[: len(cut)]
             lengths.append(len(cut))
     assert lengths == sorted(lengths)
@@ -141,14 +141,14 @@ async def test_anthropic_announces_a_call_when_its_block_ends() -> None:
 
 
 @pytest.mark.parametrize("pieces", [(), ("",), ('{"x": "Tr',)])
-async def test_anthropic_ends_the_block_that_its_limit_cuts_off_but_it_is_not_ready(pieces: tuple[str, ...]) -> None:
+async def test_anthropic_call_cut_off_by_the_limit_is_not_ready(pieces: tuple[str, ...]) -> None:
     begin, end = anthropic.BEGIN, anthropic.end("max_tokens", output_tokens=9)
     events = await played("anthropic", sse(begin, *use(0, A, A.arguments), *use(1, B, *pieces), *end))
     assert ready_of(events) == [A]
     assert [call.id for call in calls_of(events)] == ["a", "b"]
 
 
-async def test_anthropic_calls_without_arguments_are_ready_when_another_block_begins() -> None:
+async def test_anthropic_call_without_arguments_is_ready_when_the_next_block_starts() -> None:
     begin, end = anthropic.BEGIN, anthropic.end("tool_use", output_tokens=9)
     text = anthropic.start(1, type="text", text="So.")
     events = await played("anthropic", sse(begin, *use(0, A, ""), text, anthropic.stop(1), *use(2, B), *end))
@@ -156,20 +156,20 @@ async def test_anthropic_calls_without_arguments_are_ready_when_another_block_be
     assert ready_of(events) == calls_of(events) == [ToolCall("a", "f", "{}"), ToolCall("b", "g", "{}")]
 
 
-async def test_anthropic_arguments_that_are_no_json_are_ready_when_the_model_says_that_it_is_done() -> None:
+async def test_anthropic_call_with_invalid_json_is_ready_at_the_end() -> None:
     begin, end = anthropic.BEGIN, anthropic.end("tool_use", output_tokens=9)
     events = await played("anthropic", sse(begin, *use(0, A, '{"x": oops}'), *use(1, B, B.arguments), *end))
     assert order_of(events) == ["=b", "=a", "!"]
     assert sorted(ready_of(events), key=lambda call: call.id) == calls_of(events)
 
 
-async def test_anthropic_blocks_that_are_not_ended_are_ready_at_the_end() -> None:
+async def test_anthropic_unended_block_is_ready_at_the_end() -> None:
     body = sse(anthropic.BEGIN, *use(0, A, A.arguments)[:-1], *anthropic.end("tool_use", output_tokens=9))
     events = await played("anthropic", body)
     assert ready_of(events) == calls_of(events) == [A]
 
 
-async def test_anthropic_may_begin_again_only_while_no_call_is_ready() -> None:
+async def test_anthropic_restart_is_an_error_after_a_ready_call() -> None:
     second = [anthropic.BEGIN, *use(0, B, B.arguments), *anthropic.end("tool_use", output_tokens=9)]
     events = await played("anthropic", sse(anthropic.BEGIN, *use(0, A, A.arguments)[:-1], *second))
     assert ready_of(events) == calls_of(events) == [B]
@@ -177,7 +177,7 @@ async def test_anthropic_may_begin_again_only_while_no_call_is_ready() -> None:
         await played("anthropic", sse(anthropic.BEGIN, *use(0, A, A.arguments), *second))
 
 
-async def test_a_call_that_was_ready_cannot_be_taken_back() -> None:
+async def test_a_ready_call_cannot_change() -> None:
     end = anthropic.end("tool_use", output_tokens=9)
     with pytest.raises(BrokenStreamError, match="the call of f"):
         await played("anthropic", sse(anthropic.BEGIN, *use(0, A, A.arguments), *use(0, B, B.arguments), *end))
@@ -195,13 +195,13 @@ def arguments_done(index: int, arguments: str) -> dict[str, Any]:
     return {"type": kind, "output_index": index, "item_id": "x", "arguments": arguments}
 
 
-async def test_responses_announce_a_call_once_whichever_event_comes_first() -> None:
+async def test_responses_announce_a_call_once() -> None:
     body = sse(
         responses.added(0, item(A)),
         arguments_done(0, A.arguments),
         responses.delta("reasoning_summary_text", 1, "So."),
         responses.done(0, item(A, status="completed")),
-        arguments_done(2, B.arguments),  # of an item that was not begun: nobody knows whose they are
+        arguments_done(2, B.arguments),  # of an item that was never started
         responses.delta("output_text", 3, "Then."),
         responses.done(2, item(B)),
         arguments_done(2, B.arguments),
@@ -212,7 +212,7 @@ async def test_responses_announce_a_call_once_whichever_event_comes_first() -> N
     assert ready_of(events) == calls_of(events) == [A, B]
 
 
-async def test_responses_keep_a_call_whose_item_is_never_done_or_says_otherwise() -> None:
+async def test_responses_keep_an_announced_call() -> None:
     other = ToolCall("a", "f", '{"x":"é}"}')
     for last in ([], [responses.done(0, item(other))]):
         body = sse(
@@ -227,14 +227,14 @@ async def test_responses_keep_a_call_whose_item_is_never_done_or_says_otherwise(
         assert reply_of(events).message.text == "Größe: ∞"
 
 
-async def test_responses_with_items_in_the_last_event_only() -> None:
+async def test_responses_with_items_only_in_the_last_event() -> None:
     body = sse(responses.added(0, item(A)), arguments_done(0, A.arguments), responses.ended(output=[item(A), item(B)]))
     events = await played("responses", body)
     assert order_of(events) == ["=a", "=b", "!"]
     assert ready_of(events) == calls_of(events) == [A, B]
 
 
-async def test_responses_without_arguments_are_ready_when_their_item_is_completed() -> None:
+async def test_responses_call_without_arguments_is_ready_with_its_item() -> None:
     empty = item(ToolCall("a", "f", ""), status="completed")
     body = sse(
         responses.added(0, empty), arguments_done(0, ""), responses.done(0, empty),
@@ -246,7 +246,7 @@ async def test_responses_without_arguments_are_ready_when_their_item_is_complete
 
 
 @pytest.mark.parametrize("arguments", ["", '{"x": "Tr'])
-async def test_responses_that_the_limit_cuts_off_are_not_ready(arguments: str) -> None:
+async def test_responses_call_cut_off_by_the_limit_is_not_ready(arguments: str) -> None:
     cut = item(ToolCall("a", "f", arguments), status="incomplete")
     end = responses.ended("incomplete", incomplete_details={"reason": "max_output_tokens"})
     body = sse(responses.added(0, cut), arguments_done(0, arguments), responses.done(0, cut), end)
@@ -267,7 +267,7 @@ def more(index: int | None, arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("index", [0, None])
-async def test_chat_announces_a_call_when_another_begins_or_content_follows(index: int | None) -> None:
+async def test_chat_call_is_ready_when_another_starts_or_content_follows(index: int | None) -> None:
     last = None if index is None else 1
     body = sse(
         begun(index, A), more(index, A.arguments[:3]), more(index, A.arguments[3:]), begun(last, B, B.arguments),
@@ -278,7 +278,7 @@ async def test_chat_announces_a_call_when_another_begins_or_content_follows(inde
     assert ready_of(events) == calls_of(events) == [A, B]
 
 
-async def test_chat_announces_the_last_call_with_the_finish_reason() -> None:
+async def test_chat_last_call_is_ready_with_the_finish_reason() -> None:
     pieces = [begun(0, A), more(0, A.arguments), chat.chunk("tool_calls")]
     async with serving() as server, model_of("chat", server) as model:
         for known in range(4):
@@ -287,7 +287,7 @@ async def test_chat_announces_the_last_call_with_the_finish_reason() -> None:
             assert ready_of(events) == ([A] if known == 3 else [])
 
 
-async def test_chat_takes_nothing_more_into_a_call_that_is_ready() -> None:
+async def test_chat_ready_call_takes_no_more_arguments() -> None:
     body = sse(begun(0, A, A.arguments), begun(1, B, B.arguments), more(0, " \n"), more(1, "{}"), chat.chunk("stop"))
     events = await played("chat", body)
     assert calls_of(events)[0] == A
@@ -295,7 +295,7 @@ async def test_chat_takes_nothing_more_into_a_call_that_is_ready() -> None:
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
-async def test_chat_calls_that_are_cut_off_are_not_ready(reason: str) -> None:
+async def test_chat_call_that_is_cut_off_is_not_ready(reason: str) -> None:
     body = sse(begun(0, A, A.arguments), begun(1, B), more(1, B.arguments[:4]), chat.chunk(reason))
     events = await played("chat", body)
     assert ready_of(events) == [A]
@@ -307,20 +307,20 @@ async def test_chat_calls_that_are_cut_off_are_not_ready(reason: str) -> None:
     st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=6) | st.integers(), max_size=3), max_size=4),
     st.randoms(use_true_random=False),
 )
-def test_chat_calls_may_be_written_by_turns(objects: list[dict[str, Any]], chance: random.Random) -> None:
-    calls = [ToolCall(f"c{place}", "f", json.dumps(value)) for place, value in enumerate(objects)]
-    left = {place: call.arguments for place, call in enumerate(calls)}
-    events = [begun(place, call) for place, call in enumerate(calls)]
+def test_chat_calls_can_be_interleaved(objects: list[dict[str, Any]], chance: random.Random) -> None:
+    calls = [ToolCall(f"c{position}", "f", json.dumps(value)) for position, value in enumerate(objects)]
+    left = {position: call.arguments for position, call in enumerate(calls)}
+    events = [begun(position, call) for position, call in enumerate(calls)]
     while left:
-        place = chance.choice(list(left))
+        position = chance.choice(list(left))
         size = chance.randint(1, 5)
-        events.append(more(place, left[place][:size]))
-        left[place] = left[place][size:]
-        if not left[place]:
-            del left[place]
-    said = asyncio.run(played("chat", sse(*events, chat.chunk("tool_calls"))))
-    assert calls_of(said) == calls
-    assert sorted(ready_of(said), key=lambda call: call.id) == calls
+        events.append(more(position, left[position][:size]))
+        left[position] = left[position][size:]
+        if not left[position]:
+            del left[position]
+    reading = asyncio.run(played("chat", sse(*events, chat.chunk("tool_calls"))))
+    assert calls_of(reading) == calls
+    assert sorted(ready_of(reading), key=lambda call: call.id) == calls
 
 
 # Google
@@ -333,7 +333,7 @@ def partial(pieces: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
 TEXT = {"jsonPath": "$.x", "stringValue": "é"}
 
 
-async def test_google_calls_are_ready_as_they_come() -> None:
+async def test_google_calls_are_ready_at_once() -> None:
     first = {"functionCall": {"id": "a", "name": "f", "args": {"x": "é"}}, "thoughtSignature": "c2ln"}
     second = {"functionCall": {"id": "b", "name": "g"}}
     parts: list[dict[str, Any]] = [first, {"text": "So."}, second, {"text": "Then."}]
@@ -357,7 +357,7 @@ async def test_google_calls_in_pieces_are_ready_with_the_last_piece() -> None:
 
 
 @pytest.mark.parametrize(("reason", "announced"), [("MAX_TOKENS", 0), ("STOP", 1)])
-async def test_google_calls_in_pieces_that_do_not_end(reason: str, announced: int) -> None:
+async def test_google_unfinished_call_in_pieces(reason: str, announced: int) -> None:
     parts = [{"functionCall": {"id": "a", "name": "f", "willContinue": True}}, partial([TEXT], willContinue=True)]
     events = await played("google", sse(*(google.chunk(part) for part in parts), google.chunk(reason=reason)))
     assert len(ready_of(events)) == announced

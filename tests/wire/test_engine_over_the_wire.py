@@ -139,7 +139,7 @@ async def test_a_tool_loop(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", list(MODELS))
 @pytest.mark.parametrize(("status", "error"), [(401, AuthenticationError), (429, RateLimitError)])
-async def test_a_provider_that_refuses(kind: str, status: int, error: type[Exception]) -> None:
+async def test_a_refusal_of_the_provider(kind: str, status: int, error: type[Exception]) -> None:
     async with serving() as server, model_of(kind, server) as model:
         body = {"error": {"message": "no", "type": "x", "code": status}}
         server.play(json.dumps(body), status=status, headers={"content-type": "application/json"})
@@ -156,7 +156,7 @@ class TwoCalls(AgentConfig):
 
 
 @pytest.mark.parametrize("vendor", ["ollama", "perplexity", "vllm"])
-async def test_a_run_ends_with_an_answer_at_its_limit_of_calls_whatever_choices_a_vendor_has(vendor: str) -> None:
+async def test_a_run_at_its_call_limit_ends_with_an_answer_at_every_vendor(vendor: str) -> None:
     async with serving() as server:
         model = OpenAICompatibleModel("m", f"{server.url}/v1", vendor=vendor, api_key="k")
         server.play(chat(True))

@@ -1,4 +1,4 @@
-"""Faults that nobody recorded, from the same server: refusals, overload, resets, stalls, drips, garbage, huge lines."""
+"""Faults that are not in the recordings: refusals, overload, resets, stalls, drips, garbage, huge lines."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from concertino.errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from concertino.providers import Timeouts
+from concertino.providers import Model, TextChunk, Timeouts
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, TextChunk
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 
@@ -66,7 +65,7 @@ async def test_statuses_with_bodies_of_any_form(
 
 
 async def broken_by(kind: str, limits: Timeouts, play: Callable[[Server], None]) -> ProviderError:
-    """The error that a model with *limits* ends in."""
+    """Return the error of a model with *limits*."""
     async with serving() as server:
         model = QUICK[kind](server.url, limits)
         play(server)
@@ -79,7 +78,7 @@ async def broken_by(kind: str, limits: Timeouts, play: Callable[[Server], None])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_provider_that_takes_the_request_and_says_nothing(kind: str) -> None:
+async def test_silence_before_the_answer_times_out(kind: str) -> None:
     limits = Timeouts(connect=0.05, delta=0.1)
     error = await broken_by(kind, limits, lambda server: server.play(b"", silent=3600.0))
     assert isinstance(error, ProviderTimeoutError)
@@ -87,7 +86,7 @@ async def test_a_provider_that_takes_the_request_and_says_nothing(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_provider_that_falls_silent(kind: str) -> None:
+async def test_silence_inside_the_answer_times_out(kind: str) -> None:
     half = FULL[kind].encode()[:900]
     error = await broken_by(kind, Timeouts(delta=0.1), lambda server: server.play(half, stall=3600.0))
     assert isinstance(error, ProviderTimeoutError)
@@ -98,7 +97,7 @@ async def test_a_provider_that_falls_silent(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_slow_drip_reaches_the_limit_of_the_whole(kind: str) -> None:
+async def test_a_slow_drip_reaches_the_total_limit(kind: str) -> None:
     limits = Timeouts(delta=600.0, total=1.0)
     drip = range(0, len(FULL[kind].encode()), 5)
     error = await broken_by(kind, limits, lambda server: server.play(FULL[kind], cuts=drip, drip=0.05))
@@ -108,7 +107,7 @@ async def test_a_slow_drip_reaches_the_limit_of_the_whole(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_silence_behind_a_complete_answer_takes_nothing_away(kind: str) -> None:
+async def test_silence_after_a_complete_answer_is_harmless(kind: str) -> None:
     async with serving() as server:
         model = QUICK[kind](server.url, Timeouts(delta=0.1))
         server.play(FULL[kind], stall=3600.0)
@@ -117,7 +116,7 @@ async def test_silence_behind_a_complete_answer_takes_nothing_away(kind: str) ->
     assert len(reply.message.tool_calls) == 2
 
 
-async def test_nobody_takes_the_connection() -> None:
+async def test_a_refused_connection() -> None:
     # An address that is reserved for documentation would need the network; a full backlog of our own does not.
     blocked = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0, backlog=1)
     port = blocked.sockets[0].getsockname()[1]
@@ -153,7 +152,7 @@ async def test_no_sdk_sends_a_request_twice(kind: str, how: dict[str, Any]) -> N
     assert len(server.asked) == 1
 
 
-async def test_googles_sdk_does_not_go_on_by_itself() -> None:
+async def test_googles_sdk_does_not_continue_an_answer_by_itself() -> None:
     part = {"content": {"role": "model", "parts": [{"text": "half"}]}, "index": 0}
     body = sse({"candidates": [{**part, "finishReason": "CONTINUATION", "continuationToken": "dG9rZW4="}]})
     async with serving() as server, model_of("google", server) as model:
@@ -192,7 +191,7 @@ async def test_garbage_is_a_provider_error(kind: str, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_wrong_content_type_is_no_fault(kind: str) -> None:
+async def test_a_wrong_content_type_is_harmless(kind: str) -> None:
     for content_type in ("application/json", "text/plain", "text/html"):
         reply = reply_of(await played(kind, FULL[kind], headers={"content-type": content_type}))
         assert len(reply.message.tool_calls) == 2
@@ -207,7 +206,7 @@ async def test_huge_lines() -> None:
 
 
 def endless(most: int) -> None:
-    """A line that does not end."""
+    """Feed a line that does not end."""
     from concertino.providers.http import body as decoding
 
     before = decoding.MAX_EVENT_BYTES
@@ -220,7 +219,7 @@ def endless(most: int) -> None:
         decoding.MAX_EVENT_BYTES = before
 
 
-async def test_closing_early_ends_the_request_in_time() -> None:
+async def test_closing_the_stream_early_ends_the_request() -> None:
     async with serving() as server, model_of("chat", server) as model:
         server.play(FULL["chat"], cuts=range(0, 2000, 100), stall=3600.0)
         stream: Any = model.stream(request())

@@ -1,4 +1,4 @@
-"""What else may go wrong on the way, in all four formats: connecting, redirects, encodings, empty and huge answers."""
+"""Faults of the transport in all formats: connecting, redirects, encodings, empty and huge answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .wire_kit import events_of, model_of, played, reply_of, request, serving, s
 
 @contextmanager
 def full_backlog() -> Iterator[int]:
-    """A port whose queue of connections is full, so that Linux answers no further one."""
+    """Yield a port whose backlog is full, so that Linux accepts no connection."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
@@ -36,7 +36,7 @@ def full_backlog() -> Iterator[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse, instead of being silent")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_limit_of_connecting(kind: str) -> None:
+async def test_the_connect_limit(kind: str) -> None:
     with full_backlog() as port:
         model = QUICK[kind](f"http://127.0.0.1:{port}", Timeouts(connect=0.2, delta=30.0))
         with pytest.raises(ProviderTimeoutError) as caught:
@@ -46,7 +46,7 @@ async def test_the_limit_of_connecting(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_limit_of_the_whole_holds_before_anything_has_come(kind: str) -> None:
+async def test_the_total_limit_applies_before_the_answer(kind: str) -> None:
     limits = Timeouts(connect=5.0, delta=5.0, total=0.2)
     error = await broken_by(kind, limits, lambda server: server.play(b"", silent=3600.0))
     assert isinstance(error, ProviderTimeoutError)
@@ -54,7 +54,7 @@ async def test_the_limit_of_the_whole_holds_before_anything_has_come(kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_drip_that_ends_in_time_is_an_answer_like_any_other(kind: str) -> None:
+async def test_a_drip_within_the_limits_is_an_answer(kind: str) -> None:
     async with serving() as server:
         model = QUICK[kind](server.url, Timeouts(delta=5.0, total=20.0))
         server.play(FULL[kind], cuts=range(0, 5_000, 100), drip=0.001)
@@ -66,27 +66,27 @@ async def test_a_drip_that_ends_in_time_is_an_answer_like_any_other(kind: str) -
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("content_type", ["text/event-stream", "application/json", "text/html"])
 @pytest.mark.parametrize("body", [b"", b"\r\n\r\n", b": keep-alive\n\n", b"data: [DONE]\n\n"])
-async def test_an_empty_answer_is_a_broken_one(kind: str, content_type: str, body: bytes) -> None:
+async def test_an_empty_answer_is_a_broken_stream(kind: str, content_type: str, body: bytes) -> None:
     with pytest.raises(BrokenStreamError):
         await played(kind, body, headers={"content-type": content_type})
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_page_in_place_of_an_answer(kind: str) -> None:
+async def test_an_html_page_is_a_broken_stream(kind: str) -> None:
     page = b"<!doctype html><html><body>The proxy says: sign in</body></html>"
     with pytest.raises(BrokenStreamError, match=r"answered with a page: .*doctype"):
         await played(kind, page, headers={"content-type": "text/html"})
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_packed_answer(kind: str) -> None:
+async def test_a_compressed_answer(kind: str) -> None:
     data = gzip.compress(FULL[kind].encode())
     headers = {"content-encoding": "gzip"}
     reply = reply_of(await played(kind, data, cuts=range(0, len(data), 7), headers=headers))
     assert reply.message.text == reply_of(await played(kind, FULL[kind])).message.text
     assert len(reply.message.tool_calls) == 2
     with pytest.raises(ProviderError):
-        await played(kind, FULL[kind], headers=headers)  # says that it is packed, and is not
+        await played(kind, FULL[kind], headers=headers)  # announced as compressed, but plain
     with pytest.raises(ProviderError):
         await played(kind, data[: len(data) // 2], headers=headers, broken=True)
 
@@ -111,7 +111,7 @@ async def test_a_redirect_to_nowhere(kind: str, headers: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_redirects_without_end(kind: str) -> None:
+async def test_endless_redirects(kind: str) -> None:
     async with serving() as server, model_of(kind, server) as model:
         for _ in range(40):
             server.play(b"", status=307, headers={"location": "/again"})
@@ -124,7 +124,7 @@ HUGE = "é☀" * 700_000
 
 
 def huge(kind: str) -> str:
-    """An answer of one event of some megabytes."""
+    """Return an answer with one event of several megabytes."""
     match kind:
         case "anthropic":
             return sse(
@@ -156,7 +156,7 @@ MANY = 120
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_many_answers_at_once(kind: str) -> None:
-    """None begins before all have been asked for, so each must have a connection of its own."""
+    """No answer begins before all requests have arrived, so each needs its own connection."""
     asked = asyncio.Barrier(MANY)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -178,7 +178,7 @@ async def test_many_answers_at_once(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_after_a_fault_the_same_model_answers(kind: str) -> None:
-    """A fault leaves no connection, limit or half an answer behind."""
+    """A fault leaves no connection, limit or partial answer behind."""
     faults: list[dict[str, Any]] = [
         {"refused": True}, {"broken": True}, {"status": 503}, {"status": 529}, {"headers": {"content-encoding": "br"}},
     ]  # fmt: skip

@@ -1,6 +1,4 @@
-"""What a provider sends comes back to it as it came: each recorded answer, sent back by us, has what whoever recorded
-it sent back. Recorded requests leave things out; ours may have more.
-"""
+"""An answer goes back to its provider with everything that the recorded request sent back. Ours may contain more."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def canonical(value: Any) -> str:
 
 
 def without_nothing(value: Any) -> Any:
-    """*value* without what is null or empty, at any depth: some write it, some do not."""
+    """Return *value* without null and empty values at any depth, which recorders may omit."""
     if isinstance(value, dict):
         found = {name: without_nothing(held) for name, held in value.items()}
         return {name: held for name, held in found.items() if held not in (None, "", [], {})}
@@ -135,15 +133,15 @@ def blocks_of(kind: str, body: Any) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in cleaned if value not in (None, "", [], {})]
 
 
-def holds(ours: Any, recorded: Any) -> bool:
-    """Whether *ours* has all of *recorded*, and may have more."""
+def contains(ours: Any, recorded: Any) -> bool:
+    """Return whether *ours* contains all of *recorded*."""
     if isinstance(recorded, dict) and isinstance(ours, dict):
-        return all(name in ours and holds(ours[name], value) for name, value in recorded.items())
+        return all(name in ours and contains(ours[name], value) for name, value in recorded.items())
     return bool(ours == recorded)
 
 
 def is_of(value: Any, answer: bytes) -> bool:
-    """Whether a recorded block came from *answer*: its longest text is there, or the first words of it."""
+    """Return whether *answer* contains the longest text of a recorded block, or its beginning."""
     texts = [value["id"]] if isinstance(value, dict) and "id" in value else sorted(strings(value), key=len)
     return bool(texts) and json.dumps(texts[-1], ensure_ascii=False)[1:30].encode() in answer
 
@@ -157,7 +155,7 @@ def strings(value: Any) -> list[str]:
 
 
 def pairs(root: Path) -> list[tuple[Exchange, Exchange]]:
-    """An answer, and the request in which it came back."""
+    """Return answers with the requests that sent them back."""
     found = []
     for case in cases(root).values():
         for before, after in zip(case, case[1:], strict=False):
@@ -168,7 +166,7 @@ def pairs(root: Path) -> list[tuple[Exchange, Exchange]]:
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
-async def test_an_answer_goes_back_as_it_was_recorded_to_go_back(kind: str, source: Source) -> None:
+async def test_an_answer_goes_back_as_recorded(kind: str, source: Source) -> None:
     wrong: list[str] = []
     counts: Counter[str] = Counter()
     async with serving() as server, AsyncExitStack() as stack:
@@ -202,7 +200,7 @@ async def test_an_answer_goes_back_as_it_was_recorded_to_go_back(kind: str, sour
             counts["answers"] += 1
             for name, value in new:
                 counts["blocks"] += 1
-                if any(name == other and holds(found, value) for other, found in ours):
+                if any(name == other and contains(found, value) for other, found in ours):
                     continue
                 near = [canonical(found)[:300] for other, found in ours if other == name]
                 line = f"{after.name}: {name}"

@@ -1,4 +1,4 @@
-"""Answers with something in them of another type than it should be: a reply or a typed error, whatever it is."""
+"""Answers with values of unexpected types give a reply or a typed error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from concertino.errors import ProviderError
-from concertino.providers.base import Reply
+from concertino.providers import Reply
 
 from .test_faults import FULL, KINDS
 from .wire_kit import events_of, model_of, serving
@@ -35,16 +35,16 @@ ANSWERED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths to all that is in *value*."""
+def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Return the paths to everything in *value*."""
     for key, held in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield (*at, key)
-        yield from places(held, (*at, key))
+        yield from paths(held, (*at, key))
 
 
 def variants(answer: dict[str, Any], odds: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
-    """*answer* with something else in one place, or nothing for an ellipsis."""
-    for *above, last in places(answer):
+    """Return *answer* with the value at one path replaced, or removed for an ellipsis."""
+    for *above, last in paths(answer):
         for odd in odds:
             copy = deepcopy(answer)
             holder: Any = copy
@@ -69,7 +69,7 @@ async def test_a_whole_answer(kind: str) -> None:
 
 
 def streams(kind: str) -> Iterator[str]:
-    """The full stream of a format, with one event changed in one place."""
+    """Return the full stream of a format with one event changed at one path."""
     lines = FULL[kind].splitlines(keepends=True)
     for number, line in enumerate(lines):
         if line.startswith("data: {"):

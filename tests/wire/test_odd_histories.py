@@ -1,4 +1,4 @@
-"""Conversations with what no provider takes back as it stands: names that models made up, ids of others, half loops."""
+"""Conversations with content that must be adapted: invented names, foreign ids, half loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concertino.messages import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolMessage, UserMessage
-from concertino.providers.base import ModelRequest, ToolCallReady
+from concertino.providers import ModelRequest, ToolCallReady
 from concertino.providers.http.encoding import portable_id, portable_name
 
 from ..validity import judge
@@ -29,16 +29,16 @@ def loop(call_id: str, name: str = "weather") -> tuple[Message, ...]:
 
 
 @pytest.mark.parametrize("name", ["look.up now", "", "n" * 200, "größe", "a/b", " ", "😀"])
-def test_names_that_a_model_made_up(name: str) -> None:
+def test_invented_tool_names(name: str) -> None:
     assert problems(UserMessage("Q"), *loop("c1", name)) == {}
 
 
 @pytest.mark.parametrize("call_id", ["a.b", "functions.weather:0", "x" * 300, "", "größe", "call|1", "😀"])
-def test_ids_of_others(call_id: str) -> None:
+def test_call_ids_of_other_providers(call_id: str) -> None:
     assert problems(UserMessage("Q"), *loop(call_id)) == {}
 
 
-def test_ids_that_look_alike_stay_apart() -> None:
+def test_similar_ids_stay_distinct() -> None:
     pair = AssistantMessage((ToolCall("a.b", "weather", "{}"), ToolCall("a:b", "weather", "{}")), "tool_calls")
     results = ToolMessage("a.b", "weather", "1"), ToolMessage("a:b", "weather", "2")
     assert problems(UserMessage("Q"), pair, *results) == {}
@@ -56,8 +56,8 @@ def test_portable_ids_and_names(one: str, other: str, longest: int) -> None:
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 @pytest.mark.parametrize("provider", ["", "anthropic", "openai", "google"])
-def test_numbers_that_no_provider_reads(number: str, provider: str) -> None:
-    """What a model writes for numbers, and Python reads, but JSON does not have."""
+def test_numbers_outside_json(number: str, provider: str) -> None:
+    """Numbers that models write and Python reads, but JSON does not have."""
     written = f'{{"a": 1.5, "b": [{{"c": {number}}}]}}'
     raw = None
     if provider == "anthropic":  # as conversations have it that were stored before
@@ -76,7 +76,7 @@ def constants(body: bytes) -> list[str]:
     return found
 
 
-async def test_a_call_with_such_a_number_is_a_call_like_any_other() -> None:
+async def test_a_call_with_such_a_number_is_valid() -> None:
     written = '{"a": NaN}'
     events = await played(
         "anthropic",
@@ -94,7 +94,7 @@ async def test_a_call_with_such_a_number_is_a_call_like_any_other() -> None:
     assert events[-2] == ToolCallReady(ToolCall("c", "f", written))
 
 
-def test_an_own_call_goes_back_as_it_came_but_for_a_name_that_no_tool_may_have() -> None:
+def test_a_native_call_goes_back_with_a_valid_name() -> None:
     raw = {"type": "tool_use", "id": "toolu_1", "name": "look.up", "input": {"a": 1}, "caller": {"type": "direct"}}
     call = ToolCall("toolu_1", "look.up", '{"a":1}', raw=json.dumps(raw), provider="anthropic")
     messages = (UserMessage("Q"), AssistantMessage((call,)), ToolMessage("toolu_1", "look.up", "What?"))
@@ -121,14 +121,14 @@ THOUGHT = AssistantMessage((Reasoning("Hm.", signature="s", provider="anthropic"
         ((UserMessage("Q"), CALLED, RESULT, AssistantMessage((Text("A"),)), UserMessage("And?")), True),
     ],
 )
-def test_a_loop_that_began_without_thinking_ends_without(messages: tuple[Message, ...], thinks: bool) -> None:
+def test_a_loop_started_without_thinking_continues_without(messages: tuple[Message, ...], thinks: bool) -> None:
     old = sent("anthropic", *messages, model="claude-sonnet-4-5", effort="low", max_output_tokens=9_000, tools=(TOOL,))
     assert ("thinking" in old) is thinks
     new = sent("anthropic", *messages, effort="low", tools=(TOOL,))
     assert new["thinking"] == {"type": "adaptive"}, "which may begin anywhere"
 
 
-def test_reasoning_of_openai_before_what_is_no_longer_the_item_that_came_after_it() -> None:
+def test_openai_reasoning_without_the_item_that_followed_it() -> None:
     thought = Reasoning("Hm.", "rs_1", "enc", "openai")
     own = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "weather", "arguments": "{}"}
     call = ToolCall("c1", "weather", "{}", raw=json.dumps(own), provider="openai")
@@ -141,12 +141,12 @@ def test_reasoning_of_openai_before_what_is_no_longer_the_item_that_came_after_i
     assert problems(*changed) == {}
 
 
-def test_openai_wants_some_room_for_its_answer() -> None:
+def test_openai_output_limit_is_at_least_16_tokens() -> None:
     assert sent("responses", max_output_tokens=5)["max_output_tokens"] == 16
     assert sent("responses", max_output_tokens=17)["max_output_tokens"] == 17
 
 
 @pytest.mark.parametrize("marks", [(), (0,), (0, 2), (0, 1, 2, 4)])
-def test_marks_are_where_they_may_be(marks: tuple[int, ...]) -> None:
+def test_breakpoints_are_on_allowed_blocks(marks: tuple[int, ...]) -> None:
     turns = (UserMessage("Q"), *loop("c1"), AssistantMessage((Text("A"),)), UserMessage("And?"))
     assert problems(*turns, marks=marks) == {}

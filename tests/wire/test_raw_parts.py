@@ -1,4 +1,4 @@
-"""What has no field of ours comes back as it came: streams written after the references, and the requests they make."""
+"""Content without a field of our own goes back unmodified: streams after the references, and the next requests."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_anthropic_server_tools_citations_and_callers() -> None:
     ]
 
 
-async def test_anthropic_compaction_fallback_and_a_block_that_nobody_knows_yet() -> None:
+async def test_anthropic_compaction_fallback_and_an_unknown_block() -> None:
     fallback = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "claude-b"}}
     message = await answer(
         "anthropic",
@@ -85,7 +85,7 @@ async def test_anthropic_compaction_fallback_and_a_block_that_nobody_knows_yet()
     ]
 
 
-async def test_anthropic_container_goes_back_while_it_lives_and_its_tools_are_there() -> None:
+async def test_anthropic_container_goes_back_until_it_expires() -> None:
     extra = {"tools": [{"type": "code_execution_20250825", "name": "code_execution"}]}
     for expires, expected in (("2999-01-01T00:00:00Z", "container_1"), ("2020-01-01T00:00:00Z", None)):
         end = anthropic.end("end_turn", output_tokens=3)
@@ -151,7 +151,7 @@ async def test_responses_items_go_back_whole() -> None:
     assert found[-1] == {"type": "function_call_output", "call_id": "call_1", "output": "x"}
 
 
-async def test_responses_items_lose_their_ids_with_the_reasoning_that_they_name() -> None:
+async def test_responses_items_lose_ids_that_refer_to_missing_reasoning() -> None:
     message = await answer("responses", *(responses.done(n, item) for n, item in enumerate(ITEMS)), responses.ended())
     found = sent("responses", *history_of(message), model="gpt-4o")["input"][1:-1]
     assert [item["type"] for item in found] == ["message", "function_call"], "the search cannot do without its id"
@@ -166,14 +166,14 @@ async def test_responses_items_lose_their_ids_with_the_reasoning_that_they_name(
     assert [item.get("id") for item in stored[1:]] == ["rs_1", "msg_1"]
 
 
-async def test_responses_reasoning_in_plain_words_goes_back_so() -> None:
+async def test_responses_plain_reasoning_goes_back_as_text() -> None:
     plain = {"type": "reasoning", "id": "1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
     message = await answer("responses", responses.done(0, plain), responses.done(1, SAID), responses.ended())
     assert message.parts[0] == Reasoning("Hm.", "1", None, "openai")
     assert sent("responses", UserMessage("Q"), message)["input"][1] == plain
 
 
-async def test_responses_arguments_that_are_no_json_go_back_as_something_that_is() -> None:
+async def test_responses_invalid_arguments_go_back_as_valid_json() -> None:
     broken = {**CALLED, "arguments": '{"x":'}
     message = await answer("responses", responses.done(0, broken), responses.ended())
     assert message.tool_calls == (ToolCall("call_1", "f", '{"x":'),)
@@ -184,7 +184,7 @@ async def test_responses_arguments_that_are_no_json_go_back_as_something_that_is
 # Gemini
 
 
-async def test_google_parts_go_back_as_they_came() -> None:
+async def test_google_parts_go_back_unmodified() -> None:
     parts: list[dict[str, Any]] = [
         {"text": "Hm.", "thought": True},
         {"executableCode": {"language": "PYTHON", "code": "1+1", "id": "x"}, "thoughtSignature": "czE="},
@@ -200,10 +200,10 @@ async def test_google_parts_go_back_as_they_came() -> None:
     chunks[-1]["candidates"][0]["groundingMetadata"] = grounding
     message = await answer("google", *chunks)
     assert sent("google", UserMessage("Q"), message)["contents"][1] == {"role": "model", "parts": parts}
-    (beside,) = [part for part in message.parts if part.kind == "opaque" and part.type == "groundingMetadata"]
-    assert json.loads(beside.raw) == {"webSearchQueries": ["q"], **grounding}
+    (other,) = [part for part in message.parts if part.kind == "opaque" and part.type == "groundingMetadata"]
+    assert json.loads(other.raw) == {"webSearchQueries": ["q"], **grounding}
 
 
-async def test_google_pieces_of_a_text_are_one_and_signed_ones_stay_alone() -> None:
+async def test_google_text_pieces_are_joined_unless_signed() -> None:
     message = await answer("google", *(google.chunk({"text": text}) for text in "abc"), google.chunk(reason="STOP"))
     assert message.parts == (Text("abc"),)

@@ -17,14 +17,14 @@ from .wire_kit import events_of, model_of, reply_of, serving
 
 
 def payloads(body: str) -> list[dict[str, Any]]:
-    """The objects in the lines of a stream."""
+    """Return the JSON objects of a stream."""
     lines = (line.removeprefix("data:").strip() for line in body.splitlines() if line.startswith("data:"))
     return [json.loads(line) for line in lines if line and line != "[DONE]"]
 
 
 def simple_anthropic(chunks: list[dict[str, Any]]) -> tuple[str, int, int]:
-    begin = max(place for place, chunk in enumerate(chunks) if chunk["type"] == "message_start")
-    chunks = chunks[begin:]  # a proxy may break an answer off and begin another in its place
+    begin = max(position for position, chunk in enumerate(chunks) if chunk["type"] == "message_start")
+    chunks = chunks[begin:]  # a proxy may break an answer off and begin another in its position
     starts = [c["content_block"].get("text") or "" for c in chunks if c["type"] == "content_block_start"]
     deltas = [c["delta"] for c in chunks if c["type"] == "content_block_delta"]
     usage: dict[str, Any] = {}
@@ -32,7 +32,7 @@ def simple_anthropic(chunks: list[dict[str, Any]]) -> tuple[str, int, int]:
         found = chunk.get("usage") or chunk.get("message", {}).get("usage") or {}
         usage |= {name: count for name, count in found.items() if isinstance(count, int)}
         for turn in found.get("iterations") or []:
-            if turn["type"] != "message":  # beside the answer
+            if turn["type"] != "message":  # side work
                 usage = {name: count + turn.get(name, 0) for name, count in usage.items()}
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     text = "".join(starts) + "".join(d["text"] for d in deltas if d["type"] == "text_delta")

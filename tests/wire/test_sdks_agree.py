@@ -9,12 +9,12 @@ import pytest
 
 from concertino.errors import ProviderError
 from concertino.messages import AssistantMessage
-from concertino.providers.base import Reply
+from concertino.providers import Reply
 from concertino.providers.http.encoding import NOT_RETURNED
 
 from .conftest import Source
 from .exchanges import Exchange, exchanges
-from .sdk_says import SAYS, Said, arguments_of
+from .sdk_readings import READINGS, Reading, arguments_of
 from .wire_kit import MODELS, events_of, model_of, reply_of, request, serving
 
 STOPS = {
@@ -36,10 +36,10 @@ KNOWN = {
 }  # fmt: skip
 
 
-def of_ours(reply: Reply, said: Said) -> Said:
-    """Our reply in the terms of `Said`."""
+def of_ours(reply: Reply, reading: Reading) -> Reading:
+    """Return our reply as a `Reading`."""
     message: AssistantMessage = reply.message
-    found = Said(text=message.text, model=message.model, stop=said.stop)
+    found = Reading(text=message.text, model=message.model, stop=reading.stop)
     for part in message.parts:
         if part.kind == "reasoning":
             found.reasoning += part.text
@@ -53,32 +53,32 @@ def of_ours(reply: Reply, said: Said) -> Said:
     return found
 
 
-def google_names(said: Said, reply: Reply) -> None:
-    """Google's SDK has other names for parts, and signatures as bytes: of those, the number counts."""
-    said.opaque = ["".join(word.capitalize() for word in name.split("_")) for name in said.opaque]
-    said.opaque = [name[0].lower() + name[1:] for name in said.opaque]
+def google_names(reading: Reading, reply: Reply) -> None:
+    """Adopt the part names of Google's SDK, and compare signatures by number, because it decodes them."""
+    reading.opaque = ["".join(word.capitalize() for word in name.split("_")) for name in reading.opaque]
+    reading.opaque = [name[0].lower() + name[1:] for name in reading.opaque]
     raws = [part.raw or "" for part in reply.message.parts]
     calls = [call.signature for call in reply.message.tool_calls if call.signature]
-    said.signatures = [*calls, *[raw for raw in raws if '"thoughtSignature"' in raw]][: len(said.signatures)]
+    reading.signatures = [*calls, *[raw for raw in raws if '"thoughtSignature"' in raw]][: len(reading.signatures)]
 
 
 def differences(exchange: Exchange, reply: Reply) -> list[str]:
-    """Where our reading of *exchange* is another one."""
-    said = SAYS[exchange.kind](exchange)
-    ours = of_ours(reply, said)
+    """Return the differences between our reading of *exchange* and the SDK's."""
+    reading = READINGS[exchange.kind](exchange)
+    ours = of_ours(reply, reading)
     if exchange.kind == "google":
-        number = len(said.signatures)
-        google_names(said, reply)
-        ours.signatures = said.signatures
-        if len(said.signatures) != number:
+        number = len(reading.signatures)
+        google_names(reading, reply)
+        ours.signatures = reading.signatures
+        if len(reading.signatures) != number:
             return [f"{exchange.name}: {number} signatures"]
     wrong = [
-        f"{exchange.name}: {name}: {getattr(ours, name)!r:.200} is not {getattr(said, name)!r:.200}"
-        for name in Said.__slots__
-        if getattr(ours, name) != getattr(said, name)
+        f"{exchange.name}: {name}: {getattr(ours, name)!r:.200} is not {getattr(reading, name)!r:.200}"
+        for name in Reading.__slots__
+        if getattr(ours, name) != getattr(reading, name)
     ]
-    if reply.message.stop_reason not in STOPS[said.stop]:
-        wrong.append(f"{exchange.name}: {said.stop} became {reply.message.stop_reason}")
+    if reply.message.stop_reason not in STOPS[reading.stop]:
+        wrong.append(f"{exchange.name}: {reading.stop} became {reply.message.stop_reason}")
     tokens = reply.tokens
     if tokens and not (tokens.cached + tokens.cache_write <= tokens.prompt and tokens.reasoning <= tokens.completion):
         wrong.append(f"{exchange.name}: {tokens}")
@@ -95,7 +95,7 @@ async def test_answers_read_as_the_sdk_reads_them(kind: str, source: Source) -> 
             if exchange.status >= 300:
                 continue
             length = len(exchange.body)
-            near = [place + 1 for place, byte in enumerate(exchange.body[:4000]) if byte >= 0x80][
+            near = [position + 1 for position, byte in enumerate(exchange.body[:4000]) if byte >= 0x80][
                 :20
             ]  # inside characters
             cuts = [chance.randrange(length + 1) for _ in range(12)] + near

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunError, ToolOrchestrator
+from concertino import AgentConfig, Chat, Resources, RunError, ToolOrchestrator
 from concertino.errors import ProviderConnectionError, ProviderError
 from concertino.orchestrator.model_call.retry import Retry, not_billed
 from concertino.providers import Timeouts
@@ -88,8 +88,8 @@ async def test_attempts_of_unknown_fate_are_never_booked_as_zero() -> None:
         model = OpenAICompatibleModel("m", f"{server.url}/v1", api_key="k")
         for _ in range(3):
             server.play(b"", refused=True)
-        chat = Chat(model=model, message="hi", retry=Retry(first=0.0))
-        orchestrator = ToolOrchestrator(chat, AgentConfig())
+        resources = Resources(model=model, retry=Retry(first=0.0))
+        orchestrator = ToolOrchestrator(Chat("hi"), AgentConfig(), resources=resources)
         with pytest.raises(RunError):
             await orchestrator.run()
         await model.close()

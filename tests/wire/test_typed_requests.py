@@ -1,4 +1,4 @@
-"""One typed request, each provider's translation of it, and a clear error for what a model cannot do."""
+"""One typed request, its translation for each provider, and clear errors for unsupported settings."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
+from concertino.providers import Dropped, OutputSchema
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Dropped, OutputSchema
 from concertino.providers.google import GoogleModel
 from concertino.providers.http.encoding import RequestBody
 from concertino.providers.openai import OpenAICompatibleModel, OpenAIModel
@@ -43,7 +43,7 @@ NEW = {
 
 
 def written(kind: str, *messages: Message, model: str = "", vendor: str = "openai", **settings: Any) -> RequestBody:
-    """What a provider is sent."""
+    """Return the encoded request."""
     name = model or NEW[kind]
     maker: Any = {
         "anthropic": lambda: AnthropicModel(name, api_key="k", base_url=URL),
@@ -134,7 +134,7 @@ def test_the_other_settings() -> None:
         ("google", {"model": "gemini-3-pro-preview", "effort": "medium"}, "'low', 'high'"),
     ],
 )
-def test_what_a_model_cannot_do(kind: str, settings: dict[str, Any], words: str) -> None:
+def test_unsupported_settings_are_refused(kind: str, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         written(kind, **settings)
     assert words in str(caught.value)
@@ -142,7 +142,7 @@ def test_what_a_model_cannot_do(kind: str, settings: dict[str, Any], words: str)
     assert caught.value.part
 
 
-def test_an_unknown_model_is_asked_and_its_provider_decides() -> None:
+def test_settings_of_unknown_models_are_sent() -> None:
     for kind in MODELS:
         settings: dict[str, Any] = {"effort": "low", "output_schema": SCHEMA}
         assert written(kind, model="someone-new", **settings).data
@@ -169,7 +169,7 @@ TURNS: tuple[Message, ...] = (
 MARK = {"type": "ephemeral"}
 
 
-def test_anthropic_marks_what_is_asked_for_in_four_places_at_most() -> None:
+def test_anthropic_has_at_most_four_breakpoints() -> None:
     found = sent("anthropic", *TURNS, system="Be brief.", tools=(TOOL,), marks=(2, 4))
     assert found["system"] == [{"type": "text", "text": "Be brief.", "cache_control": MARK}]
     marked = [turn["content"][-1].get("cache_control") for turn in found["messages"]]
@@ -182,7 +182,7 @@ def test_anthropic_marks_what_is_asked_for_in_four_places_at_most() -> None:
     assert "cache_control" not in json.dumps(sent("anthropic", *TURNS, system="Be brief."))
 
 
-def test_openrouter_passes_marks_on_and_others_get_none() -> None:
+def test_openrouter_gets_breakpoints_and_other_vendors_do_not() -> None:
     settings: dict[str, Any] = {"model": "anthropic/claude-sonnet-4.5", "system": "Be brief.", "marks": (1, 2, 4)}
     found = sent("chat", *TURNS, vendor="openrouter", **settings)
     assert found["messages"][3]["content"] == [{"type": "text", "text": "Rain.", "cache_control": MARK}]
@@ -191,7 +191,7 @@ def test_openrouter_passes_marks_on_and_others_get_none() -> None:
     assert "cache_control" not in json.dumps(sent("chat", *TURNS, vendor="groq", **settings))
 
 
-def test_openai_caches_what_is_marked_since_gpt_5_6() -> None:
+def test_openai_has_breakpoints_since_gpt_5_6() -> None:
     mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
     found = sent("responses", *TURNS, model="gpt-5.6", system="Be brief.", marks=(1, 2, 4))
     assert found["prompt_cache_options"] == {"mode": "explicit"}
@@ -275,7 +275,7 @@ def test_media() -> None:
         ("google", Media("image/png"), ""),
     ],
 )
-def test_media_that_is_not_taken(kind: str, media: Media, vendor: str) -> None:
+def test_unsupported_media(kind: str, media: Media, vendor: str) -> None:
     settings = {"vendor": vendor} if vendor else {}
     with pytest.raises(UnsupportedError, match=media.media_type):
         written(kind, UserMessage("Q", (media,)), **settings)
@@ -348,7 +348,7 @@ LOST: dict[str, set[str]] = {
 
 @pytest.mark.parametrize("source", list(ANSWERS))
 @pytest.mark.parametrize("target", list(MODELS))
-def test_what_another_provider_cannot_take_is_left_out_and_said(source: str, target: str) -> None:
+def test_content_of_other_providers_is_dropped_and_reported(source: str, target: str) -> None:
     answer = ANSWERS[source]
     history = (UserMessage("Q"), answer, ToolMessage("a", "weather", "rain"), UserMessage("And?"))
     body = written(target, *history)
@@ -368,7 +368,7 @@ def test_what_another_provider_cannot_take_is_left_out_and_said(source: str, tar
     assert set(twice.dropped) == {f"{word} (2)" for word in LOST[source]}
 
 
-async def test_the_loss_is_told_before_the_answer() -> None:
+async def test_dropped_content_is_reported_before_the_answer() -> None:
     async with serving() as server, model_of("chat", server) as model:
         server.play(sse(chat.chunk("stop", content="A")))
         events = await events_of(model, request(UserMessage("Q"), ANSWERS["google"], ToolMessage("a", "f", "x")))

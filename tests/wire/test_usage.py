@@ -1,6 +1,6 @@
-"""What providers count, each in its own way, has one meaning: its identities hold in every recorded answer.
+"""Usage has one meaning for all providers; its identities are true for every sampled and recorded answer.
 
-The table in docs/providers.md says in words what is checked here.
+The table in docs/providers.md describes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from concertino import AgentConfig, Chat, Resources, RunError, ToolOrchestrator
 from concertino.errors import BrokenStreamError, ContentFilteredError, OverloadedError, ProviderError
 from concertino.orchestrator.model_call.retry import Retry
-from concertino.providers.base import Reply
+from concertino.providers import Reply
 from concertino.providers.http.body import WHOLE, BodyDecoder
 from concertino.providers.http.transport import StreamingModel
 from concertino.usage import Tokens, UsageRecord
@@ -29,7 +29,7 @@ LEAST = {"anthropic": 300, "responses": 300, "chat": 500, "google": 250}
 
 
 def read(kind: str, body: bytes) -> Reply:
-    """The reply in *body*."""
+    """Return the reply in *body*."""
     model = MODELS[kind]("http://127.0.0.1:1")
     assert isinstance(model, StreamingModel)
     reader, decoder = model._reader(), BodyDecoder("here")
@@ -40,7 +40,7 @@ def read(kind: str, body: bytes) -> Reply:
 
 
 def reported(exchange: Exchange) -> dict[str, Any]:
-    """The usage as it stands in an answer; of a stream, that which counts."""
+    """Return the usage report of an answer; for a stream, the final one."""
     answer = [] if exchange.streamed else json.loads(exchange.body)
     chunks = exchange.chunks if exchange.streamed else answer if isinstance(answer, list) else [answer]
     found: dict[str, Any] = {}
@@ -62,13 +62,13 @@ def anthropic_identities(usage: dict[str, Any], tokens: Tokens) -> bool:
     if own := [turn for turn in turns if turn["type"] == "message"]:  # the top level is the sum of the model's turns
         assert sum(turn["input_tokens"] for turn in own) == fresh
         assert sum(turn["output_tokens"] for turn in own) == usage["output_tokens"]
-    beside = [turn for turn in turns if turn["type"] != "message"]
+    side_work = [turn for turn in turns if turn["type"] != "message"]
     return (
-        tokens.prompt == fresh + read_ + written + sum(turn["input_tokens"] for turn in beside)
+        tokens.prompt == fresh + read_ + written + sum(turn["input_tokens"] for turn in side_work)
         and (tokens.cached, tokens.cache_write) == (read_, written)
         and sum(shares.values()) == written
         and tokens.cache_write_1h == shares.get("ephemeral_1h_input_tokens", 0)
-        and tokens.completion == usage["output_tokens"] + sum(turn["output_tokens"] for turn in beside)
+        and tokens.completion == usage["output_tokens"] + sum(turn["output_tokens"] for turn in side_work)
     )
 
 
@@ -97,7 +97,7 @@ IDENTITIES = {
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_identities_hold_in_every_exchange(kind: str, source: Source) -> None:
+def test_the_identities_are_true_for_every_exchange(kind: str, source: Source) -> None:
     wrong: list[str] = []
     count = 0
     for exchange in exchanges(kind, source.root):
@@ -142,7 +142,7 @@ WRITTEN = {
 }
 
 
-async def test_what_is_written_for_an_hour_is_billed_as_that() -> None:
+async def test_one_hour_cache_writes_are_counted_separately() -> None:
     async with serving() as server, model_of("anthropic", server) as model:
         model.name = "claude-haiku-4-5"
         server.play(anthropic_answer(**WRITTEN))
@@ -163,7 +163,7 @@ ITERATIONS = [
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_what_claude_does_beside_its_answer_is_counted_once(streamed: bool) -> None:
+def test_side_work_of_claude_is_counted_once(streamed: bool) -> None:
     usage = {"input_tokens": 23_000, "output_tokens": 1_000, "iterations": ITERATIONS}
     end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
     body = claude(end, {"type": "message_stop"}, cached=0)
@@ -174,14 +174,14 @@ def test_what_claude_does_beside_its_answer_is_counted_once(streamed: bool) -> N
     assert read("anthropic", body.encode()).tokens == expected
 
 
-def test_a_share_that_is_not_reported_is_none() -> None:
+def test_an_unreported_share_is_zero() -> None:
     for cache in (None, {}, {"ephemeral_5m_input_tokens": 200}):
         tokens = read("anthropic", anthropic_answer(**{**WRITTEN, "cache_creation": cache}).encode()).tokens
         assert tokens is not None
         assert (tokens.cache_write, tokens.cache_write_1h) == (200, 0)
 
 
-def test_counts_of_a_stream_are_cumulative_and_the_last_is_what_counts() -> None:
+def test_counts_of_a_stream_are_cumulative() -> None:
     parts = {"candidates": [{"content": {"parts": [{"text": "a"}]}}], "usageMetadata": {"promptTokenCount": 7}}
     end = {"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"candidatesTokenCount": 5}}
     early = {"candidates": [], "usageMetadata": {"candidatesTokenCount": 2, "thoughtsTokenCount": 3}}
@@ -191,13 +191,13 @@ def test_counts_of_a_stream_are_cumulative_and_the_last_is_what_counts() -> None
     assert read("chat", sse(first, last).encode()).tokens == Tokens(7, 4)
 
 
-def test_what_the_providers_tools_read_is_input_of_gemini() -> None:
+def test_tool_input_of_gemini_is_prompt() -> None:
     usage = {"promptTokenCount": 7, "toolUsePromptTokenCount": 90, "candidatesTokenCount": 5, "totalTokenCount": 102}
     end = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}], "usageMetadata": usage}
     assert read("google", sse(end).encode()).tokens == Tokens(97, 5)
 
 
-def test_sound_and_images_are_in_the_counts() -> None:
+def test_audio_and_images_are_counted() -> None:
     usage = {
         "prompt_tokens": 100,
         "completion_tokens": 60,
@@ -209,7 +209,7 @@ def test_sound_and_images_are_in_the_counts() -> None:
     assert read("chat", body).tokens == Tokens(100, 60, cached=10, reasoning=5)
 
 
-def test_reasoning_beside_the_output_is_told_by_the_sum() -> None:
+def test_reasoning_outside_the_output_count_is_derived_from_the_total() -> None:
     details = {"completion_tokens_details": {"reasoning_tokens": 30}}
     for total, completion, more in ((47, 40, details), (77, 70, details), (77, 70, {}), (None, 40, details)):
         usage = {"prompt_tokens": 7, "completion_tokens": 40, "total_tokens": total, **more}
@@ -217,13 +217,13 @@ def test_reasoning_beside_the_output_is_told_by_the_sum() -> None:
         assert tokens == Tokens(7, completion, reasoning=30)
 
 
-def test_usage_may_stand_in_the_last_choice() -> None:
+def test_usage_in_the_last_choice() -> None:
     last = chat.chunk("stop", content="a")
     last["choices"][0]["usage"] = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     assert read("chat", sse(last).encode()).tokens == Tokens(10, 5)
 
 
-# Answers that are none: what the provider has counted of them is what is booked
+# Answers without a reply: the reported usage is recorded
 
 
 def claude(*events: dict[str, Any], written: int = 1, cached: int = 90_000) -> str:
@@ -258,7 +258,7 @@ UNUSABLE: list[tuple[str, str, type[ProviderError], Tokens]] = [
 
 
 async def failing(kind: str, body: str, **how: Any) -> tuple[BaseException | None, UsageRecord]:
-    """How a run ends whose only answer is *body*, and what is booked."""
+    """Return the result of a run whose only answer is *body*, and its usage."""
     async with serving() as server, model_of(kind, server) as model:
         server.play(body, **how)
         chat_ = Chat(model=model, message="Hi")
@@ -269,7 +269,7 @@ async def failing(kind: str, body: str, **how: Any) -> tuple[BaseException | Non
 
 
 @pytest.mark.parametrize(("kind", "body", "error", "tokens"), UNUSABLE)
-async def test_a_whole_answer_of_no_use_costs_what_the_provider_says(
+async def test_a_useless_answer_costs_the_reported_usage(
     kind: str, body: str, error: type[ProviderError], tokens: Tokens
 ) -> None:
     raised, record = await failing(kind, body)
@@ -306,20 +306,20 @@ async def test_the_input_of_a_broken_answer_is_known(
     assert record.how.startswith("output counted with ")
 
 
-async def test_thoughts_that_nobody_saw_are_in_a_broken_answer_of_gemini() -> None:
+async def test_hidden_thoughts_count_in_a_broken_answer_of_gemini() -> None:
     body = sse(gemini(candidates=[{"content": {"parts": [{"text": "Hello"}]}}]))
     _, record = await failing("google", body, broken=True)
     assert (record.tokens, record.source) == (THOUGHT, "estimated")
 
 
-async def test_a_response_that_failed_says_what_it_cost() -> None:
+async def test_a_failed_response_reports_its_usage() -> None:
     usage = {"input_tokens": 95_000, "input_tokens_details": {"cached_tokens": 90_000}, "output_tokens": 12}
     failed = {"model": "gpt-5", "usage": usage, "error": {"code": "server_error", "message": "sorry"}}
     _, record = await failing("responses", sse({"type": "response.failed", "response": failed}))
     assert record.tokens == Tokens(95_000, 12, cached=90_000)
 
 
-async def test_counts_of_an_odd_form_are_none() -> None:
+async def test_malformed_counts_are_unknown() -> None:
     usage = {"input_tokens": 7, "cache_read_input_tokens": "many"}
     start = {"type": "message_start", "message": {"model": "m", "usage": usage}}
     raised, record = await failing("anthropic", sse(start, *HELLO), broken=True)

@@ -1,4 +1,4 @@
-"""Servers that speak Chat Completions: their deviations as data, and the clients of other clouds."""
+"""Deviations of servers that implement Chat Completions, and clients for other clouds."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
+from concertino.providers import model_id
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import model_id
 from concertino.providers.openai import OpenAICompatibleModel, OpenAIModel, Vendor
 from concertino.providers.openai.chat.vendors import VENDORS, vendor_of
 
@@ -45,7 +45,7 @@ def sent(vendor: str, *messages: Message, **settings: Any) -> dict[str, Any]:
     return found
 
 
-def test_settings_that_vendors_call_otherwise() -> None:
+def test_settings_with_other_names() -> None:
     settings: dict[str, Any] = {"max_output_tokens": 9, "tools": (TOOL,), "parallel_tool_calls": False}
     found = sent("mistral", tool_choice="required", **settings)
     assert (found["max_tokens"], found["tool_choice"], found["parallel_tool_calls"]) == (9, "any", False)
@@ -58,7 +58,7 @@ def test_settings_that_vendors_call_otherwise() -> None:
     assert sent("xai", effort="high")["reasoning_effort"] == "high"
 
 
-def test_the_system_speaks_in_the_middle_only_where_that_is_taken() -> None:
+def test_system_messages_inside_the_conversation() -> None:
     history = (UserMessage("Q"), SystemMessage("Hurry."))
     for vendor in ("vllm", "llamacpp", "ollama", "unknown"):
         assert sent(vendor, *history, system="S")["messages"] == [
@@ -79,7 +79,7 @@ async def played(vendor: str, *chunks: dict[str, Any]) -> AssistantMessage:
     return message
 
 
-async def test_reasoning_goes_back_where_the_vendor_wants_it() -> None:
+async def test_reasoning_goes_back_in_the_vendors_field() -> None:
     call = chat.call(0, "{}", "abcdefghi", "f")
     for vendor in ("deepseek", "llamacpp", "fireworks", "xai"):
         answer = await played(vendor, chat.chunk(reasoning_content="Hm."), chat.chunk("stop", tool_calls=[call]))
@@ -123,7 +123,7 @@ async def test_openrouters_details_are_joined_and_go_back_as_a_list() -> None:
     assert sent("openrouter", sealed)["messages"][0]["reasoning_details"][0]["data"] == "x"
 
 
-async def test_what_calls_have_besides_goes_back_with_them() -> None:
+async def test_extra_fields_of_calls_go_back() -> None:
     more = {"google": {"thought_signature": "sig"}}
     call = {**chat.call(0, "{}", "c", "f"), "extra_content": more}
     answer = await played("google-openai", chat.chunk("stop", tool_calls=[call]))
@@ -131,14 +131,14 @@ async def test_what_calls_have_besides_goes_back_with_them() -> None:
     assert "extra_content" not in json.dumps(sent("groq", answer))
 
 
-async def test_arguments_as_an_object_and_calls_as_they_were_before_there_were_several() -> None:
+async def test_arguments_as_an_object_and_the_old_function_call() -> None:
     call = {"id": "c", "function": {"name": "f", "arguments": {"x": 1}}}
     assert (await played("ollama", chat.chunk("stop", tool_calls=[call]))).tool_calls[0].arguments == '{"x":1}'
     old = {"name": "f", "arguments": "{}"}
     assert (await played("some", chat.chunk("function_call", function_call=old))).tool_calls[0].name == "f"
 
 
-async def test_sources_beside_the_answer_are_kept_and_not_sent() -> None:
+async def test_sources_are_kept_and_not_sent() -> None:
     chunks = [{**chat.chunk(content="A"), "citations": ["u"]}, {**chat.chunk("stop"), "citations": ["u", "v"]}]
     answer = await played("perplexity", *chunks)
     (kept,) = [part for part in answer.parts if part.kind == "opaque"]
@@ -153,7 +153,7 @@ async def test_a_refusal_goes_back_as_one() -> None:
     assert sent("openai", answer)["messages"] == [{"role": "assistant", "content": None, "refusal": "I won't."}]
 
 
-def test_ids_of_calls_are_short_where_they_must_be() -> None:
+def test_call_ids_are_shortened_for_mistral() -> None:
     history = (AssistantMessage((ToolCall("call_0123456789", "f", "{}"),)), ToolMessage("call_0123456789", "f", "x"))
     first, second = sent("mistral", *history)["messages"]
     assert first["tool_calls"][0]["id"] == second["tool_call_id"]
@@ -173,13 +173,15 @@ FOLLOWS = {
 
 @pytest.mark.parametrize("shown", [(), (Media("image/png", data="aGk="),)])
 @pytest.mark.parametrize("behind", [[], [UserMessage("Stop!")], [SystemMessage("The limit is reached.")]])
-def test_an_answer_stands_between_results_and_what_follows(behind: list[Message], shown: tuple[Media, ...]) -> None:
-    """Somebody steers, the engine says something, or a tool shows an image."""
+def test_mistral_gets_an_answer_between_results_and_the_next_message(
+    behind: list[Message], shown: tuple[Media, ...]
+) -> None:
+    """The user steers, the engine adds a message, or a tool returns an image."""
     calls = tuple(ToolCall(f"abcdefgh{n}", "f", "{}") for n in range(2))
     results = [ToolMessage(calls[0].id, "f", "x", media=shown), ToolMessage(calls[1].id, "f", "y")]
-    said = AssistantMessage((Text("Well."),))
+    reading = AssistantMessage((Text("Well."),))
     before: list[Message] = [UserMessage("Go"), AssistantMessage(calls), *results]
-    history: list[Message] = [*before, *behind, said, UserMessage("And?"), SystemMessage("Be brief.")]
+    history: list[Message] = [*before, *behind, reading, UserMessage("And?"), SystemMessage("Be brief.")]
     messages = sent("mistral", *history)["messages"]
     roles = [message["role"] for message in messages]
     assert all(after in FOLLOWS[before] for before, after in pairwise(roles)), roles
@@ -201,7 +203,7 @@ def test_vendors_are_known_by_name_and_by_host() -> None:
     assert json.loads(model._body(request(max_output_tokens=3)).data)["n_predict"] == 3
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_address_or_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
     with pytest.raises(MissingKeyError, match="GROQ_API_KEY"):
         OpenAICompatibleModel("m", vendor="groq")
@@ -228,7 +230,7 @@ async def test_azure_over_its_own_client(api: Any) -> None:
 
 
 def frame(payload: bytes, **headers: str) -> bytes:
-    """A frame of AWS's event streams."""
+    """Return a frame of AWS's event streams."""
     named = b"".join(
         struct.pack(">B", len(name) + 1) + b":" + name.encode() + struct.pack(">BH", 7, len(value)) + value.encode()
         for name, value in ((name.replace("_", "-"), value) for name, value in headers.items())
@@ -239,7 +241,7 @@ def frame(payload: bytes, **headers: str) -> bytes:
 
 
 def framed(body: str) -> bytes:
-    """A stream of Anthropic's as Bedrock frames it."""
+    """Return a stream of Anthropic's in Bedrock's frames."""
     lines = [line.removeprefix("data: ") for line in body.splitlines() if line.startswith("data: ")]
     payloads = [json.dumps({"bytes": base64.b64encode(line.encode()).decode(), "p": "abc"}) for line in lines]
     return b"".join(frame(payload.encode(), event_type="chunk", message_type="event") for payload in payloads)
@@ -278,12 +280,12 @@ async def test_vertex_over_its_own_client() -> None:
     assert "claude-sonnet-4-5@20250929:streamRawPredict" in server.asked[0].path.replace("%40", "@")
 
 
-def test_a_reasoning_that_another_vendor_gave_does_not_go_along() -> None:
+def test_reasoning_of_another_vendor_is_dropped() -> None:
     answer = AssistantMessage((Reasoning("Hm.", provider="groq/chat"), Text("A")))
     assert "Hm." not in json.dumps(sent("deepseek", UserMessage("Q"), answer))
 
 
-def test_a_call_without_reasoning_has_an_empty_one_where_the_field_is_wanted() -> None:
+def test_a_call_without_reasoning_gets_an_empty_field() -> None:
     call = ToolCall("a", "f", "{}")
     answers = AssistantMessage((Reasoning("Hm.", provider="anthropic"), call)), AssistantMessage((Text("A"),))
     history = (UserMessage("Q"), answers[0], ToolMessage("a", "f", "x"), answers[1])

@@ -1,4 +1,4 @@
-"""Vendors of whom nothing is recorded: a small answer of each, written after its documentation, and what goes back."""
+"""Vendors without recordings: a small answer after the documentation of each, and the next request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from concertino.errors import UnsupportedError
 from concertino.messages import AssistantMessage, ForcedTool, ToolCall, ToolMessage, UserMessage
-from concertino.providers.base import Reply
+from concertino.providers import Reply
 from concertino.providers.openai import OpenAICompatibleModel
 from concertino.providers.openai.chat.vendors import VENDORS
 
@@ -18,7 +18,7 @@ from .wire_kit import events_of, reply_of, request, serving, sse
 
 RECORDED = {"openai", "azure", "azure-foundry", "openrouter", "groq", "deepseek", "mistral", "xai", "perplexity",
             "databricks"}  # fmt: skip
-"""Whose answers lie beside the repository (`test_sdks_agree`, `test_lossless`)."""
+"""Vendors with recorded answers (`test_sdks_agree`, `test_lossless`)."""
 
 
 def chunk(delta: dict[str, Any], reason: str | None = None, **more: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ UNRECORDED = [vendor.name for vendor in VENDORS if vendor.name not in RECORDED]
 
 
 async def asked(vendor: str, **settings: Any) -> tuple[dict[str, Any], Reply, dict[str, Any]]:
-    """What is sent first, the reply, and what is sent with its result."""
+    """Return the first request, the reply, and the request with its result."""
     async with serving() as server:
         model = OpenAICompatibleModel("m", f"{server.url}/v1", vendor=vendor, api_key="k")
         for _ in range(2):
@@ -83,7 +83,7 @@ async def asked(vendor: str, **settings: Any) -> tuple[dict[str, Any], Reply, di
     return first.body, reply, second.body
 
 
-def test_each_vendor_is_recorded_or_written_down_here() -> None:
+def test_each_vendor_is_covered() -> None:
     assert sorted(UNRECORDED) == sorted(ANSWERS)
 
 
@@ -101,7 +101,7 @@ async def test_a_turn_with_a_call(vendor: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", FIELD)
-async def test_reasoning_goes_back_in_the_field_in_which_it_came(vendor: str) -> None:
+async def test_reasoning_goes_back_in_its_own_field(vendor: str) -> None:
     _, reply, second = await asked(vendor)
     assert [part.text for part in reply.message.parts if part.kind == "reasoning"] == ["Hm."]
     answer = second["messages"][1]
@@ -136,7 +136,7 @@ async def test_geminis_signatures_stay_at_their_calls() -> None:
         ("google-openai", [], ["required", "none", ForcedTool("weather")]),
     ],
 )
-def test_a_choice_that_would_be_passed_over_is_refused(vendor: str, refused: list[Any], taken: list[Any]) -> None:
+def test_an_ignored_tool_choice_is_refused(vendor: str, refused: list[Any], taken: list[Any]) -> None:
     model = OpenAICompatibleModel("m", "http://127.0.0.1:1", vendor=vendor, api_key="k")
     for choice in refused:
         with pytest.raises(UnsupportedError, match="tool_choice"):
@@ -146,7 +146,7 @@ def test_a_choice_that_would_be_passed_over_is_refused(vendor: str, refused: lis
 
 
 @pytest.mark.parametrize("vendor", ["ollama", "perplexity"])
-def test_a_vendor_without_a_word_for_no_tools_is_sent_none(vendor: str) -> None:
+def test_a_vendor_without_tool_choice_none_gets_no_tools(vendor: str) -> None:
     model = OpenAICompatibleModel("m", "http://127.0.0.1:1", vendor=vendor, api_key="k")
     history = (UserMessage("Hi"), AssistantMessage((ToolCall("a", "weather", "{}"),)), ToolMessage("a", "weather", "x"))
     found = json.loads(model._body(request(*history, tools=(TOOL,), tool_choice="none")).data)

@@ -15,8 +15,8 @@ from openai.types.chat import ChatCompletionChunk
 
 from concertino.errors import ContentFilteredError, OverloadedError, ProviderError
 from concertino.messages import AssistantMessage, Part
+from concertino.providers import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 
@@ -78,7 +78,7 @@ WHOLE = {
 
 
 def plain(message: AssistantMessage) -> list[Any]:
-    """*message* without what differs between two readings: spaces in arguments, ids made here, empty texts."""
+    """Return *message* without generated ids, empty texts and spaces in arguments."""
     found: list[Any] = []
     for part in message.parts:
         if part.kind == "tool_call":
@@ -107,7 +107,7 @@ def texts(events: list[ModelEvent], kind: type[TextChunk | ReasoningChunk]) -> s
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
-async def test_written_by_hand(kind: str) -> None:
+async def test_handwritten_answers(kind: str) -> None:
     streamed = await played(kind, FULL[kind])
     exchange = Exchange("x", kind, "", frozenset(), None, 200, {}, FULL[kind].encode(), streamed=True)
     body = json.dumps(WHOLE[kind](exchange.chunks), ensure_ascii=False)
@@ -151,7 +151,7 @@ async def test_exchanges(kind: str, source: Source) -> None:
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
-async def test_a_model_that_does_not_stream_asks_for_the_whole(kind: str) -> None:
+async def test_streaming_can_be_disabled(kind: str) -> None:
     makers: dict[str, Any] = {
         "anthropic": lambda url: AnthropicModel("claude-sonnet-4-5", api_key="k", base_url=url, streams=False),
         "responses": lambda url: OpenAIModel("gpt-5", api_key="k", base_url=url, api="responses", streams=False),
@@ -190,6 +190,6 @@ async def test_a_model_that_does_not_stream_asks_for_the_whole(kind: str) -> Non
         ("google", {"error": {"code": 503, "message": "x"}}, OverloadedError),
     ],
 )
-async def test_whole_answers_that_are_none(kind: str, body: Any, expected: type[ProviderError]) -> None:
+async def test_invalid_whole_answers(kind: str, body: Any, expected: type[ProviderError]) -> None:
     with pytest.raises(expected):
         await played(kind, json.dumps(body), headers=JSON)

@@ -1,4 +1,4 @@
-"""The Messages API: streams written after its reference, and the shape of requests."""
+"""The Messages API: streams after its reference, and the shape of requests."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
+from concertino.providers import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.anthropic.request import request_body, tool_form
-from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.http.encoding import ToolForms, portable_id
 from concertino.usage import Tokens
 
@@ -91,7 +91,7 @@ FULL = sse(
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
+async def test_a_full_answer_in_pieces_of_any_size(seed: int) -> None:
     events = await played("anthropic", FULL, cuts=random_cuts(FULL, seed))
     assert events[:-1] == [
         ReasoningChunk("Weather: "),
@@ -121,7 +121,7 @@ async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
     assert reply.source == "measured"
 
 
-async def test_counts_of_the_end_take_the_place_of_those_of_the_beginning() -> None:
+async def test_final_counts_replace_initial_ones() -> None:
     body = sse(BEGIN, *end("end_turn", input_tokens=30, cache_read_input_tokens=0, output_tokens=2))
     assert reply_of(await played("anthropic", body)).tokens == Tokens(prompt=37, completion=2, cache_write=7)
 
@@ -144,19 +144,19 @@ async def test_stop_reasons(reason: str, expected: str) -> None:
     assert reply_of(events).message.text == "Well"
 
 
-async def test_a_refusal_with_nothing_said_is_an_error() -> None:
+async def test_an_empty_refusal_is_an_error() -> None:
     with pytest.raises(ContentFilteredError, match="anthropic"):
         await played("anthropic", sse(BEGIN, *end("refusal", output_tokens=0)))
 
 
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("at", [0, 1, 100, 700, 1300, len(FULL.encode()) - 80])
-async def test_an_answer_that_ends_early_is_broken(at: int, broken: bool) -> None:
+async def test_an_incomplete_answer_is_broken(at: int, broken: bool) -> None:
     with pytest.raises(BrokenStreamError):
         await played("anthropic", FULL.encode()[:at], broken=broken)
 
 
-async def test_a_connection_that_drops_after_the_end_takes_nothing_away() -> None:
+async def test_a_connection_lost_after_the_end_is_harmless() -> None:
     assert reply_of(await played("anthropic", FULL, broken=True)).message.text == "Ich schaue nach: 🌦️."
 
 
@@ -170,12 +170,12 @@ async def test_an_error_in_the_stream_is_raised() -> None:
             await anext(stream)
 
 
-async def test_what_is_no_json_is_broken() -> None:
+async def test_invalid_json_is_broken() -> None:
     with pytest.raises(BrokenStreamError):
         await played("anthropic", sse(BEGIN, "{half"))
 
 
-async def test_closing_early_ends_the_request_and_the_model_still_works() -> None:
+async def test_closing_a_stream_early_leaves_the_model_usable() -> None:
     async with serving() as server, model_of("anthropic", server) as model:
         server.play(FULL, cuts=range(0, 2000, 50))
         stream = model.stream(request())
@@ -198,7 +198,7 @@ def body_of(*messages: Message, **settings: Any) -> dict[str, Any]:
 WEATHER = ToolSpec("weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 
 
-async def test_the_request_that_is_sent() -> None:
+async def test_the_request() -> None:
     async with serving() as server, model_of("anthropic", server) as model:
         server.play(FULL)
         await events_of(model, request(system="Be brief.", tools=(WEATHER,)))
@@ -253,7 +253,7 @@ def test_a_turn_of_tools() -> None:
     ]
 
 
-def test_the_conversation_begins_with_the_user_and_empty_answers_vanish() -> None:
+def test_the_conversation_begins_with_the_user() -> None:
     turns = body_of(AssistantMessage(()), AssistantMessage((Text("A"),)), AssistantMessage(()), UserMessage(" "))
     assert [turn["role"] for turn in turns["messages"]] == ["user", "assistant", "user"]
     assert turns["messages"][2]["content"] == [{"type": "text", "text": "(empty)"}]
@@ -276,7 +276,7 @@ def test_tool_choice(choice: ToolChoice, parallel: bool, expected: object) -> No
     assert found.get("tool_choice") == expected
 
 
-def test_a_history_of_calls_has_tools_even_if_none_may_be_called() -> None:
+def test_a_history_with_calls_declares_a_tool() -> None:
     history: list[Message] = [
         UserMessage("Q"),
         AssistantMessage((ToolCall("a", "t", "{}"),)),
@@ -321,7 +321,7 @@ async def test_statuses(status: int, kind: str, expected: str) -> None:
     assert caught.value.retry_after == 7.0
 
 
-async def test_a_prompt_that_is_too_long() -> None:
+async def test_a_too_long_prompt() -> None:
     message = "prompt is too long: 213462 tokens > 200000 maximum"
     body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}})
     with pytest.raises(ProviderError) as caught:
@@ -329,7 +329,7 @@ async def test_a_prompt_that_is_too_long() -> None:
     assert type(caught.value).__name__ == "ContextTooLongError"
 
 
-async def test_a_limit_of_money_is_no_limit_of_rate() -> None:
+async def test_a_spend_limit_is_not_a_rate_limit() -> None:
     details = {"error_code": "enforced_spend_limit_reached"}
     body = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "Spent", "details": details}})
     with pytest.raises(ProviderError, match="Spent") as caught:

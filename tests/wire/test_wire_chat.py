@@ -1,4 +1,4 @@
-"""Chat Completions, as OpenAI and as others speak it: streams written after the reference, and requests."""
+"""Chat Completions of OpenAI and others: streams after the reference, and requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.http.encoding import ToolForms, WireMessage
 from concertino.providers.openai import OpenAIModel
 from concertino.providers.openai.chat import request as chat_request
@@ -86,7 +86,7 @@ FULL = ": a comment\n\n" + sse(
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
+async def test_a_full_answer_in_pieces_of_any_size(seed: int) -> None:
     events = await played("chat", FULL, cuts=random_cuts(FULL, seed))
     assert events[:-1] == [
         ReasoningChunk("Hm… "),
@@ -114,7 +114,7 @@ async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
     assert reply.tokens == Tokens(prompt=100, completion=20, cached=64, reasoning=5)
 
 
-async def test_calls_without_index_or_with_the_same_one() -> None:
+async def test_calls_without_index_or_with_equal_ones() -> None:
     for index in (None, 0):
         one = [call(index, '{"a":1}', "x", "f")]
         two = [call(index, '{"a":2}', "y", "f")]
@@ -128,7 +128,7 @@ async def test_a_call_without_an_id_gets_one() -> None:
     assert reply.message.tool_calls[0].id.startswith("call_")
 
 
-async def test_counts_that_leave_reasoning_out_of_completion() -> None:
+async def test_counts_with_reasoning_outside_completion() -> None:
     details = {"reasoning_tokens": 50}
     counts = usage(prompt_tokens=10, completion_tokens=5, total_tokens=65, completion_tokens_details=details)
     reply = reply_of(await played("chat", sse(chunk("stop", content="A"), counts)))
@@ -157,12 +157,12 @@ async def test_filters() -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("at", [0, 50, 700, 1200])
-async def test_an_answer_that_ends_early_is_broken(at: int, broken: bool) -> None:
+async def test_an_incomplete_answer_is_broken(at: int, broken: bool) -> None:
     with pytest.raises(BrokenStreamError):
         await played("chat", FULL.encode()[:at], broken=broken)
 
 
-async def test_an_end_without_an_answer_is_broken() -> None:
+async def test_an_end_without_content_is_broken() -> None:
     with pytest.raises(BrokenStreamError):
         await played("chat", sse("[DONE]"))
 
@@ -205,7 +205,7 @@ async def test_statuses(status: int, error: dict[str, Any], expected: type[Provi
     assert caught.value.retry_after == 1.5
 
 
-async def test_nobody_there() -> None:
+async def test_an_unreachable_server() -> None:
     async with serving() as server:
         url = server.url
     model = OpenAIModel("m", api_key="k", base_url=f"{url}/v1", provider="here")
@@ -229,7 +229,7 @@ def body_of(*messages: Message, **settings: Any) -> dict[str, Any]:
     return found
 
 
-async def test_the_request_that_is_sent() -> None:
+async def test_the_request() -> None:
     async with serving() as server, model_of("chat", server) as model:
         server.play(FULL)
         await events_of(model, request(system="Be brief.", tools=(WEATHER,), max_output_tokens=9))
@@ -287,14 +287,14 @@ def test_settings_of_tools() -> None:
     }
 
 
-def test_a_message_becomes_wire_form_once() -> None:
+def test_a_message_is_encoded_once() -> None:
     message = UserMessage("Q")
     first = message.wire("chat:some:some", lambda _: WireMessage("user", "", '{"built":1}'))
     assert first.rest == '{"built":1}'
     assert body_of(message)["messages"] == [{"built": 1}]
 
 
-def test_a_model_serves_one_event_loop_after_the_other() -> None:
+def test_a_model_serves_successive_event_loops() -> None:
     made: list[OpenAIModel] = []
 
     async def once() -> str:

@@ -1,4 +1,4 @@
-"""Gemini: streams written after its reference, and the shape of requests."""
+"""Gemini: streams after its reference, and the shape of requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.google import GoogleModel
 from concertino.providers.google.request import request_body, tool_form
 from concertino.providers.http.encoding import ToolForms
@@ -72,7 +72,7 @@ FULL = sse(
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
+async def test_a_full_answer_in_pieces_of_any_size(seed: int) -> None:
     events = await played("google", FULL, cuts=random_cuts(FULL, seed))
     reply = reply_of(events)
     made = reply.message.tool_calls[1].id
@@ -101,7 +101,7 @@ async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
     assert reply.tokens == Tokens(prompt=54, completion=49, cached=30, reasoning=40)
 
 
-async def test_a_client_of_ones_own_gives_the_same() -> None:
+async def test_a_client_of_the_caller_reads_the_same() -> None:
     async with serving() as server:
         client = genai.Client(api_key="key", vertexai=False, http_options=types.HttpOptions(base_url=server.url))
         model = GoogleModel("gemini-3-flash", client=client)
@@ -117,7 +117,7 @@ async def test_a_client_of_ones_own_gives_the_same() -> None:
     assert server.asked[0].body["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
 
 
-async def test_signatures_come_back_in_the_part_in_which_they_came() -> None:
+async def test_signatures_go_back_in_their_own_part() -> None:
     parts: list[dict[str, Any]] = [
         {"text": "Thought", "thought": True, "thoughtSignature": "czE="},
         {"text": "Begin "},
@@ -151,7 +151,7 @@ async def test_stop_reasons(reason: str, expected: str) -> None:
     assert reply.message.stop_reason == expected
 
 
-async def test_filters_and_failures_that_leave_nothing() -> None:
+async def test_filters_and_failures_without_content() -> None:
     with pytest.raises(ContentFilteredError, match="SAFETY"):
         await played("google", sse(chunk(reason="SAFETY")))
     with pytest.raises(ContentFilteredError, match="PROHIBITED_CONTENT"):
@@ -163,7 +163,7 @@ async def test_filters_and_failures_that_leave_nothing() -> None:
                 await played("google", sse(chunk(*parts, reason=reason)))
 
 
-async def test_an_image_of_an_answer_that_went_wrong_is_kept() -> None:
+async def test_an_image_of_a_failed_answer_is_kept() -> None:
     image = {"inlineData": {"mimeType": "image/png", "data": "aQ=="}}
     message = reply_of(await played("google", sse(chunk(image, reason="IMAGE_OTHER")))).message
     assert ([part.kind for part in message.parts], message.stop_reason) == (["opaque"], "broken")
@@ -171,7 +171,7 @@ async def test_an_image_of_an_answer_that_went_wrong_is_kept() -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("at", [0, 50, 500, 900])
-async def test_an_answer_that_ends_early_is_broken(at: int, broken: bool) -> None:
+async def test_an_incomplete_answer_is_broken(at: int, broken: bool) -> None:
     with pytest.raises(BrokenStreamError):
         await played("google", FULL.encode()[:at], broken=broken)
 
@@ -215,7 +215,7 @@ def body_of(*messages: Message, **settings: Any) -> dict[str, Any]:
     return found
 
 
-async def test_the_request_that_is_sent() -> None:
+async def test_the_request() -> None:
     async with serving() as server, model_of("google", server) as model:
         server.play(FULL)
         asked_for = request(model="gemini-3-flash", system="Be brief.", tools=(WEATHER,), max_output_tokens=9)
@@ -263,7 +263,7 @@ def test_a_turn_of_tools() -> None:
     ]
 
 
-def test_calls_of_other_models_say_so_where_signatures_are_asked_for() -> None:
+def test_calls_of_other_models_get_the_documented_signature() -> None:
     answer = AssistantMessage((ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}")))
     strict = body_of(answer, model="gemini-3.1-pro-preview")["contents"][1]["parts"]
     assert [part.get("thoughtSignature") for part in strict] == ["skip_thought_signature_validator", None]

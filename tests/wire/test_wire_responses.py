@@ -1,4 +1,4 @@
-"""The Responses API: streams written after its reference, and the shape of requests."""
+"""The Responses API: streams after its reference, and the shape of requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
+from concertino.providers import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.http.encoding import ToolForms
 from concertino.providers.openai.responses import request as responses
 from concertino.usage import Tokens
@@ -108,7 +108,7 @@ PARTS = (
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
+async def test_a_full_answer_in_pieces_of_any_size(seed: int) -> None:
     events = await played("responses", FULL, cuts=random_cuts(FULL, seed))
     assert events[:-1] == [
         ReasoningChunk("Eins"),
@@ -128,7 +128,7 @@ async def test_a_full_answer_is_read_however_it_is_cut(seed: int) -> None:
     assert reply.tokens == Tokens(prompt=300, completion=90, cached=256, cache_write=12, reasoning=64)
 
 
-async def test_items_that_come_only_with_the_last_event_are_read() -> None:
+async def test_items_only_in_the_last_event() -> None:
     reply = reply_of(await played("responses", sse(ended(output=[REASONING, MESSAGE, *CALLS]), "[DONE]")))
     assert reply.message.parts == PARTS
 
@@ -138,7 +138,7 @@ async def test_no_usage_is_not_zero() -> None:
     assert (reply.tokens, reply.source) == (None, "unknown")
 
 
-async def test_an_answer_that_ran_out_of_room() -> None:
+async def test_an_answer_cut_off_by_the_limit() -> None:
     body = sse(done(0, MESSAGE), ended("incomplete", incomplete_details={"reason": "max_output_tokens"}))
     assert reply_of(await played("responses", body)).message.stop_reason == "length"
 
@@ -156,7 +156,7 @@ async def test_filters() -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("at", [0, 50, 900, 2000, len(FULL.encode()) - 90])
-async def test_an_answer_that_ends_early_is_broken(at: int, broken: bool) -> None:
+async def test_an_incomplete_answer_is_broken(at: int, broken: bool) -> None:
     with pytest.raises(BrokenStreamError):
         await played("responses", FULL.encode()[:at], broken=broken)
 
@@ -198,7 +198,7 @@ def body_of(*messages: Message, provider: str = "openai", encrypted: bool = True
     return found
 
 
-async def test_the_request_that_is_sent() -> None:
+async def test_the_request() -> None:
     async with serving() as server, model_of("responses", server) as model:
         server.play(FULL)
         await events_of(model, request(system="Be brief.", tools=(WEATHER,), max_output_tokens=99))
@@ -274,7 +274,7 @@ def test_reasoning_goes_only_to_its_provider_and_to_models_that_reason() -> None
         ("my-deployment", False),
     ],
 )
-def test_which_models_reason(model: str, expected: bool) -> None:
+def test_reasoning_models(model: str, expected: bool) -> None:
     assert responses.is_reasoning_model(model) is expected
 
 

@@ -1,4 +1,4 @@
-"""A server on 127.0.0.1 that plays answers back, and the models that ask it through the real SDKs."""
+"""A server on 127.0.0.1 that plays answers, and models that ask it through the real SDKs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from concertino.messages import Message, UserMessage
+from concertino.providers import Model, ModelEvent, ModelRequest, Reply
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, ModelEvent, ModelRequest, Reply
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 
@@ -27,9 +27,10 @@ MODELS: dict[str, Callable[[str], Model]] = {
 
 @dataclass(slots=True)
 class Answer:
-    """What the server says next: *pieces* are sent one by one; a *broken* answer drops the connection after them.
+    """The server's next answer: *pieces* are sent one by one; a *broken* answer closes the connection after them.
 
-    It may be *silent* at first, *stall* before the end, or *drip*, for so many seconds; *refused*: it only hangs up.
+    It is *silent* at first, *stalls* before the end, or *drips*, for the given seconds. *refused*: the server reads
+    the request and closes the connection.
     """
 
     pieces: Sequence[bytes]
@@ -44,7 +45,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Asked:
-    """A request as it came in."""
+    """A received request."""
 
     path: str
     headers: dict[str, str]
@@ -52,7 +53,7 @@ class Asked:
 
 
 class Server:
-    """Plays `answers` in order; keeps what it was asked in `asked`."""
+    """Plays `answers` in order, and keeps the requests in `asked`."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -68,7 +69,7 @@ class Server:
         self.answers.append(Answer(pieces, **how))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         self._open.add(writer)
         try:
             while await self._exchange(reader, writer):
@@ -104,14 +105,14 @@ class Server:
         return not answer.broken
 
     def drop_all(self) -> None:
-        """Close what clients left open."""
+        """Close the connections that clients left open."""
         for writer in list(self._open):
             writer.close()
 
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[Server]:
-    """A running server."""
+    """Yield a running server."""
     server = Server()
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
@@ -126,7 +127,7 @@ async def serving() -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def model_of(kind: str, server: Server) -> AsyncIterator[Model]:
-    """A model that asks *server*."""
+    """Yield a model of *server*."""
     model = MODELS[kind](server.url)
     try:
         yield model
@@ -135,25 +136,25 @@ async def model_of(kind: str, server: Server) -> AsyncIterator[Model]:
 
 
 def request(*messages: Message, **settings: Any) -> ModelRequest:
-    """A request with defaults."""
+    """Return a request with defaults."""
     fields: dict[str, Any] = {"model": "some-model", "system": "", **settings}
     return ModelRequest(messages=messages or (UserMessage("Hi"),), **fields)
 
 
 async def events_of(model: Model, asked: ModelRequest | None = None) -> list[ModelEvent]:
-    """All that the model says."""
+    """Return all events of the model."""
     return [event async for event in model.stream(asked or request())]
 
 
 async def played(kind: str, body: str | bytes, **how: Any) -> list[ModelEvent]:
-    """What a model makes of *body*."""
+    """Return the events of a model that receives *body*."""
     async with serving() as server, model_of(kind, server) as model:
         server.play(body, **how)
         return await events_of(model)
 
 
 def reply_of(events: list[ModelEvent]) -> Reply:
-    """The reply at the end, which must be the only one."""
+    """Return the reply, which must be the last event and the only reply."""
     assert sum(isinstance(event, Reply) for event in events) == 1
     reply = events[-1]
     assert isinstance(reply, Reply)
@@ -161,7 +162,7 @@ def reply_of(events: list[ModelEvent]) -> Reply:
 
 
 def sse(*events: dict[str, Any] | str) -> str:
-    """A stream of *events*, named by their types as OpenAI and Anthropic name them; a text is sent as it is."""
+    """Return a stream of *events*, named by their types; a text is sent as it is."""
     lines = []
     for event in events:
         if isinstance(event, dict) and "type" in event:
@@ -171,7 +172,7 @@ def sse(*events: dict[str, Any] | str) -> str:
 
 
 def random_cuts(body: str, seed: int) -> list[int]:
-    """Where to cut: every byte for seed 0, else at random."""
+    """Return cuts at every byte for seed 0, else at random."""
     length = len(body.encode())
     if seed == 0:
         return list(range(length))

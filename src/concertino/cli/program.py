@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConcertinoError, ConfigurationError
-from .context import CommandContext, NewRunContext, Options, open_existing, open_new_run
+from .command_context import CommandContext, NewRunContext, Options, open_existing, open_new_run
 from .render.console import Console, OutputError, discard_output, read_all, replace_invalid, warnings_as_lines
 from .signals import Signals
 
@@ -23,12 +23,12 @@ _BROKEN_PIPE = 141
 """The shell's status of a program ended by SIGPIPE."""
 
 
-def perform_new_run(command: NewRunCommand, words: Sequence[str], options: Options, *, needs_text: bool) -> int:
+def perform_new_run(command: NewRunCommand, arguments: Sequence[str], options: Options, *, needs_text: bool) -> int:
     """Execute a command that starts runs, and return its exit status."""
     console = Console(as_json=options.as_json)
 
     def perform() -> int:
-        text, corpus = split_words(words, options.corpus)
+        text, corpus = split_arguments(arguments, options.corpus)
         if needs_text and text is None:
             raise ConfigurationError('the question is missing: concertino research "How does ... work?"')
         return asyncio.run(_new_run(command, text, dataclasses.replace(options, corpus=corpus), console))
@@ -36,10 +36,10 @@ def perform_new_run(command: NewRunCommand, words: Sequence[str], options: Optio
     return _status(perform, console)
 
 
-def perform_on_stored_runs(command: StoredRunCommand, options: Options) -> int:
-    """Execute a command on stored runs, and return its exit status."""
+def perform_on_stored_runs(command: StoredRunCommand, options: Options, *, read_only: bool = False) -> int:
+    """Execute a command on stored runs, and return its exit status. A *read_only* one needs no write access."""
     console = Console(as_json=options.as_json)
-    return _status(lambda: asyncio.run(_stored_runs(command, options, console)), console)
+    return _status(lambda: asyncio.run(_stored_runs(command, options, console, read_only=read_only)), console)
 
 
 def _status(perform: Callable[[], int], console: Console) -> int:
@@ -60,11 +60,11 @@ def _status(perform: Callable[[], int], console: Console) -> int:
             return 2
 
 
-async def _stored_runs(command: StoredRunCommand, options: Options, console: Console) -> int:
+async def _stored_runs(command: StoredRunCommand, options: Options, console: Console, *, read_only: bool) -> int:
     signals = Signals()
     try:
         with signals.cancel_task():
-            async with open_existing(options, console, signals) as context:
+            async with open_existing(options, console, signals, read_only=read_only) as context:
                 return await command(context)
     except asyncio.CancelledError:
         if not signals.absorb_cancellation():
@@ -85,16 +85,16 @@ async def _new_run(command: NewRunCommand, text: str | None, options: Options, c
         return signals.exit_status
 
 
-def split_words(words: Sequence[str], corpus: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the text and the corpus paths; of several words next to `--corpus`, existing paths belong to it.
+def split_arguments(arguments: Sequence[str], corpus: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the text and the corpus paths; of several arguments next to `--corpus`, existing paths belong to it.
 
-    The text is None if there are no words, and all of standard input if the word is `-`. Raises
+    The text is None if there are no arguments, and all of standard input for the argument `-`. Raises
     `ConfigurationError` for more than one text and for an empty one.
     """
-    texts, paths = list(words), list(corpus)
+    texts, paths = list(arguments), list(corpus)
     if len(texts) > 1 and corpus:
-        others = [word for word in texts if not _exists(word)] or texts[:1]
-        paths += [word for word in texts if word not in others]
+        others = [text for text in texts if not _exists(text)] or texts[:1]
+        paths += [text for text in texts if text not in others]
         texts = others
     if len(texts) > 1:
         hint = ", and check that each path after --corpus exists" if corpus else ""

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from .. import Chat, ToolOrchestrator, ToolRegistry
+from .. import Chat, Resources, ToolOrchestrator, ToolRegistry
 from ..agents import DeepResearchSupervisor
 from ..events import ToolDone
 from ..providers.base import ModelEvent, ModelRequest
@@ -45,15 +45,16 @@ async def research(question: str, database: Path) -> None:
     """Start the research, and print each tool call that is done."""
     library = await open_library((), report=print, environ={})
     model = StallingModel(token_counter().count)
-    chat = Chat(model=model, message=question, store=await open_store(database))
-    orchestrator = ToolOrchestrator(chat, DeepResearchSupervisor(), ToolRegistry(research_team(library)))
+    resources = Resources(model=model, store=await open_store(database))
+    registry = ToolRegistry(research_team(library))
+    orchestrator = ToolOrchestrator(Chat(message=question), DeepResearchSupervisor(), registry, resources=resources)
     async for event in orchestrator.stream():
         if isinstance(event, ToolDone):
             print(f"{event.agent_path}: {event.name} done", flush=True)
 
 
 def _start_and_kill(question: str, database: Path) -> None:
-    command = [sys.executable, "-m", __spec__.name, "--research", str(database), question]
+    command = [sys.executable, "-m", "concertino.demo", "--research", str(database), question]
     with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8", errors="replace") as process:
         for line in process.stdout or ():
             print(f"  {line.rstrip()}")

@@ -12,7 +12,7 @@ from ..messages import AssistantMessage, Message, Part, StopReason, Text, ToolCa
 from ..providers.base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..usage import Tokens
 from .roles import plan
-from .transcript import Call
+from .transcript import PlannedCall
 
 _CHUNK = 400
 _COUNTED = "demo-count"
@@ -74,7 +74,7 @@ class DemoModel:
         return tokens if counter is self._count else self._count(_message_text(message))
 
 
-def _with_ids(calls: Sequence[Call], messages: Sequence[Message]) -> Iterator[ToolCall]:
+def _with_ids(calls: Sequence[PlannedCall], messages: Sequence[Message]) -> Iterator[ToolCall]:
     """Yield the calls with ids that are the same each time and unique within a conversation."""
     for index, call in enumerate(calls):
         arguments = json.dumps(call.arguments, ensure_ascii=False)

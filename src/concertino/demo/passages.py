@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..tools.documents.markdown import Block, blocks, join
 from .questions import stems
@@ -32,7 +32,7 @@ class Passage:
     snippet: str
     version: str = ""
     date: str = ""
-    coverage: float = 0.0
+    coverage: float = field(default=0.0, kw_only=True)
     """The share of the question that the passage contains."""
 
     @property
@@ -71,7 +71,7 @@ def _results(step: Step) -> list[Passage]:
     found = []
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, dict) and _SOURCE_ID.fullmatch(str(row.get("id"))):
-            passage = Passage(**{name: str(row.get(name) or "") for name in _TEXTS})
+            passage = Passage(*(str(row.get(name) or "") for name in _TEXTS))
             shared = stems(step.text) & stems(f"{passage.path} {passage.snippet}")
             stated = row.get("coverage")  # only local libraries know how rare a word is
             passage.coverage = stated if isinstance(stated, float) else len(shared) / max(len(stems(step.text)), 1)
@@ -87,18 +87,18 @@ def quoted(question: str, passage: Passage, section: str) -> str:
     parts = [block for block in blocks(passage.snippet) if block.kind != "heading"]
     if parts and parts[-1].text.endswith(":"):
         following = [block for block in blocks(section) if block.kind != "heading"]
-        place = next((place for place, block in enumerate(following) if block.text == parts[-1].text), -1) + 1
-        for block in following[place:] if place else []:
+        start = next((at for at, block in enumerate(following, 1) if block.text == parts[-1].text), len(following))
+        for block in following[start:]:
             if block.kind == "text" or len(join(parts)) > 2 * _LONGEST_QUOTE:
                 break
             parts.append(block)
-    start, end = _window(parts, stems(question))
+    start, end = _window(parts, stems(question), from_items=bool(passage.version))
     before = "[…]\n\n" if start else ""
     after = "\n\n[…]" if end < len(parts) else ""
     return before + join(parts[start:end]) + after
 
 
-def _window(parts: Sequence[Block], asked: frozenset[str]) -> tuple[int, int]:
+def _window(parts: Sequence[Block], asked: frozenset[str], *, from_items: bool) -> tuple[int, int]:
     """Return the run of blocks that has most of the rare words of the question, within the length of a quote."""
     have = [stems(block.text) & asked for block in parts]
     frequency = Counter(word for words in have for word in words)
@@ -106,13 +106,14 @@ def _window(parts: Sequence[Block], asked: frozenset[str]) -> tuple[int, int]:
     best, found = (-1.0, 0), (0, len(parts))
     for start in range(len(parts)):
         # A quote begins with a sentence, not with the program text or list that another one announces.
-        if start and (parts[start].kind != "text" or parts[start - 1].text.endswith(":")):
+        entry = from_items and parts[start].kind == "item" and bool(have[start])  # of a list of changes
+        if start and not entry and (parts[start].kind != "text" or parts[start - 1].text.endswith(":")):
             continue
         end = start + 1
         while end < len(parts) and (sum(sizes[start : end + 1]) <= _LONGEST_QUOTE or parts[end - 1].text.endswith(":")):
             end += 1
         covered = frozenset().union(*have[start:end])
         value = sum(1 / frequency[word] ** 0.5 for word in covered)
-        if (value, -start) > best:
-            best, found = (value, -start), (start, end)
+        if (value, start if entry else -start) > best:
+            best, found = (value, start if entry else -start), (start, end)
     return found

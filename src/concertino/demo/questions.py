@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..tools.documents.ranking import STOP_WORDS, stem
+from ..text import STOP_WORDS, stem
 
 _LONGEST = 1_500
 _MOST_PARTS = 4
@@ -16,13 +16,9 @@ _NEXT = re.compile(
     rf"(?:,\s*|\s+)(?:and|but|or)\s+(?=(?:in\s+)?(?:{_ASKING})\b)|,\s*(?=(?:{_ASKING})\b)", re.IGNORECASE
 )
 _SIDES = (
+    re.compile(r"\b(?:differences?|choose|compar\w+) (?:between |of )?(.{2,80}?) (?:and|or|with|to) (.{2,80})", re.I),
     re.compile(
-        r"\b(?:differences?|choose|choice|trade-?offs?|compare|comparison) (?:between|of)? ?(.{2,80}?) (?:and|or|with|to) (.{2,80})",
-        re.I,
-    ),
-    re.compile(
-        r"^(?:.{0,40}\b(?:is|are|should i use|use|prefer|choose) )?(.{2,60}?) (?:vs\.?|versus|instead of|rather than) (.{2,80})",
-        re.I,
+        r"^(?:.{0,40}\b(?:is|are|use|choose) )?(.{2,60}?) (?:vs\.?|versus|instead of|rather than) (.{2,80})", re.I
     ),
 )
 _POINTING = re.compile(r"\b(?:it|its|they|them|their|this|that|these|those|one|ones)\b", re.IGNORECASE)

@@ -10,7 +10,7 @@ from ..providers.base import ModelRequest
 from ..tools.builtin.research import READ_TOOLS, SEARCH_TOOLS
 from .passages import WEAK, Passage, chosen, quoted
 from .questions import parts, queries
-from .transcript import Call, Transcript, make_call, read_transcript
+from .transcript import PlannedCall, Transcript, make_call, read_transcript
 
 RESEARCHER, REPORT = "researcher", "report_generation"
 _READ_SECTIONS = 3
@@ -19,7 +19,7 @@ _WEAK = "*The match is weak. These are the closest passages; no model has judged
 _NOTHING = "*No passage contains a word of this question: {question}*"
 _ASK = "Ask a question, and I quote the passages of the sources that match it best. No language model is involved."
 _NO_SOURCES = "I can only quote from sources, and this chat has no search tool. No language model is involved."
-_Turn = tuple[str, Sequence[Call]]
+_Turn = tuple[str, Sequence[PlannedCall]]
 """Text, and tool calls."""
 
 
@@ -82,7 +82,7 @@ def _own_question(transcript: Transcript) -> str:
     return " ".join(found[:1] if len(found) == 1 else [transcript.question] if found else [])
 
 
-def _any_call(name: str, transcript: Transcript, tools: Sequence[ToolSpec]) -> Call:
+def _any_call(name: str, transcript: Transcript, tools: Sequence[ToolSpec]) -> PlannedCall:
     spec = next((spec for spec in tools if spec.name == name), ToolSpec(name, "", {}))
     question = transcript.question or "?"
     title = re.sub(r"\s+", " ", question)[:120]
@@ -121,9 +121,9 @@ def _heading(passage: Passage) -> str:
     names = [name for name in (passage.title, *passage.heading.split(" > ")) if name]
     distinct = list(dict.fromkeys(names))
     stated = ", ".join(filter(None, (passage.version and f"version {passage.version}", passage.date)))
-    return " › ".join(distinct[:1] + distinct[1:][-2:]).replace("[", "(").replace("]", ")") + (
-        f" ({stated})" if stated else ""
-    )
+    return " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ".join(distinct[:1] + distinct[1:][-2:]).replace(
+        "[", "("
+    ).replace("]", ")") + (f" ({stated})" if stated else "")
 
 
 def _report(transcript: Transcript) -> str:

@@ -12,7 +12,7 @@ from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpe
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PlannedCall:
     """A tool call that the model makes."""
 
     name: str
@@ -74,7 +74,7 @@ def read_transcript(messages: Sequence[Message]) -> Transcript:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Return the JSON object in *text*, also if the text was cut; an empty one if there is none."""
+    """Return the JSON object in *text*, also if the text was cut; an empty one without one."""
     start = text.find("{")
     try:
         value = json_repair.loads(text[start:]) if start >= 0 else {}
@@ -83,7 +83,7 @@ def parse_object(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def make_call(spec: ToolSpec, text: str, **arguments: str) -> Call:
+def make_call(spec: ToolSpec, text: str, **arguments: str) -> PlannedCall:
     """Return a call of *spec*; required arguments that are not given get *text* or an empty value of their type."""
     known = spec.parameters.get("properties")
     known = known if isinstance(known, Mapping) else {}
@@ -94,4 +94,4 @@ def make_call(spec: ToolSpec, text: str, **arguments: str) -> Call:
             kind = schema.get("type") if isinstance(schema, Mapping) else "string"
             empty = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
             values[name] = empty.get(kind, text) if isinstance(kind, str) else text
-    return Call(spec.name, values)
+    return PlannedCall(spec.name, values)

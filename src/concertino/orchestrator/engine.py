@@ -41,6 +41,8 @@ log = logging.getLogger("concertino")
 
 BUDGET_EXHAUSTED = "The budget is exhausted; no answer could be produced."
 T = TypeVar("T")
+_DEFAULT = Resources()
+"""What runs work with that are given nothing: no store, the default limits."""
 
 
 class ToolOrchestrator:
@@ -70,7 +72,7 @@ class ToolOrchestrator:
         lease: float = LEASE,
         parent: Parent | None = None,
     ) -> None:
-        self._resources = resources or Resources()
+        self._resources = resources or _DEFAULT
         check_agent(config)
         check_chat(chat, self._resources, resume=resume, run_id=run_id)
         check_observers(observers)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..errors import ProviderError
 from ..events import RunStatus
 from ..messages import ToolCall
 from ..operations import Operation
 from ..providers.base import Model, ModelRequest, model_id
 from ..storage.types import Reservation
+from ..token_engine.counting.sizes import FRAME
 from ..token_engine.edits import Edit
 from ..waits import Wait
 from .journal.entries import (
@@ -27,6 +29,7 @@ from .journal.entries import (
     request_settings,
     spec_text,
 )
+from .model_call.budget import tokens_of
 from .outcome import Finish, StepOutcome, Turn
 from .plain import dump_state, plain
 from .run import RunSession
@@ -56,8 +59,9 @@ async def record_request(
     reserve: Reservation | None = None,
     *,
     own_messages: bool,
+    after: ProviderError | None = None,
 ) -> None:
-    """Record a turn's request before it is sent, with everything that led to it.
+    """Record a turn's request before it is sent, with everything that led to it; *after* ended the previous attempt.
 
     Raises `BudgetError`, and records nothing, if an account does not cover *reserve*.
     """
@@ -78,8 +82,14 @@ async def record_request(
         settings=request_settings(request),
         extra=plain(request.extra) if request.extra else {},
         messages=message_texts(request.messages) if own_messages else None,
+        after=None if after is None else type(after).__name__,
+        after_text=None if after is None else str(after),
     )
-    operation = _attempt_operation(run, model, usage_id, reserve)
+    if own_messages:
+        prompt = tokens_of(request, run.resources.counter)
+    else:
+        prompt = run.reserve.fixed(request) + run.window.tokens - FRAME * len(request.messages)
+    operation = _attempt_operation(run, model, usage_id, reserve, prompt)
     await journal.append(entry, run.state.step, [operation], reserve=reserve)
 
 
@@ -88,7 +98,8 @@ async def record_side_request(
 ) -> None:
     """Record a request outside the conversation. Raises `BudgetError` as `record_request` does."""
     entry = SideRequested(request=_request_record(model, request, usage_id, reserve))
-    operation = _attempt_operation(run, model, usage_id, reserve)
+    prompt = tokens_of(request, run.resources.counter)
+    operation = _attempt_operation(run, model, usage_id, reserve, prompt)
     await run.journal.append(entry, run.state.step, [operation], reserve=reserve, aside=True)
 
 
@@ -150,7 +161,9 @@ def _request_record(model: Model, request: ModelRequest, usage_id: str, reserve:
     )
 
 
-def _attempt_operation(run: RunSession, model: Model, usage_id: str, reserve: Reservation | None) -> Operation:
+def _attempt_operation(
+    run: RunSession, model: Model, usage_id: str, reserve: Reservation | None, prompt: int
+) -> Operation:
     return Operation(
         key=usage_id,
         scope=run.scope,
@@ -161,5 +174,5 @@ def _attempt_operation(run: RunSession, model: Model, usage_id: str, reserve: Re
         name=model_id(model),
         tokens=None if reserve is None else reserve.tokens,
         money=None if reserve is None else reserve.money,
-        prompt=run.window.tokens,
+        prompt=prompt,
     )

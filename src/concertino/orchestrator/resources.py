@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
+from ..context_state import ContextState
 from ..errors import ConfigurationError, UnknownModelError
 from ..providers.base import Model, model_id
 from ..providers.catalog import context_window, max_output_tokens
 from ..providers.rate_limit import RateLimit
 from ..storage.base import Store
 from ..token_engine.counting.base import EstimatingCounter, TokenCounter
-from ..token_engine.pricing import price
+from ..token_engine.fold import FoldedConversation
+from ..token_engine.pricing import preload, price
 from ..token_engine.retention import Retention
 from ..tools.base import Session
 from ..usage import Tokens
 from .model_call.retry import Retry
 
+_FOLDS = 64
+"""The number of conversations whose fold a process keeps, so that their next run costs only what is new."""
 _IN_CATALOG = ("anthropic", "openai", "google")
 _LONGEST_ANSWER = 32_000
 """Tokens. Reasoning is part of the answer, so this is more than a report needs."""
@@ -114,6 +119,7 @@ class Resources:
     price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
     """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list."""
     _opened: dict[str, Model | None] = field(default_factory=dict, repr=False, compare=False)
+    _folds: OrderedDict[int, FoldedConversation] = field(default_factory=OrderedDict, repr=False, compare=False)
 
     def is_valid(self) -> bool:
         """Return whether these resources were checked already; they are frozen, so once is enough."""
@@ -140,6 +146,24 @@ class Resources:
             )
         self._opened[wanted] = found
         return found
+
+    def keep_fold(self, fold: FoldedConversation) -> None:
+        """Keep the fold of a finished run for the conversation's next run in this process."""
+        self._folds[id(fold.state)] = fold
+        if len(self._folds) > _FOLDS:
+            self._folds.popitem(last=False)
+
+    def folded(self, context: ContextState | None) -> FoldedConversation | None:
+        """Return the fold of the run that returned *context*; None if this process does not keep it."""
+        fold = self._folds.get(id(context))
+        return fold if fold is not None and fold.state is context else None
+
+    def preload_prices(self, model: Model) -> None:
+        """Load the prices of *model* in a thread, once, so that its first attempt does not block the event loop."""
+        key = f"prices of {model_id(model)}"
+        if self.price is price and key not in self._opened:
+            self._opened[key] = None
+            preload(model.provider, model.name)
 
     def limits_of(self, session: Session, model: Model, agent: HasLimits) -> Limits:
         """Return the limits of *agent* with *model*. Raises `ConfigurationError` if the function returns none."""

@@ -151,10 +151,10 @@ class RunSession:
         self.limits = limits
         self.tree = tree
         self.scope = Scope(chat.session.organization_id, chat.session.user_id)
-        self.journal = Journal(tree, id, chat.session.user_id, resources.counter)
-        self.reserve = Reserve(resources, tree, limits)
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
         """The conversation, and the part of it that is sent."""
+        self.journal = Journal(tree, id, chat.session.user_id, self._tokens_of)
+        self.reserve = Reserve(resources, tree, limits)
         self.state = RunState()
         self.data: dict[str, Any] = {}
         self.stream: EventStream | None = None
@@ -189,6 +189,9 @@ class RunSession:
         """Set who the run works for, from its journal."""
         self.scope = Scope(session.organization_id, session.user_id)
         self.journal.user_id = session.user_id
+
+    def _tokens_of(self, message: Message) -> int:
+        return self.window.tokens_of(message)
 
     @property
     def cache_key(self) -> str:

@@ -119,7 +119,7 @@ _RESOURCES: dict[str, tuple[Check, str]] = {
     "counter": (_is_instance_with("count"), "use a token counter, such as EstimatingCounter()"),
     "retention": (_is(Retention), "use a Retention"),
     "retry": (_is(Retry), "use a Retry"),
-    "rate_limits": (_is_mapping_to(_is(RateLimit)), "use Gates by provider: {'anthropic': RateLimit(...)}"),
+    "rate_limits": (_is_mapping_to(_is(RateLimit)), "use one RateLimit per provider: {'anthropic': RateLimit(...)}"),
     "fallback": (_is_list_of(str), "use a list of model ids, such as 'openai:gpt-6-luna'"),
     "limits": _FUNCTION,
     "price": _FUNCTION,

@@ -1,8 +1,8 @@
 """Facts about models: context windows, output limits and supported settings.
 
 The tables are plain data; genai-prices' bundled list takes precedence for context windows. Nothing here decides a bill.
-A figure that is too small only trims a conversation earlier, and the provider's refusal reveals one that is too large,
-so unknown models get small figures. Unknown models are never refused a setting: the provider decides.
+Too small a figure only trims a conversation earlier, and the provider's refusal reveals too large a figure, so unknown
+models get small ones. Unknown models are never refused a setting: the provider decides.
 """
 
 from __future__ import annotations

@@ -134,9 +134,14 @@ def http_errors() -> tuple[type[Exception], ...]:
     return (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, httpx2.CookieConflict)
 
 
-_NOT_CONNECTED = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError"})
-_INVALID_REQUEST = frozenset({"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"})
-_AIOHTTP_NOT_CONNECTED = frozenset({"ClientConnectorError", "ConnectionTimeoutError", "InvalidURL"})
+_NOT_CONNECTED = frozenset({
+    "ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL",
+    "LocalProtocolError",
+    # aiohttp's
+    "ClientConnectorError", "ConnectionTimeoutError",
+})  # fmt: skip
+"""Exceptions that precede the request: no connection, or a request that HTTP cannot express."""
+_TIMEOUTS = frozenset({"TimeoutException", "APITimeoutError", "TimeoutError"})
 
 
 def connection_error(error: Exception, provider: str, *, begun: bool) -> ProviderError:
@@ -146,31 +151,24 @@ def connection_error(error: Exception, provider: str, *, begun: bool) -> Provide
     precede the request: a lost connection may have lost the answer to a request that the provider processed.
     """
     chain = list(_causes(error))
-    text = str(error) or type(error).__name__
-    if _has_class(chain, frozenset({"PoolTimeout"})):
-        failure: ProviderError = ProviderTimeoutError(
-            f"{provider} was not asked: all connections of this client are in use", provider=provider
-        )
-    elif _has_class(chain, frozenset({"TimeoutException", "APITimeoutError"})):
-        failure = ProviderTimeoutError(f"{provider} was silent for too long: {text}", provider=provider)
-    elif begun:
+    # The SDKs' aiohttp transport reports a lost connection as ConnectTimeout, even if the server closed it after it had
+    # read the request. Only aiohttp's own exception, the cause, is reliable.
+    chain = [cause for cause in chain if type(cause).__module__.partition(".")[0] == "aiohttp"] or chain
+    text = str(chain[0]) or type(chain[0]).__name__
+    sent = False if not begun and _has_class(chain, _NOT_CONNECTED) else None
+    if _has_class(chain, _TIMEOUTS):
+        problem = "was silent for too long"
+        if _has_class(chain, frozenset({"PoolTimeout"})):
+            problem, text = "was not asked", "all connections of this client are in use"
+        timeout = ProviderTimeoutError(f"{provider} {problem}: {text}", provider=provider)
+        timeout.limit = "connect" if sent is False else "delta"
+        timeout.sent = sent
+        return timeout
+    if begun:
         return BrokenStreamError(f"{provider} broke off its answer: {text}", provider=provider)
-    else:
-        failure = ProviderConnectionError(f"{provider} could not be reached: {text}", provider=provider)
-    if not begun and _never_sent(chain):
-        failure.sent = False
-    if isinstance(failure, ProviderTimeoutError) and _has_class(chain, frozenset({"TimeoutException"})):
-        failure.limit = "connect" if failure.sent is False else "delta"
+    failure = ProviderConnectionError(f"{provider} could not be reached: {text}", provider=provider)
+    failure.sent = sent
     return failure
-
-
-def _never_sent(chain: list[BaseException]) -> bool:
-    # The SDKs' aiohttp transport reports every ClientConnectionError as ConnectTimeout, even a connection that the
-    # server closed after it had read the request. Only aiohttp's own exception, its cause, tells them apart.
-    of_aiohttp = [error for error in chain if type(error).__module__.partition(".")[0] == "aiohttp"]
-    if of_aiohttp:
-        return _has_class(of_aiohttp, _AIOHTTP_NOT_CONNECTED)
-    return _has_class(chain, _NOT_CONNECTED | _INVALID_REQUEST)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -27,7 +27,7 @@ from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
 from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE
-from ..orchestrator.journal.replay import replay, requests, started_of
+from ..orchestrator.journal.replay import receipt_of, replay, requests, started_of
 from ..orchestrator.lifecycle.fork import fork
 from ..orchestrator.lifecycle.result import replayed_result
 from ..orchestrator.lifecycle.seal import seal
@@ -188,7 +188,7 @@ class Runtime:
             with suppress(RunClaimedError, RunEndedError):
                 return await seal(self.store, run_id, "cancelled", "the run was stopped")
             if (stored := await self.store.run(run_id)) is not None and stored.end is not None:
-                return replay(await self._journal(run_id)).receipt or StopReceipt()
+                return receipt_of(await self._journal(run_id)) or StopReceipt()
             if loop.time() > until:
                 raise RunStateError(f"run {run_id} has not stopped within {deadline:g} s: its process does not answer")
             await asyncio.sleep(min(0.05, self._sweep))

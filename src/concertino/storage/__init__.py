@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .accounts import organization_account, run_account, user_account
 from .base import Memories, Store
 from .types import (
     Account,
@@ -48,6 +49,9 @@ __all__ = [
     "StoredMessage",
     "StoredRun",
     "UsageSum",
+    "organization_account",
+    "run_account",
+    "user_account",
 ]
 
 

@@ -28,8 +28,8 @@ def process_of(owner: str) -> str:
 def is_dead(owner: str) -> bool:
     """Return whether *owner* certainly names an ended process.
 
-    A pid identifies a process only in its own pid namespace, on the same machine and since the same boot. For every other
-    owner this returns False, and only the lease decides.
+    A pid identifies a process only in its own pid namespace, on the same machine and since the same boot. For any
+    other owner, return False: only the lease decides.
     """
     parts = owner.split("/")
     if len(parts) != _PARTS or parts[0] != _PREFIX or tuple(parts[1:4]) != _machine() or not parts[4].isdecimal():

@@ -296,7 +296,7 @@ class Account:
     """An account with a budget. A reservation never brings `spent + reserved` over the budget."""
 
     name: str
-    """`run:ID`, `user:ORGANIZATION/USER` or `organization:ID`."""
+    """Made by `run_account`, `user_account` or `organization_account`."""
     budget: Budget
     reserved_tokens: int
     reserved_money: Decimal

@@ -1,7 +1,21 @@
-"""The test kit: what a user of the library needs to test agents, tools and adapters without a paid model."""
+"""The test kit: a scripted model, HTTP recordings and fault injection, to test agents without a paid model."""
 
 from .case import CassetteError
 from .cassettes import Cassette, cassette, recording, replaying
+from .faults import FaultyModel, FaultyStore, FaultyTool, Points
 from .scripted import Answer, ScriptedModel, call
 
-__all__ = ["Answer", "Cassette", "CassetteError", "ScriptedModel", "call", "cassette", "recording", "replaying"]
+__all__ = [
+    "Answer",
+    "Cassette",
+    "CassetteError",
+    "FaultyModel",
+    "FaultyStore",
+    "FaultyTool",
+    "Points",
+    "ScriptedModel",
+    "call",
+    "cassette",
+    "recording",
+    "replaying",
+]

@@ -1,4 +1,4 @@
-"""A recording as a file: what was asked over HTTP and what came back, in order, in one JSON object."""
+"""The file format of a recording: HTTP requests and responses in order, in one JSON object."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 Headers = list[tuple[str, str]]
-"""Names and values, in order; a name may come more than once."""
+"""Names and values in order; names may repeat."""
 
 CLOSED, CANCELLED = "closed", "cancelled"
-"""How an answer is cut on this side: its reader left, or its task was cancelled."""
+"""Reasons for a cut on the client's side: the reader closed the stream, or its task was cancelled."""
 
 
 class CassetteError(AssertionError):
-    """A recording cannot be made, read or replayed, or is not what was asked; the message names the remedy."""
+    """A recording cannot be written, read or replayed, or does not match; the message names the remedy."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """What was asked. *path* has the query in it; a *body* of None is not known, and matches any."""
+    """A recorded request. *path* includes the query; a *body* of None is unknown and matches any body."""
 
     method: str
     host: str
@@ -34,7 +34,7 @@ class Request:
 
 @dataclass(slots=True, kw_only=True)
 class Response:
-    """What came back; *body* has its content encodings undone."""
+    """A recorded response; *body* is decoded."""
 
     status: int
     headers: Headers = field(default_factory=list)
@@ -43,7 +43,7 @@ class Response:
 
 @dataclass(slots=True, frozen=True)
 class Cut:
-    """Why an answer is not whole: `closed`, `cancelled`, or the name of an exception of httpx2, with its message."""
+    """The reason for an incomplete response: `closed`, `cancelled`, or an exception of httpx2 with its message."""
 
     error: str
     message: str = ""
@@ -51,7 +51,7 @@ class Cut:
 
 @dataclass(slots=True, kw_only=True)
 class Interaction:
-    """A request and its answer; without *response* nothing came back, and *cut* says why."""
+    """A request and its response. Without *response* nothing arrived, and *cut* is the reason."""
 
     request: Request
     response: Response | None = None
@@ -60,7 +60,7 @@ class Interaction:
 
 @dataclass(slots=True, kw_only=True)
 class Case:
-    """A recording. One that is not *complete* was made by a block that raised *why*."""
+    """A recording. If it is not *complete*, its block raised *why*."""
 
     interactions: list[Interaction] = field(default_factory=list)
     complete: bool = True
@@ -68,7 +68,7 @@ class Case:
 
 
 def read_case(path: Path) -> Case:
-    """The recording at *path*. Raises `CassetteError` if there is none, or it cannot be read."""
+    """Read the recording at *path*. Raises `CassetteError` if it is missing or cannot be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return Case(
@@ -77,16 +77,16 @@ def read_case(path: Path) -> Case:
             why=found.get("why", ""),
         )
     except FileNotFoundError:
-        raise CassetteError(f"there is no recording at {path}; make it: {RECORD_AGAIN}") from None
+        raise CassetteError(f"no recording at {path}: {RECORD_AGAIN}") from None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise CassetteError(f"{path} is no recording ({type(error).__name__}: {error}); {RECORD_AGAIN}") from error
+        raise CassetteError(f"{path} is not a recording ({type(error).__name__}: {error}); {RECORD_AGAIN}") from error
 
 
 RECORD_AGAIN = "run the test once with CONCERTINO_RECORD_MODE=all, or with `recording(...)`"
 
 
 def as_json(case: Case, name: str) -> dict[str, Any]:
-    """The recording *name* as it stands in a file."""
+    """Return the recording *name* in its file format."""
     found: dict[str, Any] = {"case": name, "complete": case.complete}
     if case.why:
         found["why"] = case.why
@@ -94,7 +94,7 @@ def as_json(case: Case, name: str) -> dict[str, Any]:
 
 
 def write_json(path: Path, found: dict[str, Any]) -> None:
-    """Put *found* at *path*, whole or not at all. Raises `CassetteError`."""
+    """Write *found* to *path* atomically. Raises `CassetteError`."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def write_json(path: Path, found: dict[str, Any]) -> None:
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o644)  # as files are that one commits; temporary ones are their owner's alone
+        temporary.chmod(0o644)  # temporary files are private, but recordings are committed
         temporary.replace(path)
     except OSError as error:
         if temporary is not None:
@@ -130,9 +130,9 @@ def _interaction(found: dict[str, Any]) -> Interaction:
 
 
 def _headers(found: dict[str, Any]) -> Headers:
-    """Each value may be a text or a list of them."""
+    """Read headers whose values are a string or a list of strings."""
     items = (found.get("headers") or {}).items()
-    return [(name, value) for name, held in items for value in ([held] if isinstance(held, str) else held)]
+    return [(name, value) for name, values in items for value in ([values] if isinstance(values, str) else values)]
 
 
 def _body(found: dict[str, Any]) -> bytes | None:

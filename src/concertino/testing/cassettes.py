@@ -1,4 +1,4 @@
-"""Recording what goes over HTTP, and replaying it: `recording`, `replaying`, and `cassette` for either."""
+"""HTTP recordings: `recording`, `replaying`, and `cassette` for either."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ..errors import ConfigurationError
 from ..extras import extra
-from ..providers.openai.chat.vendors import vendor_of
 from .case import RECORD_AGAIN, Case, CassetteError, Interaction, as_json, read_case, write_json
 from .redaction import Redaction
 
 if TYPE_CHECKING:
-    from .border import Cuts, Match, Player, Recorder
+    from .interception import Cuts, Match, Player, Recorder
 
 RecordMode = Literal["none", "once", "all"]
-"""Replay; record where there is no file; record always."""
+"""`none`: replay only. `once`: record if the file is missing. `all`: always record."""
 
 VARIABLE = "CONCERTINO_RECORD_MODE"
 
@@ -28,7 +27,7 @@ _PLACEHOLDER = "replayed"
 
 
 class Cassette:
-    """What a block has recorded or replayed so far: its `interactions`. Its `mode` says which."""
+    """The `interactions` that a block has recorded or replayed so far, according to its `mode`."""
 
     def __init__(self, path: Path, mode: Literal["recording", "replaying"], tape: Recorder | Player) -> None:
         self.path = path
@@ -37,7 +36,7 @@ class Cassette:
 
     @property
     def interactions(self) -> list[Interaction]:
-        """In the order of asking; when recording, without what is left out."""
+        """Interactions in the order of the requests; redacted when recording."""
         return self._tape.interactions
 
 
@@ -45,21 +44,21 @@ class Cassette:
 async def recording(
     path: str | Path, *, secrets: Iterable[str] = (), passing: Collection[str] = ()
 ) -> AsyncIterator[Cassette]:
-    """Record what the block asks over HTTP, and write it to *path* at the end, whole or not at all.
+    """Record the HTTP requests of the block, and write them to *path* atomically at the end.
 
-    A block that raises is written as far as it went, and the recording says so. *secrets* are texts that are left out
-    wherever they stand; *passing* are hosts that are not recorded.
+    If the block raises, the recording so far is written and marked as incomplete. *secrets* are texts to remove
+    everywhere; requests to the hosts *passing* are not recorded.
 
-    Raises `CassetteError` if nothing was asked, or if a secret would be in the file, which then is not written.
+    Raises `CassetteError` without writing the file if there was no request, or if the file would contain a secret.
     """
     with extra("web", "recording HTTP"):
-        from .border import Recorder, at_the_border  # noqa: PLC0415
+        from .interception import Recorder, intercept  # noqa: PLC0415
 
     redaction, path = Redaction(secrets), Path(path)
     tape = Recorder(redaction)
     raised: BaseException | None = None
     try:
-        with at_the_border(tape, passing):
+        with intercept(tape, passing):
             yield Cassette(path, "recording", tape)
     except BaseException as error:
         raised = error
@@ -80,36 +79,36 @@ async def replaying(
     cuts: Cuts = "events",
     passing: Collection[str] = (),
 ) -> AsyncIterator[Cassette]:
-    """Answer what the block asks over HTTP from the recording at *path*, without a network.
+    """Answer the HTTP requests of the block from the recording at *path*, without a network.
 
-    *match* is `order` (the next exchange, which must be equal), `content` (the first unused one that is equal) or
-    `none` (the next one, whatever is asked). *ignore* are JSON paths of bodies that are not compared, such as
-    `$.messages[*].name`. *cuts* says in which pieces answers come: `events`, `bytes`, or the seed of random ones.
-    *passing* are hosts that are asked in earnest.
+    *match* is `order` (the next exchange, which must match), `content` (the first unused exchange that matches) or
+    `none` (the next exchange, without a comparison). *ignore* lists JSON paths of bodies that are not compared, such as
+    `$.messages[*].name`. *cuts* chooses the pieces of responses: `events`, `bytes`, or the seed of random pieces.
+    Requests to the hosts *passing* use the network.
 
-    Raises `CassetteError` if there is no recording, if something else was asked than was recorded (then whatever the
-    block itself raised is its cause), or if exchanges are left.
+    Raises `CassetteError` if the recording is missing, if a request does not match (chained to the exception of the
+    block, if any), or if exchanges are left over.
     """
     with extra("web", "replaying HTTP"):
-        from .border import Player, at_the_border  # noqa: PLC0415
+        from .interception import Player, intercept  # noqa: PLC0415
 
     path = Path(path)
     case = read_case(path)
     tape = Player(case, match=match, ignored=ignore, cuts=cuts)
     raised: BaseException | None = None
     try:
-        with at_the_border(tape, passing), _keys_for(case):
+        with intercept(tape, passing), _keys_for(case):
             yield Cassette(path, "replaying", tape)
     except BaseException as error:
         raised = error
         raise
     finally:
         if tape.problem:
-            _fail(CassetteError(f"{path}: {tape.problem}\nIf that is meant, {RECORD_AGAIN}"), raised)
+            _fail(CassetteError(f"{path}: {tape.problem}\nIf the change is intended, {RECORD_AGAIN}"), raised)
         if tape.left and raised is None:
             lines = [f"  {number}: {one.request.method} {one.request.path}" for number, one in tape.left]
-            count = f"{len(lines)} of {len(case.interactions)} recorded exchanges were not asked for"
-            raise CassetteError("\n".join([f"{path}: {count}", *lines, f"If that is meant, {RECORD_AGAIN}"]))
+            count = f"{len(lines)} of {len(case.interactions)} recorded exchanges were not requested"
+            raise CassetteError("\n".join([f"{path}: {count}", *lines, f"If the change is intended, {RECORD_AGAIN}"]))
 
 
 @asynccontextmanager
@@ -123,10 +122,10 @@ async def cassette(
     cuts: Cuts = "events",
     passing: Collection[str] = (),
 ) -> AsyncIterator[Cassette]:
-    """`replaying`, or `recording` if *record_mode*, or the variable `CONCERTINO_RECORD_MODE`, wants it.
+    """Record or replay, depending on *record_mode* or the variable `CONCERTINO_RECORD_MODE`.
 
-    It is `none` (never record), `once` (record where there is no file) or `all` (record anew). Raises
-    `ConfigurationError` for any other.
+    The mode is `none` (replay only), `once` (record if the file is missing) or `all` (always record). Raises
+    `ConfigurationError` for any other mode.
     """
     if _is_to_record(Path(path), record_mode or os.environ.get(VARIABLE) or "none"):
         async with recording(path, secrets=secrets, passing=passing) as tape:
@@ -140,7 +139,7 @@ def _is_to_record(path: Path, mode: str) -> bool:
     known = get_args(RecordMode)
     if mode not in known:
         raise ConfigurationError(
-            f"{mode!r} is no record mode (record_mode= or {VARIABLE}); there are: {', '.join(known)}"
+            f"invalid record mode {mode!r} (record_mode= or {VARIABLE}): choose from {', '.join(known)}"
         )
     return mode == "all" or (mode == "once" and not path.exists())
 
@@ -149,7 +148,7 @@ def _write(path: Path, case: Case, redaction: Redaction, raised: BaseException |
     if not case.interactions:
         if raised is None:
             raise CassetteError(
-                f"nothing was recorded for {path}: what the block asked, if it did, did not go over httpx2.AsyncClient"
+                f"nothing was recorded for {path}: the block sent no request through httpx2.AsyncClient"
             )
         return
     if raised is not None:
@@ -160,7 +159,7 @@ def _write(path: Path, case: Case, redaction: Redaction, raised: BaseException |
 
 
 def _fail(problem: CassetteError, raised: BaseException | None) -> None:
-    """Raise *problem* in place of what the block raised, unless that is about the program, not about the test."""
+    """Raise *problem* from the exception of the block; if that ends the program, add *problem* to it as a note."""
     if isinstance(raised, asyncio.CancelledError | KeyboardInterrupt | SystemExit | GeneratorExit):
         raised.add_note(str(problem))
     else:
@@ -169,7 +168,9 @@ def _fail(problem: CassetteError, raised: BaseException | None) -> None:
 
 @contextmanager
 def _keys_for(case: Case) -> Iterator[None]:
-    """Placeholders for the API keys that the environment lacks, of the providers in *case*."""
+    """Set placeholders for missing API keys of the providers in *case*."""
+    from ..providers.openai.chat.vendors import vendor_of  # noqa: PLC0415 - imports the optional httpx2
+
     hosts = {one.request.host for one in case.interactions}
     names = {_KEYS.get(host) or vendor_of("", f"https://{host}").key for host in hosts}
     if any(host.endswith(".azure.com") for host in hosts):

@@ -1,5 +1,7 @@
-"""Faults at named points, by wrapping the ports: a store, a model or a tool that says when it is about to do something,
-and when it has done it. What happens there is the test's: kill the process, stop it, raise, or wait."""
+"""Fault injection: wrappers of a store, a model or a tool that call the test at named points.
+
+The test decides what happens at a point: kill the process, stop it, raise, or wait.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from ..tools.base import Done, NotDone, Tool, ToolContext
 from ..waits import Resolution, Wait
 
 At = Callable[[str, int], Awaitable[None] | None]
-"""Called at each point with its name and its number, counted from 1 over all points; may be `async`."""
+"""Called at each point with its name and its number, counted from 1 across all points; may be `async`."""
 
 
 class Points:
-    """The points that were passed. One for all wrappers of a process, so that their order has one count.
+    """The points that were passed. Share one object between all wrappers of a process, so that it counts all points.
 
     points = Points(lambda name, number: os.kill(os.getpid(), signal.SIGKILL) if number == 7 else None)
     runtime = Runtime(FaultyStore(store, points), agents, models=lambda _: FaultyModel(model, points))
@@ -37,7 +39,7 @@ class Points:
             await done
 
 
-def _passed_on(name: str) -> Callable[..., Any]:
+def _delegated(name: str) -> Callable[..., Any]:
     def method(self: FaultyStore, *args: Any, **kwargs: Any) -> Any:
         return getattr(self.store, name)(*args, **kwargs)
 
@@ -45,99 +47,104 @@ def _passed_on(name: str) -> Callable[..., Any]:
 
 
 class FaultyStore:
-    """A `Store` with a point before and after each write: `append:model_requested:before`, `append:model_requested:after`,
-    `claim:before`, ... For `append` and `begin` the kind of the entry is in the name. Reading has no points."""
+    """A `Store` with a point before and after each write, such as `claim:before` and `claim:after`.
+
+    The points of `append` and `begin` contain the kind of the entry: `append:model_requested:before`. Reads have no
+    points.
+    """
 
     def __init__(self, store: Store, points: Points) -> None:
         self.store = store
         self._points = points
 
     async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> None:
-        """See the port."""
+        """See the port; adds points."""
         await self._points("append:started:before")
         await self.store.begin(start, entry, claim)
         await self._points("append:started:after")
 
     async def append(self, entry: Entry) -> Head:
-        """See the port."""
+        """See the port; adds points."""
         await self._points(f"append:{entry.kind}:before")
         head = await self.store.append(entry)
         await self._points(f"append:{entry.kind}:after")
         return head
 
     async def claim(self, run_id: str, owner: str, seconds: float) -> Claim:
-        """See the port."""
+        """See the port; adds points."""
         await self._points("claim:before")
         claim = await self.store.claim(run_id, owner, seconds)
         await self._points("claim:after")
         return claim
 
     async def renew(self, claim: Claim, seconds: float) -> Head:
-        """See the port."""
+        """See the port; adds points."""
         await self._points("renew:before")
         head = await self.store.renew(claim, seconds)
         await self._points("renew:after")
         return head
 
     async def release(self, claim: Claim) -> None:
-        """See the port."""
+        """See the port; adds points."""
         await self._points("release:before")
         await self.store.release(claim)
         await self._points("release:after")
 
     async def resolve(self, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
-        """See the port."""
+        """See the port; adds points."""
         await self._points("resolve:before")
         wait = await self.store.resolve(key, resolution, run_id=run_id)
         await self._points("resolve:after")
         return wait
 
     async def send(self, run_id: str, kind: CommandKind, text: str = "", by: str = "") -> None:
-        """See the port."""
+        """See the port; adds points."""
         await self._points("send:before")
         await self.store.send(run_id, kind, text, by)
         await self._points("send:after")
 
     async def due(self, limit: int = 50, agents: Collection[str] | None = None) -> Due:
-        """See the port."""
+        """See the port; adds points."""
         await self._points("due:before")
         due = await self.store.due(limit, agents)
         await self._points("due:after")
         return due
 
     async def postpone(self, scope: Scope, root_id: str, *, reason: str, seconds: float | None) -> None:
-        """See the port."""
+        """See the port; adds points."""
         await self._points("postpone:before")
         await self.store.postpone(scope, root_id, reason=reason, seconds=seconds)
         await self._points("postpone:after")
 
     async def retry(self, scope: Scope, root_id: str) -> None:
-        """See the port."""
+        """See the port; adds points."""
         await self._points("retry:before")
         await self.store.retry(scope, root_id)
         await self._points("retry:after")
 
-    load = _passed_on("load")
-    operations = _passed_on("operations")
-    settle_usage = _passed_on("settle_usage")
-    run = _passed_on("run")
-    runs = _passed_on("runs")
-    messages = _passed_on("messages")
-    usage = _passed_on("usage")
-    usage_sums = _passed_on("usage_sums")
-    waits = _passed_on("waits")
-    wait = _passed_on("wait")
-    commands = _passed_on("commands")
-    set_budget = _passed_on("set_budget")
-    accounts = _passed_on("accounts")
-    sweep = _passed_on("sweep")
-    erase = _passed_on("erase")
-    close = _passed_on("close")
+    load = _delegated("load")
+    operations = _delegated("operations")
+    settle_usage = _delegated("settle_usage")
+    run = _delegated("run")
+    runs = _delegated("runs")
+    messages = _delegated("messages")
+    usage = _delegated("usage")
+    usage_sums = _delegated("usage_sums")
+    waits = _delegated("waits")
+    wait = _delegated("wait")
+    commands = _delegated("commands")
+    set_budget = _delegated("set_budget")
+    accounts = _delegated("accounts")
+    sweep = _delegated("sweep")
+    erase = _delegated("erase")
+    close = _delegated("close")
 
 
 class FaultyModel:
-    """A `Model` with the points `model:before`, `model:first` (behind the first piece) and `model:end` (the whole
-    answer is there, and nobody has read it)."""
+    """A `Model` with the points `model:before`, `model:first` and `model:end`.
+
+    `model:first` follows the first piece; `model:end` precedes the delivery of the complete answer.
+    """
 
     def __init__(self, model: Model, points: Points) -> None:
         self.provider = model.provider
@@ -146,7 +153,7 @@ class FaultyModel:
         self._points = points
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """See the port."""
+        """See the port; adds points."""
         await self._points("model:before")
         first = True
         async for event in self._model.stream(request):
@@ -158,12 +165,12 @@ class FaultyModel:
                 await self._points("model:first")
 
     async def close(self) -> None:
-        """See the port."""
+        """See the port; adds points."""
         await self._model.close()
 
 
 class FaultyTool(Tool):
-    """A `Tool` with the points `tool:NAME:before` and `tool:NAME:after`, and `tool:NAME:probed` behind its probe."""
+    """A `Tool` with the points `tool:NAME:before` and `tool:NAME:after`, and `tool:NAME:probed` after its probe."""
 
     def __init__(self, tool: Tool, points: Points) -> None:
         self._tool = tool
@@ -171,19 +178,19 @@ class FaultyTool(Tool):
         self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
         self.selection_rule, self.counts_as_iteration = tool.selection_rule, tool.counts_as_iteration
         self.timeout, self.retain, self.effect = tool.timeout, tool.retain, tool.effect
-        self.max_tokens = tool.max_tokens
+        self.max_tokens, self.remote = tool.max_tokens, tool.remote
         self.interruptible, self.shown = tool.interruptible, tool.shown
 
     async def should_use(self, context: ToolContext) -> bool:
-        """See the port."""
+        """See the port; adds points."""
         return await self._tool.should_use(context)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """See the port."""
+        """See the port; adds points."""
         return self._tool.validate(arguments)
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """See the port."""
+        """See the port; adds points."""
         await self._points(f"tool:{self.name}:before")
         value = self._tool.execute(arguments, context)
         if inspect.isawaitable(value):
@@ -192,7 +199,7 @@ class FaultyTool(Tool):
         return value
 
     async def probe(self, key: str, context: ToolContext) -> Done | NotDone | None:
-        """See the port."""
+        """See the port; adds points."""
         found = await self._tool.probe(key, context)
         await self._points(f"tool:{self.name}:probed")
         return found

@@ -1,9 +1,9 @@
-"""What a recording leaves out, and the search for what must not be in it.
+"""Redaction of recordings, and a search for secrets that redaction missed.
 
-Headers are kept by an allow-list. In bodies and paths, what is left out is known by the name of its field or parameter,
-by its place in a URL or among headers, by its form, or because the user named it. What the left-out credentials were
-is remembered, and the finished recording is searched for them: a leak on a way that nobody thought of is found, not
-written.
+Headers are kept by an allow-list. Secrets in bodies and paths are recognised by the name of their field or parameter,
+by their position in a URL or among headers, by their format, or because the user named them. The values of the removed
+credentials are remembered, and the finished recording is searched for them: a leak by an unforeseen path prevents the
+recording from being written.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from urllib.parse import quote, unquote
 from .case import CassetteError, Headers
 
 LEFT_OUT = "--left-out--"
-"""What stands in place of a secret; of letters that neither JSON nor a URL quotes."""
+"""Replacement for a secret; neither JSON nor URLs escape its characters."""
 
 _SHORTEST = 8
-"""Shorter values of credentials are not searched for: they are words such as `none`, and occur anywhere."""
+"""Shorter values are not searched for: they are common terms such as `none`."""
 
 _KEPT = re.compile(
     r"""accept|content-type|anthropic-version|anthropic-beta|openai-beta|openai-version|openai-processing-ms|date
@@ -35,7 +35,7 @@ _KEPT = re.compile(
 )
 _CREDENTIAL = re.compile(r"auth|key|token|secret|cookie|signature|credential|session|password")
 _ACCOUNT = re.compile(r"organi[sz]ation|org-id|project|account|workspace|tenant|subscription")
-"""Names of headers whose values are searched for."""
+"""Names of headers whose values the finished recording must not contain."""
 
 _FIELDS = (
     r"(?:[\w-]*[_-]|(?-i:[\w-]*[a-z0-9](?=[A-Z])))?"
@@ -48,8 +48,10 @@ _SECRET_QUERY = re.compile(r"key|sig|signature|code|token|x-(?:amz|goog)-(?:sign
 
 
 def _fields(names: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """What finds fields of these *names* whose value is a text, with the mark that stands around both: in JSON, and in
-    JSON in a text of JSON, such as the arguments of a call."""
+    """Return patterns for text fields with these *names*, each with its quotation mark.
+
+    One pattern matches JSON, the other JSON inside a JSON string, such as the arguments of a call.
+    """
     return (
         ('"', re.compile(rf'("{names}"\s*:\s*)"((?:[^"\\]|\\.)*)"', re.IGNORECASE)),
         ('\\"', re.compile(rf'(\\"{names}\\"\s*:\s*)\\"([^"\\]*)\\"', re.IGNORECASE)),
@@ -62,54 +64,54 @@ _HEADERS = (
     re.compile(r'"(?:[\w-]*[_-])?headers"\s*:\s*\{(?:[^{}"]|"(?:[^"\\]|\\.)*")*\}', re.IGNORECASE),
     re.compile(r'\\"(?:[\w-]*[_-])?headers\\"\s*:\s*\{[^{}]*\}', re.IGNORECASE),
 )
-"""In a body, those with which a provider is to ask somebody else, such as a server of tools."""
+"""Headers inside a body, which the provider sends to another server, such as an MCP server."""
 
 _URL = re.compile(r'://[^\s"\\<>]+(?:\\u0026[^\s"\\<>]+)*')
 _PASSWORD = re.compile(r"(://[^/?#:@]*:)[^/?#]+(?=@)")
 _PARAMETER = re.compile(r"(?:(?<=[?&#])|(?<=\\u0026))([^=&#?\\]+)=([^&#\\]*)")
 
 _FORMS = re.compile(
-    # Not within a longer word: encrypted reasoning is base64, in which any letters may come. The letter of a quoted end
-    # of a line is none.
+    # Not inside a longer run of letters: encrypted reasoning is base64 and may contain any of these. The letter of an
+    # escaped line end does not count.
     r"(?:(?<![\w-])|(?<=\\[nrt]))(?:AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|A[KS]IA[A-Z0-9]{16}|ya29\.[\w.-]{20,}"
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|hf_[A-Za-z0-9]{20,}|xox[a-z]-[\w-]{10,}"
     r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
-    # With a digit in it, or it is a word of somebody's text.
+    # With a digit, to exclude ordinary text.
     r"|(?=[\w-]*[\d*])(?:sk-[\w*-]{8,}|org-\w{8,}|proj_\w{8,}))"
     r"|(?<=[Bb]earer )(?=[\w.~+/-]*\d)[\w.~+/-]{8,}=*"
-    # A private key: to its end, or as far as it goes.
+    # A private key, to its end or to the end of the text.
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
     r"(?:(?:[^\"-]|-(?!----))*-----END [A-Z ]*PRIVATE KEY-----|(?:[\w+/=\r\n]|\\+[nr])*)"
 )
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_PLACES = (
+_CONTEXTS = (
     re.compile(rf"(\borgani[sz]ation\b[^\"{{}}]{{0,40}}?){_UUID}()"),
     re.compile(rf"(/subscriptions/){_UUID}()"),
     re.compile(r"(\bprojects/)[^/\"\s]+(/locations/)"),
     re.compile(r"(\barn(?::|%3A)aws[\w-]*(?:(?::|%3A)[\w-]*){2}(?::|%3A))\d{12}((?::|%3A))", re.IGNORECASE),
 )
-"""An account's, a project's or an organization's id between what stands around it."""
+"""Ids of accounts, projects and organizations, by their surrounding text."""
 _HOST = re.compile(
     r"^[^.]+(?:\.\d+)?(?=\.(?:openai\.azure\.com|(?:cognitiveservices|services\.ai)\.azure\.com|azuredatabricks\.net"
     r"|cloud\.databricks\.com)$)"
 )
-"""A customer's own name in the name of a host."""
+"""The customer's part of a host name."""
 
 
 def is_secret_name(name: str, *, query: bool = False) -> bool:
-    """Whether a field, or a parameter of a *query*, of this name holds a secret."""
+    """Return whether a field, or a parameter of a *query*, with this name contains a secret."""
     return bool(_SECRET_NAME.fullmatch(name) or (query and _SECRET_QUERY.fullmatch(name)))
 
 
 class Redaction:
-    """The leaving out for one recording; *secrets* are texts that are left out wherever they stand."""
+    """The redaction of one recording; *secrets* are texts to remove everywhere."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._named = sorted({form for text in _checked(secrets) for form in _forms(text)}, key=len, reverse=True)
         self._seen: dict[str, str] = dict.fromkeys(self._named, "a text of secrets=")
 
     def headers(self, headers: Headers) -> Headers:
-        """Those that are known to be harmless. The values of the others are searched for if they may be secret."""
+        """Return the headers on the allow-list. Remember the values of the others if they may be secret."""
         kept = []
         for name, value in headers:
             if _KEPT.fullmatch(name.lower()):
@@ -117,20 +119,20 @@ class Redaction:
             elif name.lower() == "location":
                 kept.append(("location", self.path(value)))
             else:
-                for text in _held(name.lower(), value):
+                for text in _secrets_of(name.lower(), value):
                     self._remember(text, f"the header {name.lower()}")
         return kept
 
     def path(self, path: str) -> str:
-        """A path, with its query."""
+        """Redact a path with its query."""
         return self.text(_PARAMETER.sub(self._parameter, path))
 
     def host(self, host: str) -> str:
-        """A host; without what is a customer's own name in it."""
+        """Redact the customer's part of a host name."""
         return self.text(_HOST.sub(LEFT_OUT, host))
 
     def body(self, body: bytes) -> bytes:
-        """A body. One that is no text is not changed, only searched."""
+        """Redact a body. A binary body is not changed, only searched."""
         try:
             text = body.decode()
         except UnicodeDecodeError:
@@ -142,25 +144,24 @@ class Redaction:
         return self.text(text).encode()
 
     def text(self, text: str) -> str:
-        """Any text, without what the user named, what has the form of a key or an account's id, and what is secret in
-        a URL."""
+        """Redact the user's secrets, keys and account ids by their format, and secrets in URLs."""
         for secret in self._named:
             text = text.replace(secret, LEFT_OUT)
         text = _URL.sub(_bare, _FORMS.sub(LEFT_OUT, text))
-        for place in _PLACES:
-            text = place.sub(rf"\g<1>{LEFT_OUT}\g<2>", text)
+        for pattern in _CONTEXTS:
+            text = pattern.sub(rf"\g<1>{LEFT_OUT}\g<2>", text)
         return text
 
     def check(self, found: dict[str, Any]) -> None:
-        """Search a finished recording, as it stands in its file.
+        """Search a finished recording in its file format.
 
-        Raises `CassetteError` if a secret is in it; its message has the place, not the secret.
+        Raises `CassetteError` if it contains a secret; the message names the JSON path, not the secret.
         """
         sought = [(secret, source, _forms(secret)) for secret, source in self._seen.items()]
         for where, text in _texts("$", found):
             for secret, source, forms in sought:
                 if any(form in text for form in forms):
-                    remedy = "change what is said there" if secret in self._named else "name it in secrets=[...]"
+                    remedy = "change that text" if secret in self._named else "name it in secrets=[...]"
                     raise CassetteError(
                         f"the recording was not written: the value of {source} would be in it, at {where}; {remedy}, "
                         "and record again"
@@ -193,7 +194,7 @@ class Redaction:
 
 
 def _name(found: re.Match[str]) -> str:
-    """The name of a field."""
+    """Return the name of a matched field."""
     return found[1].strip(': \r\n\t"\\')
 
 
@@ -203,21 +204,23 @@ def _kept(parameter: re.Match[str]) -> str:
 
 
 def _bare(url: re.Match[str]) -> str:
-    """A URL in a text. What is left out is not remembered: in somebody's example it is any word."""
+    """Redact a URL inside a text. The secret is not remembered: in an example URL it may be any common term."""
     return _PARAMETER.sub(_kept, _PASSWORD.sub(rf"\g<1>{LEFT_OUT}", url[0]))
 
 
 def _checked(secrets: Iterable[str]) -> list[str]:
     if isinstance(secrets, str):
-        raise CassetteError("secrets= wants a list of texts, not one text")
+        raise CassetteError("invalid secrets=: use a list of texts, not one text")
     found = list(secrets)
     if any(len(text) < 4 for text in found):
-        raise CassetteError("a text in secrets= is shorter than four characters; it would be left out of every word")
+        raise CassetteError(
+            "a text in secrets= is shorter than four characters, so it would match too often; use a longer text"
+        )
     return found
 
 
 def _forms(secret: str) -> set[str]:
-    """The ways in which a text may be written; base64 at its beginning, and as a whole."""
+    """Return the forms in which a text may occur: plain, URL-quoted, JSON-escaped and base64."""
     whole = base64.b64encode(secret.encode()).decode()
     return {
         secret,
@@ -228,8 +231,8 @@ def _forms(secret: str) -> set[str]:
     }
 
 
-def _held(name: str, value: str) -> Iterator[str]:
-    """What may be secret in a header."""
+def _secrets_of(name: str, value: str) -> Iterator[str]:
+    """Yield the parts of a header's value that may be secret."""
     if name == "set-cookie":
         yield value.partition(";")[0].partition("=")[2]
     elif name == "cookie":
@@ -249,7 +252,7 @@ def _held(name: str, value: str) -> Iterator[str]:
 
 
 def _texts(where: str, found: Any) -> Iterator[tuple[str, str]]:
-    """Every text in a recording with its place, and what the pieces of each stream say together."""
+    """Yield every text in a recording with its JSON path, and the joined pieces of each stream."""
     match found:
         case dict():
             for name, value in found.items():
@@ -259,14 +262,14 @@ def _texts(where: str, found: Any) -> Iterator[tuple[str, str]]:
                 if name == "body" and isinstance(value, str):
                     yield from ((f"{where}.{name}", text) for text in _joined(value))
         case list():
-            for place, value in enumerate(found):
-                yield from _texts(f"{where}[{place}]", value)
+            for index, value in enumerate(found):
+                yield from _texts(f"{where}[{index}]", value)
         case str():
             yield where, found
 
 
 def _joined(body: str) -> Iterator[str]:
-    """What the texts in the same place of a stream's events make together."""
+    """Join the texts at the same JSON path across the events of a stream."""
     together: dict[str, list[str]] = {}
     for line in body.splitlines():
         try:
@@ -281,10 +284,10 @@ def _joined(body: str) -> Iterator[str]:
 def _leaves(where: str, value: Any) -> Iterator[tuple[str, str]]:
     match value:
         case dict():
-            for name, held in value.items():
-                yield from _leaves(f"{where}.{name}", held)
+            for name, item in value.items():
+                yield from _leaves(f"{where}.{name}", item)
         case list():
-            for held in value:
-                yield from _leaves(where, held)
+            for item in value:
+                yield from _leaves(where, item)
         case str():
             yield where, value

@@ -1,4 +1,4 @@
-"""A scripted model: it says what the test tells it to say, and fails the test if it is asked too much or too little."""
+"""A scripted model: it returns the answers of a script, and fails the test on too many or too few requests."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ class _Call:
 
 
 def call(name: str, /, _raw: str | None = None, **arguments: Any) -> _Call:
-    """A call of the tool *name*; with a second positional argument, its arguments are that very text."""
+    """Return a call of the tool *name*; a second positional argument replaces the arguments by raw text."""
     return _Call(name, json.dumps(arguments) if _raw is None else _raw)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A scripted answer in full."""
+    """A scripted answer with all its details."""
 
     text: str = ""
     reasoning: str = ""
     calls: tuple[_Call, ...] = ()
     tokens: Tokens | None = field(default_factory=lambda: Tokens(prompt=10, completion=5))
-    """What the model reports; None: nothing, so that the engine must estimate."""
+    """Usage that the model reports; None: none, so that the engine must estimate it."""
     stop_reason: StopReason | None = None
     error: BaseException | None = None
-    """Raised after the text has been streamed: a stream that breaks."""
+    """Exception to raise after the text, to simulate a broken stream."""
     before: Callable[[], Awaitable[Any]] | None = None
-    """Awaited before the first piece: a gate that the test opens."""
+    """Awaited before the first piece, so that the test can control the timing."""
     midway: Callable[[], Awaitable[Any]] | None = None
-    """Awaited between the pieces, with all calls ready, and the end."""
+    """Awaited after all pieces and calls, before the end of the stream."""
 
 
 Script = Any
-"""One step: what to say, what to call, what to raise; or a function of the request that gives one of these."""
+"""One step: text, calls, an exception or an `Answer`; or a function from the request to one of these."""
 
 
 class ScriptedModel:
@@ -53,9 +53,9 @@ class ScriptedModel:
         with ScriptedModel(call("add", a=1, b=2), "It is 3.") as model:
             result = await ToolOrchestrator(Chat(model=model, message="1 + 2?"), agent).run()
 
-    *scripts* gives agents their own: each key is a part of the agent's system prompt. *summaries* are what it says when
-    it is asked for a summary of older messages; without them nothing is summarised. Leaving the `with` block fails if a
-    step was not used; a request past the end of the script fails at once. `requests` holds all requests.
+    *scripts* contains scripts for single agents; each key is a part of the agent's system prompt. *summaries* are the
+    answers to requests for a summary of older messages; without them nothing is summarised. The end of the `with` block
+    fails if steps are left over; a request past the end of the script fails at once. `requests` records all requests.
     """
 
     provider = "scripted"
@@ -76,7 +76,7 @@ class ScriptedModel:
         self._calls = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """The next step of the script that fits the request."""
+        """Stream the next step of the script for *request*."""
         self.requests.append(request)
         answer = self._answer(request)
         if answer.before is not None:
@@ -101,7 +101,7 @@ class ScriptedModel:
         yield Reply(AssistantMessage(tuple(parts), stop, self.name), answer.tokens)
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there are no connections to close."""
 
     def _answer(self, request: ModelRequest) -> Answer:
         key = next((key for key in self._scripts if key and key in request.system), "")
@@ -110,7 +110,7 @@ class ScriptedModel:
             key = ASKS
         script = self._scripts[key]
         if not script:
-            raise AssertionError(f"request {len(self.requests)}: the script {key!r} has no step left for it")
+            raise AssertionError(f"request {len(self.requests)}: the script {key!r} has no step left")
         step = script.pop(0)
         while callable(step):
             step = step(request)
@@ -126,7 +126,7 @@ class ScriptedModel:
             case list() | tuple():
                 return Answer(calls=tuple(step))
             case _:
-                raise AssertionError(f"{step!r:.80} is no step of a script: use text, call(...), an error or an Answer")
+                raise AssertionError(f"invalid step {step!r:.80}: use text, call(...), an exception or an Answer")
 
     def __enter__(self) -> ScriptedModel:
         return self
@@ -136,10 +136,10 @@ class ScriptedModel:
     ) -> None:
         left = {key: len(script) for key, script in self._scripts.items() if script}
         if kind is None and left:
-            raise AssertionError(f"steps of the script were not used: {left}")
+            raise AssertionError(f"unused steps of the script: {left}")
 
 
 def _pieces(text: str) -> list[str]:
-    """Words with the space behind them: what a stream looks like."""
-    words = text.split(" ")
-    return [word + " " for word in words[:-1]] + ([words[-1]] if words[-1] else [])
+    """Split *text* after each space, as a stream would."""
+    *head, last = text.split(" ")
+    return [piece + " " for piece in head] + ([last] if last else [])

@@ -28,11 +28,13 @@ from .fold import ConversationFold, FoldedConversation
 from .planner import FULL, Conditions, Plan, SummaryJob
 from .recall import recalled
 from .retention import Retention
-from .window import ContextWindow
+from .window import WindowBudget
 
 _SHARED = TokenStatistics()
 """Counts and calibrations of engines that are given none."""
 _NOTHING_DUE = Plan()
+_BYTES_PER_TOKEN = 4
+"""Average bytes of a token in English text."""
 
 
 class TokenEngine:
@@ -60,7 +62,7 @@ class TokenEngine:
         """View positions that end a cached prefix in the last request; None if the provider needs none."""
         self.tokens_before = 0
         """Tokens of the view before the last plan's edits."""
-        self._window = ContextWindow(counter, limit, self.retention.soft_limit, statistics or _SHARED)
+        self._window = WindowBudget(counter, limit, self.retention.soft_limit, statistics or _SHARED)
         self._clock = clock
         self._measure = measure_with(counter)
         self._monitor = CacheMonitor()
@@ -89,8 +91,7 @@ class TokenEngine:
     def append(self, message: Message) -> None:
         """Append *message* to the record in constant time."""
         self._fold.append(message)
-        role = message.role
-        if role == "user" or (message.role == "tool" and message.retain != "window"):
+        if message.role == "user" or (message.role == "tool" and message.retain != "window"):
             self._slack = -1
 
     def _settle(self) -> None:
@@ -127,6 +128,11 @@ class TokenEngine:
         self._settle()
         return self._fold.view.tokens
 
+    @property
+    def estimated_tokens(self) -> int:
+        """Return the approximate tokens of the view without counting any message."""
+        return self._fold.view.tokens + self._fold.pending // _BYTES_PER_TOKEN
+
     def tokens_of(self, message: Message) -> int:
         """Return the counted tokens of *message* without a provider's framing; the message caches the count."""
         return self._measure(message).tokens - FRAME
@@ -162,7 +168,8 @@ class TokenEngine:
             self.append(message)
         if state is None:
             return True
-        self._settle()
+        if source is None and state.edits:
+            self._settle()
         if source is None and not self._fold.resume(state, example_count):
             return False
         self._fold.adopt(state, example_count)
@@ -181,7 +188,6 @@ class TokenEngine:
 
         The engine must not be used afterwards: both share the same data.
         """
-        self._settle()
         self._fold.log_as(state, self.example_count)
         return FoldedConversation(state, self.counter, self.example_count, self._fold)
 
@@ -229,13 +235,18 @@ class TokenEngine:
             self._skipped += 1
             self._planned = False
             return _NOTHING_DUE
-        self._planned = True
         self._cold = self._expired or model != window.model
-        self._settle()
         window.select(model)
         self._moved = self._moved or (bool(window.fixed.texts) and fixed != window.fixed.texts)
         window.fixed.update(fixed)
         window.limit, window.reserve = self.limit, reserve
+        slack = -1 if self._moved else self._fold.uncounted_slack(window)
+        if self._fold.pending <= slack:
+            self._slack, self._below_floor, self._planned = slack, True, False
+            self._skipped += 1
+            return _NOTHING_DUE
+        self._planned = True
+        self._settle()
         return self._plan(recallable=recallable, summaries=summaries)
 
     def _plan(self, *, recallable: bool, summaries: bool) -> Plan:
@@ -247,9 +258,16 @@ class TokenEngine:
             self._moved = False
             self._note(planner.strip())
         fold.candidates.recallable = recallable
-        conditions = self._conditions = self._current_conditions(
-            summaries=summaries and self.retention.summaries and pending.possible
+        window.update(view.by_kind)
+        conditions = self._conditions = fold.conditions(
+            window,
+            cold=self._cold,
+            sent=self._sent,
+            requests=1 + self._skipped,
+            summaries=summaries and pending.possible,
         )
+        if not window.rule.breakpoints:
+            self._prefix.same = window.fixed.tokens + conditions.cached
         if fold.candidates.first_single_use is not None:
             self._note(planner.reduce_single_use(conditions, fold.answered))
         due = planner.decide(conditions, pending.prepared_for, busy=pending.job is not None)
@@ -261,30 +279,13 @@ class TokenEngine:
             self._note(planner.reduce(conditions))
         self._skipped = 0
         full = view.tokens > FULL * conditions.budget
-        self._below_floor = view.tokens < planner.floor(conditions)
+        self._below_floor = view.tokens < planner.floor(conditions.budget)
         if pending.job is not None:
             return Plan(urgent=full)
         waiting = due.job is not None or pending.prepared or fold.candidates.first_single_use is not None
         self._slack = -1 if waiting or full else planner.slack(conditions)
         pending.job = due.job
         return Plan(due.job, urgent=full) if due.job is not None else _NOTHING_DUE
-
-    def _current_conditions(self, *, summaries: bool) -> Conditions:
-        window, view, users = self._window, self._fold.view, self._fold.candidates.users
-        window.update(view.by_kind)
-        cached = view.before(view.position(self._sent))
-        if not window.rule.breakpoints:
-            self._prefix.same = window.fixed.tokens + cached
-        return Conditions(
-            rule=window.rule,
-            binding=window.binding,
-            cold=self._cold,
-            turn_begins=bool(users) and users[-1] >= self._sent,
-            cached=cached,
-            budget=window.budget,
-            summaries=summaries,
-            requests=1 + self._skipped,
-        )
 
     def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
         """Take in the summary *text* of *job*, and *merged*, the one of `job.merges`; None: it failed.

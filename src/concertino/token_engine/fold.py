@@ -16,6 +16,7 @@ from .planner import FULL, Conditions, Planner
 from .retention import Retention
 from .summaries import PendingSummaries, prepared_edits
 from .view import View
+from .window import WindowBudget
 
 
 class ConversationFold:
@@ -30,6 +31,7 @@ class ConversationFold:
         "planner",
         "record_tokens",
         "retention",
+        "single_use",
         "summaries",
         "view",
     )
@@ -41,6 +43,8 @@ class ConversationFold:
         """Index of the newest answer: the model has seen the messages before it."""
         self.pending = 0
         """Upper bound of the tokens that are not counted yet."""
+        self.single_use = False
+        """True if the record has single-use results."""
         self.record_tokens = 0
         """Counted tokens of all messages."""
         self._user_tokens: int | None = None
@@ -49,7 +53,8 @@ class ConversationFold:
             self.view, self.candidates = View(measure), Candidates(retention.results, measure)
         else:
             self.view, self.candidates = source.view.copy(), source.candidates.copy()
-            self.answered, self.record_tokens = source.answered, source.record_tokens
+            self.answered, self.pending, self.record_tokens = source.answered, source.pending, source.record_tokens
+            self.single_use = source.single_use
         self.planner = Planner(self.view, self.candidates, retention)
         if source is not None:
             self.planner.segments, self.planner.summarized = list(source.planner.segments), source.planner.summarized
@@ -61,6 +66,8 @@ class ConversationFold:
         self.pending += max_tokens_of(message)
         if message.role == "assistant":
             self.answered = len(self.view.record) - 1
+        elif message.role == "tool" and message.retain == "once":
+            self.single_use = True
 
     def settle(self, example_count: int) -> None:
         """Count the messages appended since the last call; the first *example_count* of the record are examples."""
@@ -74,6 +81,16 @@ class ConversationFold:
         self.pending = 0
         if len(candidates.users) != users:
             self._user_tokens = None
+
+    def uncounted_slack(self, window: WindowBudget) -> int:
+        """Return the bytes that an uncounted record may have before an edit can be due; -1 if edits are possible.
+
+        A token is at least a byte, so a record with fewer bytes than the floor has tokens needs no count.
+        """
+        if self.view.settled or self.single_use:
+            return -1
+        window.update(self.view.by_kind)
+        return self.planner.floor(window.budget)
 
     def user_tokens(self) -> int:
         """Return the tokens shown of the user's first and newest message."""
@@ -128,6 +145,20 @@ class ConversationFold:
             for log in (self.view.edits, self.summaries.prepared)
         )
         return ContextState(edits, prepared, sent_at, model, self.planner.carrying_cost)
+
+    def conditions(self, window: WindowBudget, *, cold: bool, sent: int, requests: int, summaries: bool) -> Conditions:
+        """Return the conditions of the next request; *sent*: messages of the record at the last one."""
+        users = self.candidates.users
+        return Conditions(
+            rule=window.rule,
+            binding=window.binding,
+            cold=cold,
+            turn_begins=bool(users) and users[-1] >= sent,
+            cached=self.view.before(self.view.position(sent)),
+            budget=window.budget,
+            summaries=summaries and self.retention.summaries,
+            requests=requests,
+        )
 
     # -- a full window -------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class View:
         "record",
         "settled",
         "shown",
+        "tokens",
     )
 
     def __init__(self, measure: Measure) -> None:
@@ -57,7 +58,10 @@ class View:
         self._kinds = bytearray()
         self._before = array("q", [0])  # by position: the tokens before it; an edit truncates it
         self._lent = False
+        self.tokens = 0
+        """Counted tokens of the view."""
         self.by_kind = [0] * KINDS
+        """The same by kind of text."""
         self.reasoned = -1
         """Index of the last message shown with reasoning; -1: none."""
 
@@ -67,7 +71,8 @@ class View:
         made.record, made.edits, made.shown = list(self.record), list(self.edits), list(self.shown)
         made.groups, made.indexes = self.groups[:], self.indexes[:]
         made._sizes, made._kinds, made._before = self._sizes[:], self._kinds[:], self._before[:]
-        made.by_kind, made.settled, made.reasoned = list(self.by_kind), self.settled, self.reasoned
+        made.tokens, made.by_kind = self.tokens, list(self.by_kind)
+        made.settled, made.reasoned = self.settled, self.reasoned
         return made
 
     def append(self, message: Message) -> None:
@@ -88,19 +93,15 @@ class View:
     def settle(self) -> Iterable[tuple[Message, int]]:
         """Count the messages appended since the last call; return them with their tokens."""
         sizes, kinds, by_kind, measure = self._sizes, self._kinds, self.by_kind, self._measure
-        fresh = self.record[self.settled :]
+        fresh, total = self.record[self.settled :], self.tokens
         for message in fresh:
             tokens, kind = measure(message)
             sizes.append(tokens)
             kinds.append(kind)
             by_kind[kind] += tokens
-        self.settled = len(self.record)
+            total += tokens
+        self.settled, self.tokens = len(self.record), total
         return zip(fresh, sizes[len(sizes) - len(fresh) :], strict=True)
-
-    @property
-    def tokens(self) -> int:
-        """Return the tokens of the view."""
-        return self._summed()[-1]
 
     def position(self, index: int) -> int:
         """Return the first position whose index is at least *index*."""
@@ -155,9 +156,11 @@ class View:
             message = shown[position]
             if isinstance(message, ToolMessage):
                 by_kind[kinds[position]] -= sizes[position]
+                self.tokens -= sizes[position]
                 shown[position] = message = reduced(message, digest)
                 sizes[position], kinds[position] = tokens, kind = self._measure(message)
                 by_kind[kind] += tokens
+                self.tokens += tokens
                 first = min(first, position)
         del self._before[first + 1 :]
 
@@ -186,6 +189,7 @@ class View:
             by_kind[kind] -= tokens
         for tokens, kind in measured:
             by_kind[kind] += tokens
+        self.tokens = sum(by_kind)
         self._sizes[start:stop] = array("q", [size.tokens for size in measured])
         self._kinds[start:stop] = bytes([size.kind for size in measured])
         self._own()

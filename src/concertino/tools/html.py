@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..extras import extra
 
@@ -22,7 +22,7 @@ class HtmlPage(NamedTuple):
 
 
 def read_html(page: str, *, needed_extra: str = "documents") -> HtmlPage:
-    """Return the main text of *page*, or all visible text if no main text can be told apart.
+    """Return the main text of *page*, or all visible text if trafilatura finds no main text.
 
     Raises `MissingExtraError`, which names *needed_extra*, if trafilatura or one of its dependencies is missing.
     """
@@ -30,10 +30,12 @@ def read_html(page: str, *, needed_extra: str = "documents") -> HtmlPage:
         import trafilatura  # noqa: PLC0415 - an optional dependency
         from lxml import etree, html  # noqa: PLC0415
     try:
-        tree = html.document_fromstring(page.encode("utf-8", "replace"), html.HTMLParser(encoding="utf-8"))
+        tree: Any = html.document_fromstring(page.encode("utf-8", "replace"), html.HTMLParser(encoding="utf-8"))
     except (etree.LxmlError, ValueError):  # an empty page has no tree
         return HtmlPage("")
-    stated = {(node.get("name") or node.get("property") or "").lower(): node.get("content") for node in tree.iter("meta")}
+    stated = {
+        (node.get("name") or node.get("property") or "").lower(): node.get("content") for node in tree.iter("meta")
+    }
     date = next((stated[name] for name in _DATES if stated.get(name)), "") or ""
     title = " ".join((tree.findtext(".//title") or "").split())
     text = trafilatura.extract(

@@ -60,12 +60,14 @@ class Library(Protocol):
 
     name: str
     """The name shown to people: `Python standard library`, `handbook`, `the web (Tavily)`."""
-    kind: Literal["documents", "web"]
-    """Decides the names of the research tools: `search_documents` and `read_document`, or `web_search` and
-    `fetch_page`."""
+
+    @property
+    def kind(self) -> Literal["documents", "web"]:
+        """The kind of library, for the names of the research tools; see `tools.builtin.research.TOOL_NAMES`."""
+        ...
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
-        """Return the best matches for *query*, best first; an empty sequence if there are none.
+        """Return the best matches for *query*, best first; an empty sequence without matches.
 
         Raises `LibraryError` if the library itself fails (network, key, damaged index).
         """

@@ -30,8 +30,22 @@ from concertino.tools.documents import DocumentLibrary, open_documents
 from concertino.wiring import research_team
 
 MANUAL = {
-    "boiling.md": "# Boiling\n\n## How to boil water\n\nCall `kettle.boil` with the cups:\n\n```python\nkettle.boil(2)\n```\n\n"
-    "The whistle sounds when it is ready.\n\n## Errors\n\nBoiling without water raises `DryKettleError`; fill it again.\n",
+    "boiling.md": """# Boiling
+
+## How to boil water
+
+Call `kettle.boil` with the cups:
+
+```python
+kettle.boil(2)
+```
+
+The whistle sounds when it is ready.
+
+## Errors
+
+Boiling without water raises `DryKettleError`; fill it again.
+""",
     "pots.md": "# Teapot\n\nA teapot brews tea from hot water. It never heats anything.\n",
     "kettle.md": "# Kettle\n\nA kettle heats water. It never brews anything.\n",
 }
@@ -68,8 +82,8 @@ async def test_a_report_quotes_whole_blocks_under_their_headings(library: Docume
     text = await report(library, "How do I boil water?")
     assert "No language model was involved" in text
     assert (
-        "### Boiling › How to boil water [S1]\n\nCall `kettle.boil` with the cups:\n\n```python\nkettle.boil(2)\n```\n\n"
-        "The whistle sounds when it is ready." in text
+        "### Boiling \u203a How to boil water [S1]\n\nCall `kettle.boil` with the cups:\n\n"
+        "```python\nkettle.boil(2)\n```\n\nThe whistle sounds when it is ready." in text
     )
     assert "- [S1] Boiling — " in text
 
@@ -137,9 +151,13 @@ async def reply(request: ModelRequest) -> Reply:
     return last
 
 
-def searched(query: str, results: list[dict[str, object]]) -> list[Message]:
+def searched(query: str, results: list[dict[str, str]]) -> list[Message]:
     call = ToolCall("c1", "web_search", json.dumps({"query": query}))
-    return [UserMessage(query), AssistantMessage((call,)), ToolMessage("c1", "web_search", json.dumps({"results": results}))]
+    return [
+        UserMessage(query),
+        AssistantMessage((call,)),
+        ToolMessage("c1", "web_search", json.dumps({"results": results})),
+    ]
 
 
 PAGE = {"id": "s0123456789", "title": "Tea", "location": "https://tea.example", "snippet": "Tea is hot."}
@@ -188,7 +206,8 @@ async def test_the_same_request_gives_the_same_events() -> None:
 @pytest.mark.parametrize("content", ["", "no JSON", '{"results": [{"id": "s01', '{"results": 7}', "[1]", "{" * 5_000])
 async def test_odd_results_are_survived(content: str) -> None:
     call = ToolCall("c1", "web_search", '{"query": "Is tea hot?"}')
-    messages = [UserMessage("Is tea hot?"), AssistantMessage((call,)), ToolMessage("c1", "web_search", content)]
+    messages: list[Message] = [UserMessage("Is tea hot?"), AssistantMessage((call,))]
+    messages.append(ToolMessage("c1", "web_search", content))
     assert (await reply(request(messages, (SEARCH,)))).message.text
 
 

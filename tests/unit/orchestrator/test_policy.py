@@ -225,7 +225,7 @@ def test_a_policy_that_keeps_everything_returns_the_same_objects(
     whole = held(DataPolicy(keep_whole_results=True), message, None, progress)
     assert whole.keep is message
     assert whole.keep_progress
-    assert whole.seconds is None
+    assert whole.keep_seconds is None
     assert shown(KEEP, event) is event
     assert kept_text(KEEP, "x") == "x"
 
@@ -344,7 +344,7 @@ def test_a_once_result_is_replaced_by_its_summary() -> None:
     assert left(KEEP, nameless).content == "[the result of search was not kept]"
     timed_only = held(DataPolicy(other_tools=ToolData(results=KeepFor(4))), result, None, ())
     assert timed_only.keep == ToolMessage("1", "search", "3 hits")
-    assert (timed_only.keep_progress, timed_only.seconds) == (True, 4)
+    assert (timed_only.keep_progress, timed_only.keep_seconds) == (True, 4)
 
 
 @pytest.mark.parametrize(

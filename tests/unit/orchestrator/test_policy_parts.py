@@ -44,17 +44,17 @@ def everything(message: Message | None) -> str:
 
 
 @pytest.mark.parametrize("policy", STRICT)
-def test_a_providers_own_form_stays_only_where_all_of_it_may(policy: dict[str, Any]) -> None:
+def test_provider_json_is_kept_only_if_all_content_is_kept(policy: dict[str, Any]) -> None:
     kept = held(DataPolicy(**policy), ANSWER, None, ()).keep
     assert CANARY not in everything(kept)
     assert isinstance(kept, AssistantMessage)
     assert [part.kind for part in kept.parts if part.kind == "opaque"] == []
 
 
-def test_a_time_for_one_thing_is_a_time_for_what_may_quote_it() -> None:
+def test_provider_json_is_kept_as_long_as_the_content_it_may_quote() -> None:
     whole = held(DataPolicy(other_tools=ToolData(results=KeepFor(9))), ANSWER, None, ())
     assert whole.keep is ANSWER
-    assert whole.seconds == 9
+    assert whole.keep_seconds == 9
 
 
 @pytest.mark.parametrize("how", ["redact", "drop"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from concertino import Limits, Resources
 from concertino.messages import Message, Messages, ToolSpec, UserMessage
 from concertino.orchestrator.model_call.budget import Reserve
 from concertino.providers.base import ModelRequest
@@ -16,8 +16,8 @@ from concertino.token_engine.counting.base import EstimatingCounter, TokenCounte
 
 def fresh(counter: TokenCounter | None = None) -> Reserve:
     """One that has counted nothing yet."""
-    run: Any = SimpleNamespace(chat=SimpleNamespace(counter=counter or EstimatingCounter()))
-    return Reserve(run)
+    tree: Any = None
+    return Reserve(Resources(counter=counter or EstimatingCounter()), tree, Limits())
 
 
 def asking(messages: Any, system: str = "") -> ModelRequest:

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Budget, Chat, Session, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Budget,
+    Chat,
+    Resources,
+    Session,
+    Tool,
+    ToolContext,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError
 from concertino.messages import Media, ToolMessage, UserMessage
@@ -44,19 +55,9 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("attachments", ["a.txt"], "Attachments"),
         ("few_shot", None, "few_shot"),
         ("system_prompt", 5, "system_prompt"),
-        ("store", "runs.db", "SqliteStore"),
-        ("store", MemoryStore, "SqliteStore"),
-        ("counter", None, "EstimatingCounter"),
-        ("limits", 5, "use a function"),
-        ("retention", None, "use a Retention"),
         ("context", [], "use the `context`"),
-        ("price", None, "use a function"),
-        ("retry", 3, "use a Retry"),
-        ("models", "openai", r"wiring\.Models\(\)"),
-        ("gates", [RateLimit()], "use Gates by provider"),
-        ("gates", {"openai": 1}, "use Gates by provider"),
         ("budget", 5, "use a Budget"),
-        ("budget", Budget(tokens=5), r"pass Chat\(store="),
+        ("budget", Budget(tokens=5), r"pass Resources\(store="),
         ("chatbot_id", 3, "chatbot_id"),
         ("few_shot", {3: []}, "for each model id"),
         ("few_shot", {"x:y": "hello"}, "few_shot.*use a list of messages"),
@@ -65,16 +66,37 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("history", [UserMessage("x", media="a.png")], "use a tuple of Media"),  # type: ignore[arg-type]
         ("history", [UserMessage("x", media=("a.png",))], "use a tuple of Media"),  # type: ignore[arg-type]
         ("history", [ToolMessage("1", "look", "x", media=(Media("image/png", b"x"),))], "use a tuple of Media"),  # type: ignore[arg-type]
-        ("fallback", "openai:gpt-6-luna", "use a list of model ids"),
-        ("fallback", ["gpt-6-luna"], "'provider:name'"),
-        ("fallback", [ScriptedModel()], "use a list of model ids"),
-        ("fallback", ["openai:gpt-6-luna"], r"Chat\(models="),
     ],
 )
 def test_an_invalid_field_of_a_chat_raises(field: str, value: Any, problem: str) -> None:
     settings: dict[str, Any] = {"model": ScriptedModel(), "message": "go"} | {field: value}
     with pytest.raises(ConfigurationError, match=problem):
         ToolOrchestrator(Chat(**settings), AgentConfig())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("store", "runs.db", "SqliteStore"),
+        ("store", MemoryStore, "SqliteStore"),
+        ("counter", None, "EstimatingCounter"),
+        ("limits", 5, "use a function"),
+        ("retention", None, "use a Retention"),
+        ("price", None, "use a function"),
+        ("retry", 3, "use a Retry"),
+        ("models", "openai", r"wiring\.Models\(\)"),
+        ("rate_limits", [RateLimit()], "one RateLimit per provider"),
+        ("rate_limits", {"openai": 1}, "one RateLimit per provider"),
+        ("fallback", "openai:gpt-6-luna", "use a list of model ids"),
+        ("fallback", ["gpt-6-luna"], "'provider:name'"),
+        ("fallback", [ScriptedModel()], "use a list of model ids"),
+        ("fallback", ["openai:gpt-6-luna"], r"Resources\(models="),
+    ],
+)
+def test_an_invalid_field_of_resources_raises(field: str, value: Any, problem: str) -> None:
+    settings: dict[str, Any] = {field: value}
+    with pytest.raises(ConfigurationError, match=problem):
+        ToolOrchestrator(Chat("go", model=ScriptedModel()), AgentConfig(), resources=Resources(**settings))
 
 
 @pytest.mark.parametrize("field", ["user_id", "organization_id", "plan"])

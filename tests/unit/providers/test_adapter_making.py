@@ -1,17 +1,19 @@
-"""Making a model: keys, extras, settings, and that importing costs nothing."""
+"""Creating a model: keys, extras, settings, and the cost of the import."""
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
 
 from concertino.errors import ConcertinoError, MissingExtraError, MissingKeyError
+from concertino.providers import Model, model_id
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, model_id
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 
@@ -85,7 +87,7 @@ assert not loaded, loaded
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_server_at_home_needs_no_key() -> None:
+def test_a_local_server_needs_no_key() -> None:
     model = OpenAIModel("llama", base_url="http://127.0.0.1:1/v1", provider="ollama")
     assert model_id(model) == "ollama:llama"
 
@@ -99,3 +101,12 @@ async def test_a_given_client_is_not_closed() -> None:
 
 def test_errors_are_of_the_tree() -> None:
     assert issubclass(MissingExtraError, ConcertinoError)
+
+
+@pytest.mark.parametrize("make", [AnthropicModel, OpenAIModel])
+async def test_the_transport_is_aiohttp_if_it_is_installed(make: Callable[..., Any]) -> None:
+    model = make("m", api_key="k", base_url="http://127.0.0.1:1")
+    transport = type(model._client()._client).__mro__
+    installed = importlib.util.find_spec("aiohttp") is not None
+    assert any("Aiohttp" in base.__name__ for base in transport) == installed
+    await model.close()

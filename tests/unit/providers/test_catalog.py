@@ -1,4 +1,4 @@
-"""The data on models: known, by family, and unknown."""
+"""Facts about known models, families and unknown models."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def test_figures(provider: str, model: str, context: int, output: int) -> None:
 
 
 @pytest.mark.parametrize("model", ["gpt-5.5", "gpt-5.6", "gpt-5.9-mini", "gpt-6", "gpt-10", "openai/gpt-6", "o4"])
-def test_what_takes_marks_has_a_cache_with_marks(model: str) -> None:
+def test_models_with_breakpoints_have_a_matching_cache_rule(model: str) -> None:
     assert cache_rule("openai", model).breakpoints == catalog.takes_breakpoints(model)
 
 
 @pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-fable-5", "us.anthropic.claude-sonnet-6"])
-def test_what_reasons_by_effort(model: str) -> None:
+def test_models_with_a_reasoning_effort(model: str) -> None:
     assert catalog.reasons_by_effort(model)
 
 
 @pytest.mark.parametrize("model", ["claude-opus-4-5", "claude-haiku-4-5", "claude-3-7-sonnet", "gpt-6"])
-def test_what_does_not(model: str) -> None:
+def test_models_without_a_reasoning_effort(model: str) -> None:
     assert not catalog.reasons_by_effort(model)

@@ -1,22 +1,22 @@
-"""The models without a wire announce their calls, too."""
+"""Models without a wire format announce their calls as well."""
 
 from __future__ import annotations
 
 import asyncio
 
-from concertino.messages import ToolSpec, UserMessage
-from concertino.providers.base import ModelRequest, Reply, ToolCallChunk, ToolCallReady
 from concertino.demo import DemoModel
+from concertino.messages import ToolSpec, UserMessage
+from concertino.providers import ModelRequest, Reply, ToolCallChunk, ToolCallReady
 from concertino.testing import Answer, ScriptedModel, call
 
 
 def request(*tools: ToolSpec) -> ModelRequest:
-    """A request that asks for a search."""
+    """Return a request that asks for a search."""
     question = UserMessage("What is a task group in asyncio?")
     return ModelRequest(model="m", system="", messages=(question,), tools=tools)
 
 
-async def test_scripted_calls_are_ready_one_by_one_and_before_the_gate() -> None:
+async def test_scripted_calls_are_ready_before_the_answer_ends() -> None:
     gate = asyncio.Event()
     step = Answer(calls=(call("f", a=1), call("g", "{broken")), midway=gate.wait)
     with ScriptedModel(step) as model:

@@ -97,7 +97,7 @@ def test_every_exception_that_an_sdk_defines_is_translated_or_cannot_arise(
 def exceptions_in(sdk: ModuleType) -> set[type[BaseException]]:
     """Return all exception classes of a package, found in its source and imported."""
     found: set[type[BaseException]] = set()
-    for path in (place for root in sdk.__path__ for place in Path(root).rglob("*.py")):
+    for path in (position for root in sdk.__path__ for position in Path(root).rglob("*.py")):
         parts = path.relative_to(sdk.__path__[0]).with_suffix("").parts
         if {"types", "tests", "resources", "cli"} & set(parts) or not re.search(
             r"class \w+.*(Error|Exception|Warning)\b", path.read_text()

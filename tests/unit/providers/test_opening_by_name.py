@@ -1,11 +1,11 @@
-"""Models that are named in words: vendors of OpenAI's format, and a server of which only the address is known."""
+"""Models opened by name: vendors of OpenAI's format, and a server known by its address only."""
 
 from __future__ import annotations
 
 import pytest
 
 from concertino.errors import ConfigurationError, MissingKeyError, UnknownModelError, UnknownProviderError
-from concertino.providers.base import model_id
+from concertino.providers import model_id
 from concertino.testing import ScriptedModel
 from concertino.wiring import Models, open_model
 
@@ -22,7 +22,7 @@ def test_vendors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Closing(ScriptedModel):
-    """Says that it was closed; the one named `bad` fails at it."""
+    """Records that it was closed; the model `bad` fails to close."""
 
     async def close(self) -> None:
         """See `Model.close`."""
@@ -55,7 +55,7 @@ async def test_each_model_is_opened_once_and_all_are_closed() -> None:
     assert sorted(closed) == ["a", "bad", "c"]
 
 
-def test_any_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_known_by_its_address_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_COMPATIBLE_URL", raising=False)
     with pytest.raises(ConfigurationError, match="OPENAI_COMPATIBLE_URL"):
         open_model("openai-compatible:m")

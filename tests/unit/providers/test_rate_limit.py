@@ -1,4 +1,4 @@
-"""A limit for one provider key: whose turn it is, when, and in which thread."""
+"""A rate limit for one provider key: order, timing and threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from concertino.providers import rate_limit as rate_limit_module
 
 
 class Clock:
-    """A clock that stands until it is set."""
+    """A clock that is set by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -33,13 +33,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 async def when(state: Callable[[], bool]) -> None:
-    """Go on when *state* holds; the test's own time limit ends a wait for what never comes."""
+    """Wait until *state* is true; the test's time limit ends a wait that never succeeds."""
     while not state():  # noqa: ASYNC110 - it may be another thread that brings it about
         await asyncio.sleep(0)
 
 
 def in_threads(*programs: Callable[[], Coroutine[Any, Any, Any]]) -> list[Any]:
-    """What *programs* give, each in a loop and a thread of its own."""
+    """Return the results of *programs*, each in its own loop and thread."""
     with ThreadPoolExecutor(len(programs)) as pool:
         running = [pool.submit(asyncio.run, program()) for program in programs]
         return [each.result() for each in running]
@@ -70,7 +70,7 @@ def test_two_loops_share_one_rate_limit() -> None:
     assert (limit.active, limit.waiting) == (0, 0)
 
 
-def test_who_waits_is_woken_by_another_thread() -> None:
+def test_a_waiting_request_is_woken_by_another_thread() -> None:
     limit, order = RateLimit(max_concurrent=1), list[str]()
     held = threading.Event()
 
@@ -114,7 +114,7 @@ def test_users_take_turns_across_threads() -> None:
     assert order.index("one") == 1, "the second, though five of the other user were there before"
 
 
-def test_what_is_cancelled_in_one_thread_leaks_nothing_in_another() -> None:
+def test_cancellation_in_one_thread_leaks_nothing_in_another() -> None:
     limit, held = RateLimit(max_concurrent=1), threading.Event()
 
     async def ask(user: str) -> str:
@@ -144,7 +144,7 @@ def test_what_is_cancelled_in_one_thread_leaks_nothing_in_another() -> None:
     assert (limit.active, limit.waiting) == (0, 0)
 
 
-async def test_a_place_that_was_given_to_a_cancelled_task_is_given_back() -> None:
+async def test_an_admitted_but_cancelled_task_frees_its_slot() -> None:
     limit = RateLimit(max_concurrent=1)
 
     async def ask() -> None:
@@ -163,13 +163,13 @@ async def test_a_place_that_was_given_to_a_cancelled_task_is_given_back() -> Non
         assert limit.active == 1
 
 
-async def test_a_loop_that_was_closed_holds_nobody_up() -> None:
+async def test_a_closed_loop_blocks_no_request() -> None:
     limit = RateLimit(max_concurrent=1)
 
     def leave_one_behind() -> None:
         async def ask() -> None:
             async with limit.admit("gone", 1):
-                raise AssertionError("nobody runs this loop any more")
+                raise AssertionError("this loop is closed")
 
         loop = asyncio.new_event_loop()
         abandoned.append(loop.create_task(ask()))
@@ -185,7 +185,7 @@ async def test_a_loop_that_was_closed_holds_nobody_up() -> None:
     abandoned[0]._log_destroy_pending = False  # it is meant to be lost
 
 
-async def test_one_rate_limit_slows_all_until_it_is_over(clock: Clock) -> None:
+async def test_a_pause_slows_all_requests(clock: Clock) -> None:
     limit, order = RateLimit(), list[str]()
 
     async def ask(user: str) -> None:
@@ -228,7 +228,7 @@ def test_a_rate_limit_in_one_thread_slows_the_other(clock: Clock) -> None:
     assert order == ["the minute is over", "b"]
 
 
-async def test_nobody_waits_longer_for_a_pause_than_it_may(clock: Clock) -> None:
+async def test_a_request_waits_no_longer_for_a_pause_than_allowed(clock: Clock) -> None:
     limit, through = RateLimit(max_concurrent=1), list[str]()
 
     async def ask(user: str, longest: float) -> None:
@@ -254,7 +254,7 @@ async def test_nobody_waits_longer_for_a_pause_than_it_may(clock: Clock) -> None
     assert sorted(through) == ["b60", "d", "e"]
 
 
-async def test_a_model_that_is_closed_keeps_no_other_one_out(clock: Clock) -> None:
+async def test_a_closed_model_does_not_block_others(clock: Clock) -> None:
     limit = RateLimit()
     limit.pause(3600.0, "p:big")
     async with limit.admit("a", 1, model="p:small", longest=30.0):
@@ -268,7 +268,7 @@ async def test_a_model_that_is_closed_keeps_no_other_one_out(clock: Clock) -> No
         pass
 
 
-def test_a_pause_in_one_thread_is_told_in_another() -> None:
+def test_a_pause_in_one_thread_applies_in_another() -> None:
     limit = RateLimit(max_concurrent=1)
     waits = threading.Event()
 
@@ -289,7 +289,7 @@ def test_a_pause_in_one_thread_is_told_in_another() -> None:
     assert (limit.active, limit.waiting) == (0, 0)
 
 
-async def test_an_alarm_wakes_who_waits_for_the_minute_to_fill() -> None:
+async def test_an_alarm_wakes_a_request_when_tokens_are_available() -> None:
     limit = RateLimit(requests_per_minute=60_000)  # one a millisecond, 6,000 of them at once
     for _ in range(6_010):
         async with limit.admit("a", 1):
@@ -297,7 +297,7 @@ async def test_an_alarm_wakes_who_waits_for_the_minute_to_fill() -> None:
     assert (limit.active, limit.waiting) == (0, 0)
 
 
-async def test_requests_and_tokens_come_back_with_time(clock: Clock) -> None:
+async def test_requests_and_tokens_refill_over_time(clock: Clock) -> None:
     limit = RateLimit(
         requests_per_minute=600, tokens_per_minute=6_000
     )  # ten and a hundred a second; sixty and six hundred at once

@@ -1,4 +1,4 @@
-"""The decoder of server-sent events: what the standard says, whatever the cuts."""
+"""The decoder of server-sent events follows the standard for any pieces."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAMES = st.text("abc._", max_size=5)
 
 def decoded(data: bytes, cuts: list[int]) -> list[SseEvent]:
     decoder = SseDecoder()
-    places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    events = [event for a, b in itertools.pairwise(places) for event in decoder.feed(data[a:b])]
+    positions = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    events = [event for a, b in itertools.pairwise(positions) for event in decoder.feed(data[a:b])]
     return events + decoder.close()
 
 
@@ -27,7 +27,7 @@ def decoded(data: bytes, cuts: list[int]) -> list[SseEvent]:
     st.lists(st.integers(0, 1000)),
     st.booleans(),
 )
-def test_events_are_read_whatever_ends_lines_and_wherever_cuts_fall(
+def test_any_line_ending_and_any_cut(
     events: list[tuple[str, list[str]]], end: str, cuts: list[int], space: bool
 ) -> None:
     lines = [": hello"]

@@ -104,4 +104,4 @@ async def test_a_truncated_message_is_sent_by_a_run() -> None:
     assert result.status == "completed"
     sent = model.requests[0].messages[-1]
     assert isinstance(sent, UserMessage)
-    assert chat.counter.count(sent.text) < 15_000
+    assert EstimatingCounter().count(sent.text) < 15_000

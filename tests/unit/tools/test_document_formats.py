@@ -125,8 +125,8 @@ def test_restructured_text_becomes_markdown() -> None:
     assert header.body.startswith("- Series: 7\n- Title: On Ponds\n- Author: A. Gardener, B. Digger")
     assert why.headings == ("Why ponds",)
     assert why.body == (
-        "A pond, as `three` and PEP 484 say, is good for `newts` and for frogs [1], see `garden.beds.dig` or the plan.\n\n"
-        "````\npond = Pond(depth=1)\n````\n\nThen:\n\n````\nfill(pond)\n````\n\n"
+        "A pond, as `three` and PEP 484 say, is good for `newts` and for frogs [1], see `garden.beds.dig` or the plan."
+        "\n\n````\npond = Pond(depth=1)\n````\n\nThen:\n\n````\nfill(pond)\n````\n\n"
         "**Note:** Keep children away from it.\n\nAdded in version 2.1: Frogs.\n\n"
         "- one item that is wrapped\n- another\n\n| fish | depth |\n|---|---|\n| carp | 2 |"
     )
@@ -148,8 +148,9 @@ def test_markdown_keeps_its_blocks() -> None:
 
 async def test_html_is_read_for_its_main_text(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(
-        "<html><head><title>Ponds | Garden</title><meta name=date content=2025-01-02><style>p {color: red}</style></head>"
-        "<body><nav>Home</nav><article><h1>Ponds</h1><p>A pond needs shade for half of the day, or algae take over.</p>"
+        "<html><head><title>Ponds | Garden</title><meta name=date content=2025-01-02>"
+        "<style>p {color: red}</style></head><body><nav>Home</nav><article><h1>Ponds</h1>"
+        "<p>A pond needs shade for half of the day, or algae take over.</p>"
         "<h2>Fish</h2><p>Goldfish survive winters in ponds that are deeper than a metre.</p></article></body></html>"
     )
     (tmp_path / "scrap.htm").write_text("<p>Just newts.</p>")
@@ -178,7 +179,9 @@ Released 2023-09-30
 """
 
 
-@pytest.mark.parametrize("location", ["CHANGES.md", "docs/changelog.md", "docs/whatsnew/3.0.md", "docs/release-notes.md"])
+@pytest.mark.parametrize(
+    "location", ["CHANGES.md", "docs/changelog.md", "docs/whatsnew/3.0.md", "docs/release-notes.md"]
+)
 def test_release_notes_have_versions_and_dates(location: str) -> None:
     new, old = found(read_markdown(CHANGES), location)
     assert (new.version, new.date, new.is_change) == ("3.0.0", "2023-09-30", True)

@@ -141,7 +141,10 @@ async def test_unreadable_files_are_remarks(garden: Garden) -> None:
         ("stars.rst", "*a " * 50_000),
         ("roles.rst", ":a:`" * 20_000),
         ("bomb.rst", ".. |a| replace:: " + "|b| " * 9 + "\n.. |b| replace:: |a| |a|\n\n|a|\n"),
-        ("include.rst", ".. include:: /etc/passwd\n\n.. csv-table::\n   :file: /etc/passwd\n\n.. raw:: html\n\n   <b>root:\n"),
+        (
+            "include.rst",
+            ".. include:: /etc/passwd\n\n.. csv-table::\n   :file: /etc/passwd\n\n.. raw:: html\n\n   <b>root:\n",
+        ),
         ("fences.md", "```\n" * 20_001),
     ],
 )
@@ -182,7 +185,7 @@ async def test_a_file_name_cannot_forge_a_line(garden: Garden) -> None:
 
 
 async def test_colliding_ids_are_told_apart(garden: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concertino.tools.documents.library.source_id", lambda place: "s" + f"{place.count(chr(0)):010x}")
+    monkeypatch.setattr("concertino.tools.documents.index.source_id", lambda place: "s" + f"{place.count(chr(0)):010x}")
     garden.write("a.md", "Herons.")
     garden.write("b.md", "Sparrows.")
     library = await garden.open()

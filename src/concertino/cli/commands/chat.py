@@ -10,9 +10,9 @@ from ...orchestrator.chat import Chat
 from ...orchestrator.engine import ToolOrchestrator
 from ...runtime import LiveRun
 from ...tools.builtin.default import Settings, default_registry
-from ..context import NewRunContext
+from ..command_context import NewRunContext
 from ..render.console import read_line
-from ..render.result import CitedSources, ResultDocument, result_document
+from ..render.result_document import CitedSources, ResultDocument, result_document
 from .watch import LEASE, print_result, watch
 
 QUIT = "/quit"
@@ -38,18 +38,15 @@ class ChatSession:
         """Answer *message*. A turn that does not complete is not part of the history."""
         context = self._context
         chat = Chat(
-            model=context.model,
-            models=context.models,
-            message=message,
+            message,
             history=tuple(self._history),
-            store=context.store,
+            context=self._state,
             session=context.session,
             conversation_id=self.id,
-            counter=context.counter,
-            limits=context.limits,
-            context=self._state,
         )
-        orchestrator = ToolOrchestrator(chat, MainThreadAgent(), self._registry, lease=LEASE)
+        orchestrator = ToolOrchestrator(
+            chat, MainThreadAgent(), self._registry, resources=context.resources, lease=LEASE
+        )
         result = await watch(LiveRun(orchestrator), context, self._sources, streams_answer=True)
         if result.status == "completed":
             self._history += result.messages

@@ -12,9 +12,9 @@ from ...orchestrator.engine import ToolOrchestrator
 from ...runtime import LiveRun
 from ...tools.builtin.feedback import feedback_questions
 from ...tools.registry import ToolRegistry
-from ..context import NewRunContext
+from ..command_context import NewRunContext
 from ..render.console import is_terminal, read_line
-from ..render.result import CitedSources, ResultDocument, result_document
+from ..render.result_document import CitedSources, ResultDocument, result_document
 from .chat import new_conversation_id
 from .watch import LEASE, print_result, watch
 
@@ -40,18 +40,8 @@ async def _run(
     registry = ToolRegistry(wiring.research_team(context.library))
     if asks_back:
         registry.register(feedback_questions())
-    chat = Chat(
-        model=context.model,
-        models=context.models,
-        message=message,
-        history=history,
-        store=context.store,
-        session=context.session,
-        conversation_id=conversation,
-        counter=context.counter,
-        limits=context.limits,
-    )
-    orchestrator = ToolOrchestrator(chat, DeepResearchSupervisor(), registry, lease=LEASE)
+    chat = Chat(message, history=history, session=context.session, conversation_id=conversation)
+    orchestrator = ToolOrchestrator(chat, DeepResearchSupervisor(), registry, resources=context.resources, lease=LEASE)
     sources = CitedSources()
     result = await watch(LiveRun(orchestrator), context, sources, delegates=(RESEARCHER,))
     return result_document(result, question=message, conversation_id=conversation, sources=sources)

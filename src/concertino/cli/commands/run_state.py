@@ -11,12 +11,12 @@ from ...errors import UnknownRunError
 from ...storage.base import Store
 from ...storage.types import RunState, StoredRun
 from ...usage import Totals, UsageRecord, total
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.format import exact, iso
 
 ShownState = Literal["interrupted"] | RunState
 """`interrupted`: running by its journal, but without a process that could be alive. It can be resumed."""
-STATES = ("running", "interrupted", "suspended", "completed", "failed", "cancelled")
+STATES = ("running", "interrupted", "suspended", "dead_letter", "completed", "failed", "cancelled")
 ALL = 1_000_000
 """A limit above any number of rows."""
 
@@ -32,11 +32,12 @@ class ResumableTrees:
 
     def state_of(self, run: StoredRun) -> ShownState:
         """Return the state to show for *run*."""
-        return "interrupted" if run.state == "running" and run.start.root_id in self.orphaned else run.state
+        without_process = run.start.root_id in self.orphaned or run.reason != ""  # a reason: it was postponed
+        return "interrupted" if run.state == "running" and without_process else run.state
 
 
 async def resumable_trees(store: Store) -> ResumableTrees:
-    """Find the trees that can be resumed now. Overdue waits expire first."""
+    """Find the trees that can be resumed now. Overdue waits expire first, unless the database is read-only."""
     due = await store.due(ALL)
     return ResumableTrees(frozenset(due.orphaned), frozenset(due.ready))
 
@@ -107,6 +108,7 @@ def run_object(run: StoredRun, state: str, usage: Sequence[UsageRecord]) -> dict
         "user_id": start.user_id,
         "organization_id": start.organization_id,
         "conversation_id": start.conversation_id,
+        "reason": run.reason or None,
         "started": iso(start.started),
         "ended": None if end is None else iso(end.ended),
         "steps": step_count(own_usage(usage, run)),

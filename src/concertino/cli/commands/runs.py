@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 runs = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List, show, resume, fork, answer, stop, export and erase runs.",
+    help="List, show, resume, retry, fork, answer, stop, export and erase runs.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -29,8 +29,8 @@ def list_(
         str | None,
         typer.Option(
             metavar="STATE",
-            help="running, interrupted (its process has ended), suspended (it waits for answers), completed, failed "
-            "or cancelled.",
+            help="running, interrupted (its process has ended), suspended (it waits for answers), "
+            "dead_letter (its processes did not survive it), completed, failed or cancelled.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Include the runs of sub-agents.")] = False,
@@ -42,7 +42,7 @@ def list_(
     from .runs_list import RunFilter, list_runs  # noqa: PLC0415 - --help must not load it
 
     selected = RunFilter(user=user, conversation=conversation, state=state, sub_agents=everything, limit=limit)
-    _perform(partial(list_runs, selected), db, as_json)
+    _perform(partial(list_runs, selected), db, as_json, read_only=True)
 
 
 @runs.command()
@@ -50,7 +50,7 @@ def show(run: RunId, db: Database = None, as_json: AsJson = False) -> None:
     """Show a run: its agents with their costs, its timeline and its open waits."""
     from .runs_show import show_run  # noqa: PLC0415
 
-    _perform(partial(show_run, run), db, as_json)
+    _perform(partial(show_run, run), db, as_json, read_only=True)
 
 
 @runs.command()
@@ -59,6 +59,14 @@ def resume(run: RunId, corpus: Corpus = None, app: App = None, db: Database = No
     from .runs_resume import resume_run  # noqa: PLC0415
 
     _perform(partial(resume_run, run), db, as_json, corpus, app)
+
+
+@runs.command()
+def retry(run: RunId, db: Database = None, as_json: AsJson = False) -> None:
+    """Make a dead letter resumable again: a run that its processes did not survive."""
+    from .runs_resume import retry_run  # noqa: PLC0415
+
+    _perform(partial(retry_run, run), db, as_json)
 
 
 @runs.command()
@@ -165,7 +173,7 @@ def export(
     """Print a whole tree of runs as JSON lines, reduced by its data policy."""
     from .runs_export import export_run  # noqa: PLC0415
 
-    _perform(partial(export_run, run), db, as_json=True)
+    _perform(partial(export_run, run), db, as_json=True, read_only=True)
 
 
 @runs.command()
@@ -190,9 +198,11 @@ def _perform(
     as_json: bool,
     corpus: list[str] | None = None,
     app: str | None = None,
+    *,
+    read_only: bool = False,
 ) -> None:
-    from ..context import Options  # noqa: PLC0415 - --help must not load it
+    from ..command_context import Options  # noqa: PLC0415 - --help must not load it
     from ..program import perform_on_stored_runs  # noqa: PLC0415
 
     options = Options(database=db, corpus=tuple(corpus or ()), app=app, as_json=as_json)
-    raise typer.Exit(perform_on_stored_runs(command, options))
+    raise typer.Exit(perform_on_stored_runs(command, options, read_only=read_only))

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from rich.text import Text
 
-from ... import wiring
-from ...errors import ConfigurationError, ErasedError, StorageError, UnknownWaitError
-from ...orchestrator.journal.replay import fold
-from ...runtime import Answered, Runtime
+from ...errors import ConfigurationError, ErasedError, StorageError
+from ...orchestrator.journal.replay import replay
+from ...orchestrator.resources import Resources
+from ...runtime import Answer, Runtime
 from ...waits import Wait
-from ..context import CommandContext, user_name
+from ..command_context import CommandContext, user_name
 from ..render.console import read_all, replace_invalid
 from ..render.format import counted, moment, one_line
 from ..render.wait import wait_object
 from .run_state import ALL, find_run
 from .runs_resume import check_agent, resume_run
-
-_KEY = re.compile(r".+:[1-9]\d*\.\d+", re.DOTALL)
-"""The form of `ids.call_key`. A result may arrive before its call waits, but not under a key that no call can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +30,7 @@ class AnswerOptions:
     by: str | None = None
     """None: the current user."""
     resume: bool = False
-    """Whether to resume the run if this answer is the first."""
+    """True to resume the run if this answer is the first."""
 
     @property
     def person(self) -> str:
@@ -58,20 +54,18 @@ async def deny(answer: AnswerOptions, reason: str, context: CommandContext) -> i
 
 async def resolve(answer: AnswerOptions, result: str, failed: bool, context: CommandContext) -> int:
     """Supply the result of the call. Raises `RunStateError`."""
-    if not _KEY.fullmatch(answer.key):
-        raise UnknownWaitError(f"invalid key {answer.key!r}: a call's key is RUN:STEP.INDEX; runs show prints it")
     content = replace_invalid(read_all() if result == "-" else result)
     return await _give(
         answer, context, lambda runtime: runtime.resolve(answer.key, content, failed=failed, by=answer.person)
     )
 
 
-async def _give(answer: AnswerOptions, context: CommandContext, give: Callable[[Runtime], Awaitable[Answered]]) -> int:
+async def _give(answer: AnswerOptions, context: CommandContext, give: Callable[[Runtime], Awaitable[Answer]]) -> int:
     """Return 0 for the first answer, 1 for a later one, or the status of the resumed run."""
     await context.store.due()  # an overdue wait expires first
     if answer.resume and (wait := await context.store.wait(answer.key)) is not None:
         check_agent(await find_run(context, wait.root_id), context)  # before the answer is recorded
-    answered = await give(Runtime(context.store, models=wiring.open_model))
+    answered = await give(Runtime((), Resources(store=context.store)))
     wait, won = answered.wait, answered.won
     assert wait.resolution is not None
     if context.console.as_json:
@@ -82,7 +76,7 @@ async def _give(answer: AnswerOptions, context: CommandContext, give: Callable[[
         context.console.notice(f"concertino: {wait.key} was already answered: {recorded}; this answer changes nothing")
         return 1
     if not context.console.as_json:
-        call = f"{wait.tool} of {wait.agent_path}" if wait.tool else "no call waits yet: stored until one does"
+        call = f"{wait.tool} of {wait.agent_path}"
         context.console.print(Text(one_line(f"{wait.key}: {recorded} ({call})")))
     if answer.resume:
         return await resume_run(wait.root_id, context)
@@ -117,7 +111,7 @@ async def _check_arguments(arguments: dict[str, Any], key: str, context: Command
     if wait is None or journal is None:
         return
     try:
-        tools = {tool.name: tool for tool in fold(journal).tools}
+        tools = {tool.name: tool for tool in replay(journal).tools}
     except (ErasedError, StorageError):
         return
     if wait.tool in tools:

@@ -7,10 +7,12 @@ import json
 from typing import Any
 
 from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
+from ...orchestrator.journal.entries import Started
+from ...orchestrator.journal.replay import read_steps
 from ...storage.codec import encode_message
 from ...storage.types import StoredEntry, StoredJournal, StoredMessage
 from ...waits import Wait
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.format import exact, iso
 from ..render.wait import wait_object
 from .run_state import ALL, find_run, own_usage, resumable_trees, run_object, tree_of
@@ -72,5 +74,5 @@ def _reduced(wait: Wait, policy: DataPolicy | None) -> Wait:
 
 
 def _policy(journal: StoredJournal) -> DataPolicy:
-    form = journal.entries[0].body.get("policy") if journal.entries else None
-    return DataPolicy() if form is None else policy_of(form)
+    first = next(read_steps(journal, strict=False), None)
+    return policy_of(first.entry.policy) if first is not None and isinstance(first.entry, Started) else DataPolicy()

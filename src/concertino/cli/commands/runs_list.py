@@ -9,7 +9,7 @@ from rich.text import Text
 from ...errors import ConfigurationError
 from ...storage.types import StoredRun
 from ...usage import UsageRecord, total
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.format import moment, money, one_line
 from ..render.table import table
 from .run_state import ALL, STATES, ResumableTrees, own_usage, resumable_trees, run_object, step_count, tree_usage

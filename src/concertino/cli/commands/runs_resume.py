@@ -9,15 +9,18 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from rich.text import Text
+
 from ... import wiring
 from ...agents.deep_research import RESEARCHER
 from ...errors import ConcertinoError, ConfigurationError, RunEndedError
 from ...messages import ToolMessage
-from ...orchestrator.journal.replay import fold
+from ...orchestrator.journal.replay import replay
+from ...orchestrator.resources import Resources
 from ...runtime import Runtime
 from ...storage.types import StoredRun
-from ..context import CommandContext, open_library
-from ..render.result import CitedSources, result_document
+from ..command_context import CommandContext, open_library
+from ..render.result_document import CitedSources, result_document
 from .run_state import find_run, tree_of
 from .watch import LEASE, print_result, watch
 
@@ -35,14 +38,26 @@ async def resume_run(run_id: str, context: CommandContext) -> int:
         return await _continue(root, runtime, context)
 
 
+async def retry_run(run_id: str, context: CommandContext) -> int:
+    """Make a dead letter resumable. Raises `RunStateError` if the run is not a dead letter."""
+    run = await find_run(context, run_id)
+    await Runtime((), Resources(store=context.store)).retry(run_id)
+    if context.console.as_json:
+        context.console.json({"run_id": run.start.root_id, "retried": True})
+    else:
+        context.console.print(Text(f"{run.start.root_id} can be resumed"))
+    context.console.notice(f"to continue: {context.options.resume_command(run.start.root_id)}")
+    return 0
+
+
 async def fork_run(run_id: str, step: int, context: CommandContext) -> int:
     """Start a copy of *run_id* as it was before *step*, and show it. Raises as `resume_run` does."""
     run = await find_run(context, run_id)
     journal = await context.store.load(run_id)
     assert journal is not None
-    fold(journal, before_step=step)  # a fork that is impossible is refused before documents are indexed for it
+    replay(journal, before_step=step)  # a fork that is impossible is refused before documents are indexed for it
     async with _open_runtime(run, context) as runtime:
-        new_id = await runtime.fork_only(run_id, step)
+        new_id = await runtime.create_fork(run_id, step)
         context.console.notice(f"forked as {new_id}")
         return await _continue(await find_run(context, new_id), runtime, context)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ...events import StopReceipt
-from ...orchestrator.journal.lease import accounts_of
+from ...errors import StorageError
+from ...storage.accounts import accounts_of
+from ...storage.base import Store
 from ...storage.types import Account
 from ...usage import total
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.format import exact, iso
 from ..render.run_report import AgentSummary, RunReport, report_blocks
-from ..render.timeline import TimelineAttempt, TimelineCall, TimelineStep, timeline
+from ..render.timeline import Timeline, TimelineAttempt, TimelineCall, TimelineReader, TimelineStep
 from ..render.wait import wait_object
 from .run_state import (
     ALL,
@@ -46,23 +47,32 @@ async def _load(run_id: str, context: CommandContext) -> RunReport:
     usage = tree_usage(await store.usage(start.root_id), run)
     ids = {one.start.run_id for one in runs}
     waits = [w for w in await store.waits(root_id=start.root_id, open=False, limit=ALL) if w.run_id in ids]
-    journal = await store.load(run_id)
-    assert journal is not None
     agents = []
     for one in runs:
         own = own_usage(usage, one)
         agents.append(AgentSummary(run=one, state=trees.state_of(one), steps=step_count(own), usage=own))
-    steps = timeline(journal, agents[0].usage, waits, interrupted=agents[0].state == "interrupted")
+    operations = await store.operations(start.scope, run_id=run_id)
+    timeline = await _timeline(store, TimelineReader(run_id, agents[0].usage, waits, operations), run_id)
     names = accounts_of(start.root_id, start.user_id, start.organization_id)
     return RunReport(
         agents=agents,
-        timeline=steps,
+        timeline=timeline,
         waits=[(wait, context.options.answer_commands(wait)) for wait in waits if wait.resolution is None],
         accounts=list(await store.accounts(names)),
-        receipt=None if steps.receipt is None else StopReceipt.restored(steps.receipt),
+        receipt=timeline.receipt,
         ready=start.root_id in trees.ready,
         resume_command=context.options.resume_command(start.root_id),
+        retry_command=context.options.retry_command(start.root_id),
     )
+
+
+async def _timeline(store: Store, reader: TimelineReader, run_id: str) -> Timeline:
+    try:
+        journal = await store.load(run_id)
+    except StorageError as error:  # damaged, or stored by a newer version: everything else can still be shown
+        return Timeline([], erased=False, problem=str(error))
+    assert journal is not None
+    return reader.read(journal)
 
 
 def _report_object(report: RunReport) -> dict[str, Any]:
@@ -76,6 +86,7 @@ def _report_object(report: RunReport) -> dict[str, Any]:
         "accounts": [_account(account) for account in report.accounts],
         "agents": [run_object(agent.run, agent.state, agent.usage) for agent in report.agents],
         "timeline": [_step(step) for step in report.timeline.steps],
+        "problem": report.timeline.problem or None,
         "waits": [wait_object(wait) for wait, _ in report.waits],
         "receipt": None if report.receipt is None else dataclasses.asdict(report.receipt),
     }

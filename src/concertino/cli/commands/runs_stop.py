@@ -6,10 +6,10 @@ import dataclasses
 
 from rich.text import Text
 
-from ... import wiring
 from ...errors import ConfigurationError
+from ...orchestrator.resources import Resources
 from ...runtime import Runtime
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.console import read_line, replace_invalid
 from ..render.format import counted
 from ..render.run_report import receipt_lines
@@ -19,7 +19,7 @@ from .run_state import find_run
 async def stop_run(run_id: str, deadline: float, context: CommandContext) -> int:
     """Stop the run in whichever process it is, and print the receipt. Raises `RunStateError`."""
     await find_run(context, run_id)
-    receipt = await Runtime(context.store, models=wiring.open_model).stop(run_id, deadline)
+    receipt = await Runtime((), Resources(store=context.store)).stop(run_id, deadline)
     if context.console.as_json:
         context.console.json({"run_id": run_id, "receipt": dataclasses.asdict(receipt)})
     else:

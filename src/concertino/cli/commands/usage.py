@@ -16,7 +16,7 @@ from rich.text import Text
 from ...errors import ConfigurationError
 from ...storage.types import UsageSum
 from ...usage import Tokens, UsageRecord
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.format import exact, money
 from ..render.table import table
 from .run_state import attempt_of, find_run, step_of, tree_usage

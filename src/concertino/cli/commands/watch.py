@@ -13,11 +13,11 @@ from ...events import RunEnded, RunEvent, RunResult
 from ...orchestrator.journal.lease import STOP_DEADLINE
 from ...runtime import LiveRun
 from ...waits import Wait
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.console import rich_console
 from ..render.format import one_line, readable, waits_for
 from ..render.log import LogView
-from ..render.result import CitedSources, ResultDocument
+from ..render.result_document import CitedSources, ResultDocument
 
 LEASE = 9.0
 """Seconds of a lease in this program. `runs stop` in another process takes effect after a third of it."""
@@ -52,19 +52,19 @@ async def watch(
     *delegates* names the tools that are agents. With *streams_answer*, a terminal shows the answer as it is written.
     """
     signals = context.signals
-    begun = False
+    started = False
     async with _view(context, frozenset(delegates), streams_answer=streams_answer) as view:
         try:
             with signals.cancel_task():
-                await run.begun()
-                begun = True
+                await run.started()
+                started = True
                 async for _, event in run.events():
                     sources.update(event)
                     view.update(event)
         except asyncio.CancelledError:
             if not signals.absorb_cancellation():
                 raise
-            result = await _stop(run, begun)
+            result = await _stop(run, started)
             if result is None:
                 raise
             view.update(RunEnded(result.run_id, result.agent_path, result.content_index, result))
@@ -79,10 +79,10 @@ def _view(context: CommandContext, delegates: frozenset[str], *, streams_answer:
     return LiveView(rich_console(sys.stderr), answer=streams_answer)
 
 
-async def _stop(run: LiveRun, begun: bool) -> RunResult | None:
+async def _stop(run: LiveRun, started: bool) -> RunResult | None:
     """Stop the run and return its result; None if it had not started."""
     try:
-        if begun:
+        if started:
             return await run.stop(STOP_DEADLINE)
         run.abandon()
         return await run.result()

@@ -54,7 +54,7 @@ class Console:
         return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else _UNLIMITED
 
     def notice(self, text: str) -> None:
-        """Print a line for people to standard error. A closed pipe is no reason to stop the run."""
+        """Print a line for people to standard error. A closed pipe is ignored: the run continues."""
         try:
             _write(sys.stderr, one_line(text) + "\n")
         except OSError:
@@ -121,7 +121,7 @@ class Console:
 
 
 def rich_console(stream: TextIO, plain_width: int | None = None) -> RichConsole:
-    """Return a rich console on *stream*; with *plain_width*, one that writes no styles."""
+    """Return a rich console on *stream*; with *plain_width*, a console without styles."""
     from rich.console import Console as RichConsole  # noqa: PLC0415 - `--help` must not load it
 
     if plain_width is not None:

@@ -32,7 +32,7 @@ _ANSWER_LINES = 6
 """Minimum number of answer lines that are visible while the model writes."""
 
 Detail = Literal["all", "open", "agents"]
-"""Which calls a tree shows: all of them, those not completed, or none."""
+"""The calls that a tree shows: all of them, those not completed, or none."""
 
 
 @dataclass(frozen=True, slots=True)

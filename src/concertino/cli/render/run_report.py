@@ -15,7 +15,7 @@ from ...usage import UsageRecord, total
 from ...waits import Wait
 from .format import moment, money, one_line, readable, seconds, tokens
 from .table import table
-from .timeline import Timeline, TimelineAttempt, TimelineCall, TimelineStep
+from .timeline import Timeline, TimelineAttempt, TimelineCall, TimelineNote, TimelineStep
 from .wait import wait_lines
 
 _WIDTH = 300
@@ -57,8 +57,9 @@ class RunReport:
     receipt: StopReceipt | None
     """The receipt of a stop."""
     ready: bool
-    """Whether the run is suspended and has all its answers."""
+    """True if the run is suspended and has all its answers."""
     resume_command: str
+    retry_command: str
 
     @property
     def run(self) -> StoredRun:
@@ -124,13 +125,17 @@ def _head(report: RunReport) -> Iterator[RenderableType]:
         fields.append(("part of", start.root_id))
     if start.forked_from is not None:
         fields.append(("fork of", start.forked_from))
+    if run.reason:
+        fields.append(("reason", run.reason))
     if end is not None and end.error:
         fields.append(("error", end.error))
     if end is not None:
         fields.append(("answer", end.answer or (_ERASED if report.timeline.erased else "(none)")))
     fields += [("budget", _account(account)) for account in report.accounts]
     yield _fields(fields)
-    if state == "interrupted":
+    if state == "dead_letter":
+        yield Text(f"  Its processes did not survive it. Retry it: {one_line(report.retry_command)}", "yellow")
+    elif state == "interrupted":
         yield Text(f"  Its process has ended. Resume it: {one_line(report.resume_command)}", "yellow")
     elif report.ready:
         yield Text(f"  All answers have arrived. Resume it: {one_line(report.resume_command)}", "yellow")
@@ -179,12 +184,12 @@ def _agents(report: RunReport, *, with_ids: bool) -> Table:
 
 def _timeline(report: RunReport) -> Iterator[Text]:
     yield Text("TIMELINE (UTC)", "bold")
-    if not report.run.entries:
-        yield Text("  (not recorded by the version that stored this run)")
-    elif not report.timeline.steps:
+    if not report.timeline.steps and not report.timeline.problem:
         yield Text("  (no steps yet)")
     for step in report.timeline.steps:
         yield from _step(step)
+    if report.timeline.problem:
+        yield Text(f"  {one_line(report.timeline.problem)}", "red")
     if report.timeline.erased:
         yield Text("  The data policy has erased parts of this run.", "dim")
 
@@ -203,10 +208,14 @@ def _step(step: TimelineStep) -> Iterator[Text]:
     for attempt in step.attempts:
         if attempt.side:
             yield _line("side call", f"{attempt.model}, {_usage(attempt)}", "dim")
+    yield from (_note(note) for note in step.notes if note.label == "compaction")
     for call in step.calls:
         yield from _call(call)
-    for note in step.notes:
-        yield _line(note.label, f"{note.text}, {_clock(note.at)}", _STYLES.get(note.label, ""))
+    yield from (_note(note) for note in step.notes if note.label != "compaction")
+
+
+def _note(note: TimelineNote) -> Text:
+    return _line(note.label, f"{note.text}, {_clock(note.at)}", _STYLES.get(note.label, ""))
 
 
 def _attempt(number: int, attempt: TimelineAttempt, *, last: bool) -> Iterator[Text]:

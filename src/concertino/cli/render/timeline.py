@@ -1,24 +1,35 @@
-"""The timeline of a run: its steps with their attempts, calls and interruptions.
+"""The timeline of a run: its steps with their attempts, calls and interruptions, read from the journal's typed steps.
 
 Content that the data policy does not keep is hidden even before it is erased.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
-from ...messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
-from ...operations import OperationState
+from ...events import StopReceipt
+from ...ids import call_key
+from ...messages import AssistantMessage, ToolCall, ToolMessage
+from ...operations import ENDED, Operation, OperationState
 from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
-from ...storage.types import StoredEntry, StoredJournal
-from ...token_engine.edits import Edit, Reduce, Summarize, decode_edit
+from ...orchestrator.journal.entries import (
+    Ended,
+    ModelAnswered,
+    ModelRequested,
+    RequestRecord,
+    Resumed,
+    SideRequested,
+    Started,
+    Suspended,
+    outcome_of,
+)
+from ...orchestrator.journal.replay import JournalStep, read_steps
+from ...storage.types import StoredJournal
 from ...usage import UsageRecord
-from ...waits import Wait
-from .format import counted
-
-_INTERRUPTED, _UNKNOWN = "interrupted:", "OUTCOME_UNKNOWN:"
+from ...waits import Verdict, Wait
+from .format import counted, tokens
 
 
 @dataclass(slots=True)
@@ -31,7 +42,8 @@ class TimelineCall:
     call_id: str = ""
     arguments: str | None = None
     """None if the policy does not keep them."""
-    state: OperationState = "planned"
+    state: OperationState | Literal["erased"] = "planned"
+    """`erased`: the call has ended, and the policy has erased its outcome."""
     error: str = ""
     waits: list[Wait] = field(default_factory=list)
     """Its approval and its wait for a result, if it had them."""
@@ -45,7 +57,7 @@ class TimelineAttempt:
     model: str
     at: float
     side: bool
-    """Whether it is outside the conversation: a hook's question or a summary."""
+    """True if it is outside the conversation: a hook's question or a summary."""
     state: OperationState | None = None
     record: UsageRecord | None = None
     error: str = ""
@@ -53,7 +65,7 @@ class TimelineAttempt:
 
     @property
     def lost(self) -> bool:
-        """Whether its process ended before the answer arrived."""
+        """True if its process ended before the answer arrived."""
         return self.state == "unknown" or (self.record is not None and self.record.source == "unknown")
 
 
@@ -110,205 +122,175 @@ class Timeline:
 
     steps: list[TimelineStep]
     erased: bool
-    """Whether content of the run has been erased."""
-    receipt: dict[str, Any] | None = None
+    """True if content of the run has been erased."""
+    receipt: StopReceipt | None = None
+    problem: str = ""
+    """The reason why the rest of the journal cannot be read."""
 
 
-def timeline(
-    journal: StoredJournal, usage: Iterable[UsageRecord], waits: Iterable[Wait], *, interrupted: bool
-) -> Timeline:
-    """The timeline of *journal*; *interrupted*: nobody is at work on it."""
-    if not journal.entries:
-        return Timeline([], erased=False)
-    reader = _Reader(journal, list(usage), list(waits))
-    for entry in journal.entries:
-        reader.take(entry)
-    reader.end(interrupted=interrupted)
-    return Timeline(list(reader.steps.values()), reader.erased, reader.receipt)
+_VERDICTS: dict[Verdict, OperationState] = {
+    "denied": "failed",
+    "expired": "failed",
+    "failed": "failed",
+    "result": "done",
+    "cancelled": "cancelled",
+}
+"""The states of calls whose outcome is the answer itself."""
 
 
-class _Reader:
-    """A fold over the entries that needs no content: see `orchestrator/record.py` for the one that does."""
+class TimelineReader:
+    """Builds the timeline of one run from the steps of its journal."""
 
-    def __init__(self, journal: StoredJournal, usage: list[UsageRecord], waits: list[Wait]) -> None:
-        self.steps: dict[int, TimelineStep] = {}
-        self.erased = False
-        self.receipt: dict[str, Any] | None = None
-        self._run_id = journal.run.start.run_id
-        self._over = journal.run.end is not None
-        form = journal.entries[0].body.get("policy")
-        self._policy = DataPolicy() if form is None else policy_of(form)
+    def __init__(
+        self, run_id: str, usage: Sequence[UsageRecord], waits: Sequence[Wait], operations: Sequence[Operation]
+    ) -> None:
+        self._run_id = run_id
         self._usage = {record.id: record for record in usage}
-        self._waits = {wait.key: wait for wait in waits if wait.run_id == self._run_id}
-        self._turn: TimelineStep | None = None
+        self._waits = [wait for wait in waits if wait.run_id == run_id]
+        self._operations = operations
+        self._policy = DataPolicy()
+        self._steps: dict[int, TimelineStep] = {}
+        self._calls: dict[str, TimelineCall] = {}
+        self._attempts: dict[str, TimelineAttempt] = {}
+        self._receipt: StopReceipt | None = None
+        self._over = False
 
-    def take(self, entry: StoredEntry) -> None:
-        """Take *entry* in."""
-        self.erased = self.erased or entry.erased
-        messages = [stored.message for stored in entry.messages]
-        self._take_results(messages)
-        step = self.steps.get(entry.step)
-        body, held = entry.body, entry.held or {}
-        if entry.kind == "asking":
-            step = self._take_asking(entry)
-        elif step is None:
-            self.receipt = body.get("receipt", self.receipt)
+    def read(self, journal: StoredJournal) -> Timeline:
+        """Return the timeline of *journal*, up to the first entry that cannot be read."""
+        count = 0
+        for step in read_steps(journal, strict=False):
+            self._apply(step)
+            count = step.seq + 1
+        unread = len(journal.entries) - count
+        problem = f"journal entry {count} is damaged: {'the rest is'} not shown" if unread else ""
+        erased = any(entry.erased for entry in journal.entries)
+        for one in self._steps.values():
+            prefix = f"{self._run_id}:{one.number}:"
+            one.usage = [record for record in self._usage.values() if record.id.startswith(prefix)]
+        for operation in self._operations:
+            self._update(operation.key, operation.state)
+            call = self._calls.get(operation.key)
+            if call is not None and operation.outcome is not None:
+                outcome = outcome_of(ToolCall(call.call_id, call.name, ""), operation.outcome)
+                if outcome.is_error:
+                    self._fail(call, outcome.content)
+        self._close_erased()
+        return Timeline(list(self._steps.values()), erased, self._receipt, problem)
+
+    def _close_erased(self) -> None:
+        """Close the calls whose outcome was erased: they are open in the journal, but not in the store."""
+        open_keys = {operation.key for operation in self._operations}
+        last = max(self._steps, default=0)
+        for number, step in self._steps.items():
+            for call in step.calls:
+                if call.state not in ENDED and call.key not in open_keys and (self._over or number < last):
+                    verdicts = [wait.resolution.verdict for wait in call.waits if wait.resolution is not None]
+                    call.state = next((_VERDICTS[verdict] for verdict in verdicts if verdict in _VERDICTS), "erased")
+
+    def _apply(self, step: JournalStep) -> None:
+        entry = step.entry
+        match entry:
+            case Started():
+                self._policy = policy_of(entry.policy)
+            case ModelRequested() | SideRequested():
+                self._request(step, entry.request, side=isinstance(entry, SideRequested))
+            case ModelAnswered():
+                self._answer(step, entry)
+            case Ended():
+                self._receipt, self._over = entry.receipt, True
+            case _:
+                pass
+        for key, state in step.common.transitions:
+            self._update(key, state)
+        for stored in step.messages:
+            if isinstance(stored.message, ToolMessage):
+                self._close(stored.message)
+        if step.step in self._steps:
+            self._steps[step.step].until = step.at
+            self._steps[step.step].notes += _notes(step)
+
+    def _request(self, step: JournalStep, request: RequestRecord, *, side: bool) -> None:
+        number = step.step
+        if number not in self._steps:
+            self._steps[number] = TimelineStep(number, step.at, step.at)
+            if number - 1 in self._steps:
+                self._steps[number - 1].until = step.at  # this entry contains the outcomes of its calls
+        if request.forked:
             return
-        step.until = entry.at
-        if held.get("edits"):
-            step.notes.append(
-                TimelineNote(entry.at, "compaction", _edits([decode_edit(form) for form in held["edits"]]))
-            )
-        match entry.kind:
-            case "answered":
-                self._take_answer(step, entry, messages)
-            case "outcome" | "waiting" | "suspended":
-                self._take_outcomes(step, body, held)
-                if entry.kind == "suspended":
-                    step.notes.append(TimelineNote(entry.at, "suspended", "every open call waits for an answer"))
-            case "resumed":
-                step.notes.append(TimelineNote(entry.at, "resumed", "in a new process"))
-            case "ended":
-                self.receipt = body.get("receipt", self.receipt)
+        record = self._usage.get(request.usage_id)
+        attempt = TimelineAttempt(request.usage_id, request.model, step.at, side, record=record)
+        if isinstance(step.entry, ModelRequested) and step.entry.after and self._steps[number].requests:
+            after, text = step.entry.after, step.entry.after_text
+            self._steps[number].requests[-1].error = f"{after}: {text}" if text else after
+        self._attempts[request.usage_id] = attempt
+        self._steps[number].attempts.append(attempt)
 
-    def _take_asking(self, entry: StoredEntry) -> TimelineStep:
-        asked = entry.body["request"]
-        before = self.steps.get(entry.step - 1)
-        step = self.steps.get(entry.step)
-        if step is None:
-            step = self.steps[entry.step] = TimelineStep(entry.step, entry.at, entry.at)
-            if before is not None:
-                before.until = entry.at  # the outcomes of its calls are in this entry
-        if not asked.get("forked"):  # that was sent where the run was forked from
-            aside = bool(asked.get("side"))
-            step.attempts.append(
-                TimelineAttempt(asked["usage"], asked["model"], entry.at, aside, record=self._usage.get(asked["usage"]))
-            )
-        if not asked.get("side"):
-            self._turn = None
-        return step
+    def _answer(self, step: JournalStep, entry: ModelAnswered) -> None:
+        current = self._steps[step.step]
+        current.answered = step.at
+        message = next((s.message for s in step.messages if isinstance(s.message, AssistantMessage)), None)
+        calls = entry.calls if entry.calls is not None else () if message is None else message.tool_calls
+        for index in range(entry.call_count):
+            call = TimelineCall(call_key(self._run_id, step.step, index), "")
+            if len(calls) == entry.call_count:
+                self._name(call, calls[index])
+            current.calls.append(call)
+            self._calls[call.key] = call
+            call.waits = [wait for wait in self._waits if wait.key == call.key]
+        self._name_erased(current.calls, calls)
 
-    def _take_answer(self, step: TimelineStep, entry: StoredEntry, messages: Sequence[Message]) -> None:
-        body, held = entry.body, entry.held or {}
-        step.answered = entry.at
-        said = next((m for m in messages if isinstance(m, AssistantMessage)), None)
-        known = said.tool_calls if said is not None else ()
-        if "calls" in held:
-            known = tuple(ToolCall(*call) for call in held["calls"])
-        wanted = int(body.get("calls", 0))
-        calls = [self._call(call) for call in known[:wanted]]
-        if len(calls) < wanted:
-            calls += [TimelineCall("", "", state="done") for _ in range(wanted - len(calls))]
-        step.calls = calls
-        if len(known) >= wanted:  # else nobody knows which is which
-            self._begin(step, body)
-        self._turn = step
-        self._take_results(messages)
+    def _name_erased(self, calls: Sequence[TimelineCall], known: Sequence[ToolCall]) -> None:
+        """Name the calls of a turn of which some were erased: by their waits, and the others in order."""
+        ids = {call.id for call in known}
+        for call in calls:
+            if not call.name and call.waits and call.waits[0].call_id not in ids:
+                call.name, call.call_id = call.waits[0].tool, call.waits[0].call_id
+        unnamed = [call for call in calls if not call.name]
+        if len(unnamed) == len(known):
+            for call, found in zip(unnamed, known, strict=True):
+                self._name(call, found)
 
-    def _call(self, call: ToolCall) -> TimelineCall:
-        how = self._policy.tool(call.name).arguments
-        return TimelineCall(
-            "", call.name, call.id, call.arguments if how == "keep" or isinstance(how, KeepFor) else None
-        )
+    def _name(self, call: TimelineCall, found: ToolCall) -> None:
+        kept = _is_kept(self._policy.tool(found.name).arguments)
+        call.name, call.call_id, call.arguments = found.name, found.id, found.arguments if kept else None
 
-    def _begin(self, step: TimelineStep, body: dict[str, Any]) -> None:
-        for place in body.get("begun", ()):
-            if place < len(step.calls):
-                step.calls[place].state = "running"
+    def _update(self, key: str, state: OperationState) -> None:
+        operation = self._calls.get(key) or self._attempts.get(key)
+        if operation is not None:
+            operation.state = state
 
-    def _take_outcomes(self, step: TimelineStep, body: dict[str, Any], held: dict[str, Any]) -> None:
-        if any(not call.name for call in step.calls):
-            return  # erased: nobody knows which is which
-        self._begin(step, body)
-        for place in body.get("waiting", ()):
-            if place < len(step.calls):
-                step.calls[place].state = "waiting"
-        for place, kept in held.get("outcomes", {}).items():
-            if int(place) < len(step.calls):
-                self._close(step.calls[int(place)], kept.get("content", ""), bool(kept.get("is_error")), kept)
+    def _close(self, message: ToolMessage) -> None:
+        """Apply the result of a call; the entry has no transition if the call ended in between two appends."""
+        for call in self._calls.values():
+            if call.call_id == message.call_id:
+                if call.state not in ENDED:
+                    call.state = "failed" if message.is_error else "done"
+                if message.is_error:
+                    self._fail(call, message.content)
 
-    def _take_results(self, messages: Sequence[Message]) -> None:
-        if self._turn is None:
-            return
-        for message in messages:
-            if isinstance(message, ToolMessage):
-                call = next((c for c in self._turn.calls if c.name and c.call_id == message.call_id), None)
-                if call is not None:
-                    self._close(call, message.content, message.is_error, {})
-            elif isinstance(message, UserMessage) and message.text.startswith("[result of "):
-                name = message.text.removeprefix("[result of ").partition("]")[0]
-                call = next(
-                    (c for c in self._turn.calls if c.name == name and c.state in ("planned", "running", "waiting")),
-                    None,
-                )
-                if call is not None:
-                    self._close(call, "", False, {})
-
-    def _close(self, call: TimelineCall, content: str, is_error: bool, kept: dict[str, Any]) -> None:
-        cut_short = call.state in ("running", "waiting") and content.startswith(_INTERRUPTED)
-        if kept.get("unknown") or cut_short or (is_error and content.startswith(_UNKNOWN)):
-            call.state = "unknown"
-        else:
-            call.state = "failed" if is_error else "done"
-        how = self._policy.tool(call.name).results
-        if is_error and (how == "keep" or isinstance(how, KeepFor)):
-            call.error = content
-
-    def end(self, *, interrupted: bool) -> None:
-        """Nothing follows: see what each attempt and call came to."""
-        for step in self.steps.values():
-            step.usage = [r for r in self._usage.values() if r.id.startswith(f"{self._run_id}:{step.number}:")]
-            asked = step.requests
-            over = interrupted or self._over or step.answered is not None
-            for attempt in asked if over and step.answered is None else asked[:-1]:
-                if attempt.record is None or attempt.record.source == "unknown":
-                    attempt.state = "unknown"
-            last = step.number == max(self.steps)
-            self._name_erased(step)
-            for place, call in enumerate(step.calls):
-                wait = next(iter(call.waits), None) or self._wait(step, place, call)
-                call.waits = [] if wait is None else [wait]
-                if wait is not None and wait.resolution is None:
-                    call.state = "waiting"
-                elif call.state in ("planned", "waiting") and (self._over or not last):
-                    call.state = "done"
-
-    def _name_erased(self, step: TimelineStep) -> None:
-        """Calls that are erased, and had waited, are known by their waits; then nobody knows the others' places."""
-        gone = [call for call in step.calls if not call.name]
-        if not gone:
-            return
-        known = {(call.name, call.call_id) for call in step.calls}
-        waits = [w for w in self._waits.values() if step_of_wait(w) == step.number]
-        for call, wait in zip(gone, [w for w in waits if (w.tool, w.call_id) not in known], strict=False):
-            call.name, call.call_id, call.waits = wait.tool, wait.call_id, [wait]
-
-    def _wait(self, step: TimelineStep, place: int, call: TimelineCall) -> Wait | None:
-        wait = self._waits.get(f"{self._run_id}:{step.number}.{place}")
-        if wait is not None and (wait.tool, wait.call_id) == (call.name, call.call_id):
-            return wait
-        return next(
-            (
-                w
-                for w in self._waits.values()
-                if step_of_wait(w) == step.number and (w.tool, w.call_id) == (call.name, call.call_id)
-            ),
-            None,
-        )
+    def _fail(self, call: TimelineCall, error: str) -> None:
+        if _is_kept(self._policy.tool(call.name).results):
+            call.error = error
 
 
-def step_of_wait(wait: Wait) -> int:
-    """The step that a wait belongs to; its key tells."""
-    step = wait.key.rpartition(":")[2].partition(".")[0]
-    return int(step) if step.isdecimal() else 0
+def _notes(step: JournalStep) -> Iterator[TimelineNote]:
+    if step.common.edited:
+        yield TimelineNote(step.at, "compaction", _compaction(*step.common.edited))
+    if isinstance(step.entry, Suspended):
+        yield TimelineNote(step.at, "suspended", "every open call waits for an answer")
+    elif isinstance(step.entry, Resumed):
+        yield TimelineNote(step.at, "resumed", "from the journal")
 
 
-def _edits(edits: Sequence[Edit]) -> str:
-    reduced = sum(len(edit.indexes) for edit in edits if isinstance(edit, Reduce))
-    spans = [edit for edit in edits if isinstance(edit, Summarize)]
-    parts = (
+def _is_kept(treatment: str | KeepFor) -> bool:
+    return treatment == "keep" or isinstance(treatment, KeepFor)
+
+
+def _compaction(reduced: int, summarized: int, omitted: int, before: int, after: int) -> str:
+    made = (
         (reduced, "tool result", "shortened"),
-        (sum(edit.messages for edit in spans if not edit.omitted), "message", "summarized"),
-        (sum(edit.messages for edit in spans if edit.omitted), "message", "omitted"),
+        (summarized, "message", "summarized"),
+        (omitted, "message", "omitted"),
     )
-    return ", ".join(f"{counted(count, noun)} {verb}" for count, noun, verb in parts if count) or "reasoning omitted"
+    parts = [f"{counted(count, noun)} {verb}" for count, noun, verb in made if count]
+    return ", ".join([f"{before:,} to {tokens(after)}", *parts])

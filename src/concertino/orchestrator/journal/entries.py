@@ -196,6 +196,10 @@ class ModelRequested:
     extra: Mapping[str, Any] = field(default_factory=dict)
     messages: Sequence[str] | None = None
     """The encoded messages of a request that a hook has given its own."""
+    after: str | None = None
+    """The class of the error that the previous attempt ended with."""
+    after_text: str | None = None
+    """Its message."""
     calls_of: Mapping[str, int] | None = None
     """For a fork: the calls so far, by tool."""
 
@@ -203,10 +207,10 @@ class ModelRequested:
         self.position.write(body, content)
         body["request"] = self.request.write()
         body["asks"] = [_choice_json(self.choice), self.parallel, self.tools]
-        for name in ("system", "run_system", "run_tools", "breakpoints", "calls_of"):
+        for name in ("system", "run_system", "run_tools", "breakpoints", "calls_of", "after"):
             if (value := getattr(self, name)) is not None:
                 body[name] = value
-        for name in ("cache_key", "messages"):
+        for name in ("cache_key", "messages", "after_text"):
             if (value := getattr(self, name)) is not None:
                 content[name] = value
         _put(content, "settings", self.settings)
@@ -221,8 +225,8 @@ class ModelRequested:
             choice=_choice(choice),
             parallel=parallel,
             tools=tools,
-            **{n: body.get(n) for n in ("system", "run_system", "run_tools", "breakpoints", "calls_of")},
-            **{n: content.get(n) for n in ("cache_key", "messages")},
+            **{n: body.get(n) for n in ("system", "run_system", "run_tools", "breakpoints", "calls_of", "after")},
+            **{n: content.get(n) for n in ("cache_key", "messages", "after_text")},
             settings=content.get("settings", {}),
             extra=content.get("extra", {}),
         )
@@ -258,7 +262,7 @@ class SideAnswered:
 
     @classmethod
     def read(cls, body: Json, content: Json) -> SideAnswered:
-        return cls(question=body["question"], answer=content["answer"])
+        return cls(question=body["question"], answer=content.get("answer", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +343,7 @@ class SummaryReady:
 
     @classmethod
     def read(cls, _body: Json, content: Json) -> SummaryReady:
-        return cls(ready=[decode_edit(written) for written in content["ready"]])
+        return cls(ready=[decode_edit(written) for written in content.get("ready", ())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,6 +456,8 @@ class Common:
     """Structured results, by tool."""
     edits: Sequence[Edit] = ()
     """Edits of the view."""
+    edited: tuple[int, ...] = ()
+    """What the edits changed: results reduced, messages summarized, messages left out, tokens before and after."""
 
     def write(self, body: Json, content: Json) -> None:
         if self.log and not (len(self.log) == 1 and type(self.log[0]) is int):
@@ -462,6 +468,8 @@ class Common:
             body["counts"] = self.counts
         if self.transitions:
             body["transitions"] = self.transitions
+        if self.edited:
+            body["edited"] = self.edited
         if self.data:
             content["data"] = {name: plain(value) for name, value in self.data.items()}
         if self.edits:
@@ -476,6 +484,7 @@ class Common:
             transitions=[(key, state) for key, state in body.get("transitions", ())],
             data=content.get("data", {}),
             edits=[decode_edit(edit) for edit in content.get("edits", ())],
+            edited=tuple(body.get("edited", ())),
         )
 
 
@@ -488,9 +497,12 @@ def encode(entry: Entry, common: Common) -> tuple[Json, Json | None]:
     return body, content or None
 
 
-def decode(stored: StoredEntry, run_id: str) -> tuple[Entry, Common]:
-    """Return a stored entry. Raises `ErasedError` if its content was erased, `StorageError` if it is damaged."""
-    if stored.erased:
+def decode(stored: StoredEntry, run_id: str, *, strict: bool = True) -> tuple[Entry, Common]:
+    """Return a stored entry; if not *strict*, an erased one without its content.
+
+    Raises `ErasedError` if the content was erased, `StorageError` if the entry is damaged.
+    """
+    if stored.erased and strict:
         raise ErasedError(
             f"run {run_id}: its content was erased as its data policy demands; it can be listed, but not resumed, "
             "replayed or forked"

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ...errors import StaleClaimError, StorageError
 from ...events import StoppedWork, StopReceipt
+from ...storage.accounts import accounts_of
 from ...storage.base import Store
 from ...storage.types import Claim, Head
 from ...tools.base import Session
@@ -203,26 +204,3 @@ class Tree:
     def receipt(self) -> StopReceipt:
         """Return the receipt of everything that was stopped."""
         return StopReceipt(**{how: tuple(works) for how, works in self._stopped.items()})
-
-
-def accounts_of(root_id: str, user_id: str, organization_id: str) -> tuple[str, ...]:
-    """Return the accounts that a run tree draws on: its own, its user's and its organization's."""
-    names = [f"run:{root_id}"]
-    if user_id:
-        names.append(user_account(user_id, organization_id))
-    if organization_id:
-        names.append(organization_account(organization_id))
-    return tuple(names)
-
-
-def user_account(user_id: str, organization_id: str = "") -> str:
-    """Return the name of a user's account in an organization.
-
-    The same user has one account per organization, and a budget applies to one account.
-    """
-    return f"user:{organization_id}/{user_id}"
-
-
-def organization_account(organization_id: str) -> str:
-    """Return the name of an organization's account, which all its users share."""
-    return f"organization:{organization_id}"

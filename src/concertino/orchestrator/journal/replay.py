@@ -58,10 +58,18 @@ class JournalStep:
     usage: Sequence[UsageRecord]
 
 
-def read_steps(journal: StoredJournal) -> Iterator[JournalStep]:
-    """Yield the steps of a journal. Raises `ErasedError` and `StorageError` as `decode` does."""
+def read_steps(journal: StoredJournal, *, strict: bool = True) -> Iterator[JournalStep]:
+    """Yield the steps of a journal; if not *strict*, erased ones without their content, up to the first damaged one.
+
+    Raises `ErasedError` and `StorageError` as `decode` does.
+    """
     for stored in journal.entries:
-        entry, common = decode(stored, journal.run.start.run_id)
+        try:
+            entry, common = decode(stored, journal.run.start.run_id, strict=strict)
+        except StorageError:
+            if strict:
+                raise
+            return
         yield JournalStep(
             seq=stored.seq,
             epoch=stored.epoch,
@@ -301,6 +309,12 @@ def started_of(journal: StoredJournal) -> Started:
     if first is None or not isinstance(first.entry, Started):
         raise StorageError(f"the journal of run {journal.run.start.run_id} is damaged: it does not begin with a start")
     return first.entry
+
+
+def receipt_of(journal: StoredJournal) -> StopReceipt | None:
+    """Return the receipt of a stop, which the data policy does not erase; None if the run was not stopped."""
+    ends = [step.entry for step in read_steps(journal, strict=False) if isinstance(step.entry, Ended)]
+    return ends[-1].receipt if ends else None
 
 
 def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:

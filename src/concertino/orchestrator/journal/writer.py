@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,6 @@ from ...operations import Operation, OperationState
 from ...storage import types as stored
 from ...storage.base import Store
 from ...storage.types import EntryMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
-from ...token_engine.counting.base import TokenCounter
-from ...token_engine.counting.sizes import message_text
 from ...token_engine.edits import Edit
 from ...usage import UsageRecord
 from ...waits import Wait
@@ -54,6 +52,7 @@ class _Gathered:
         mine.counts.update(other.counts)
         mine.data.update(other.data)
         mine.edits = [*mine.edits, *other.edits]
+        mine.edited = other.edited or mine.edited
         return self
 
     def split(self) -> tuple[_Gathered, _Gathered]:
@@ -67,7 +66,7 @@ class Journal:
     """The writer of one run's journal. Without a store it does nothing, and `on` is False."""
 
     __slots__ = (
-        "_counter",
+        "_count",
         "_gathered",
         "_known",
         "_lock",
@@ -87,7 +86,7 @@ class Journal:
         "user_id",
     )
 
-    def __init__(self, tree: Tree, run_id: str, user_id: str, counter: TokenCounter) -> None:
+    def __init__(self, tree: Tree, run_id: str, user_id: str, count: Callable[[Message], int]) -> None:
         self.on = tree.store is not None
         self.run_id = run_id
         self.policy = KEEP_ALL
@@ -100,7 +99,7 @@ class Journal:
         if not self.on:
             return
         self._store: Store | None = tree.store
-        self._counter = counter
+        self._count = count
         self.user_id = user_id
         self.seq = 0
         self._started = False
@@ -154,10 +153,11 @@ class Journal:
         """Record a tool's progress steps, stored with its result."""
         self._gathered.progress[call_id] = steps
 
-    def edit(self, edits: Iterable[Edit]) -> None:
-        """Record edits of the view."""
+    def edit(self, edits: Iterable[Edit], edited: tuple[int, ...] = ()) -> None:
+        """Record edits of the view, and what they changed; see `Common.edited`."""
         common = self._gathered.common
         common.edits = [*common.edits, *edits]
+        common.edited = edited or common.edited
 
     def operation(self, operation: Operation) -> None:
         """Record the state of a tool call."""
@@ -327,9 +327,8 @@ class Journal:
         )
 
     def _message(self, message: Message, progress: dict[str, list[dict[str, Any]]]) -> EntryMessage:
-        tokens = self._counter.count(message_text(message))
         steps = progress.get(message.call_id, ()) if message.role == "tool" else ()
-        return held(self.policy, message, tokens, steps)
+        return held(self.policy, message, self._count(message), steps)
 
     def end_of(self, status: EndStatus, answer: str, error: str | None) -> RunEnd:
         """Return the run's end as the policy leaves it."""

@@ -6,16 +6,22 @@ import dataclasses
 import time
 
 from ...ids import new_run_id, usage_id
+from ...messages import Message
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Claim, StoredJournal
 from ...token_engine.counting.base import EstimatingCounter
+from ...token_engine.counting.sizes import message_text
 from ...tools.base import Session
 from ..journal.data_policy import policy_of
 from ..journal.entries import ModelRequested, Position, message_texts, spec_text
 from ..journal.lease import LEASE, Tree
 from ..journal.replay import Replay, replay, request_entry
 from ..journal.writer import Journal
+
+
+def _count(message: Message) -> int:
+    return EstimatingCounter().count(message_text(message))
 
 
 async def fork(store: Store, journal: StoredJournal, step: int) -> str:
@@ -39,7 +45,7 @@ async def fork(store: Store, journal: StoredJournal, step: int) -> str:
     )
     tree = Tree(new_id, store, Session(), LEASE)
     tree.claim = Claim(root_id=new_id, epoch=1, owner=process_owner(), seconds=LEASE, tries=1)
-    made = Journal(tree, new_id, old.user_id, EstimatingCounter())
+    made = Journal(tree, new_id, old.user_id, _count)
     made.policy = policy_of(found.started.policy)
     before = made.text_ids(message_texts(found.before))
     context = found.started.context

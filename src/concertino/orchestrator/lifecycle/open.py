@@ -42,6 +42,7 @@ def open_run(  # noqa: PLR0913 - every argument is one of the engine's
     limits = resources.limits_of(chat.session, model, config)
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
+    resources.preload_prices(model)
     chat, changes = repaired(chat, model_id(model))
     run = RunSession(
         id=run_id,
@@ -119,17 +120,14 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
     chat = run.chat
     run.system = system_prompt(chat, config, run.registry)
     earlier = before_user_message(chat, model_id(run.model))
-    for message in earlier:
-        run.window.append(message)  # not added by this run: earlier runs have recorded it
     run.call_ids = call_ids(earlier)
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
-    run.window.example_count = example_count(run.skipped)
-    if chat.context is not None:
-        if not run.window.resume(chat.context, run.window.example_count):
-            text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
-            run.notify("context_not_applied", text)
-        if run.journal.on:
-            run.journal.edit(run.window.edits)
+    folded = run.resources.folded(chat.context) if earlier else None
+    if not run.window.start(earlier, chat.context, example_count=example_count(run.skipped), folded=folded):
+        text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
+        run.notify("context_not_applied", text)
+    if chat.context is not None and run.journal.on:
+        run.journal.edit(run.window.edits)
     run.add(UserMessage(fitting(run, chat.message)))
 
 

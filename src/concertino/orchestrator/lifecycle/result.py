@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from decimal import Decimal
 
-from ...context_state import ContextReport
+from ...context_state import ContextReport, ContextState
 from ...events import RunResult, RunStatus
 from ...usage import Tokens, UsageRecord
 from ...waits import Wait
@@ -33,7 +33,7 @@ def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Se
         error=error,
         waiting=tuple(waiting),
         receipt=run.tree.receipt() if status == "cancelled" else None,
-        context=None if run.skipped is None else run.window.state(run.skipped),
+        context=_context(run),
         report=_report(run),
     )
 
@@ -66,6 +66,15 @@ async def open_waits(run: RunSession) -> list[Wait]:
     below = run.path + "/"
     waits = await store.waits(root_id=run.tree.root_id, limit=10_000)
     return [wait for wait in waits if wait.agent_path == run.path or wait.agent_path.startswith(below)]
+
+
+def _context(run: RunSession) -> ContextState | None:
+    if run.skipped is None:
+        return None
+    context = run.window.state(run.skipped)
+    if run.chat.conversation_id or run.chat.history:  # otherwise no further run is likely
+        run.resources.keep_fold(run.window.folded(context))
+    return context
 
 
 def _report(run: RunSession) -> ContextReport:

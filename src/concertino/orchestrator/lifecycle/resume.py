@@ -7,6 +7,7 @@ import asyncio
 from ...errors import ConfigurationError, RunEndedError, UnknownRunError
 from ...events import RunResult
 from ...operations import Operation
+from ...storage.accounts import accounts_of
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Claim, RunStart
@@ -15,7 +16,6 @@ from ...token_engine.summaries import prepared_edits
 from ...tools.base import Session
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
-from ..journal.lease import accounts_of
 from ..journal.replay import Replay, replay
 from ..resources import Limits
 from ..run import RunSession

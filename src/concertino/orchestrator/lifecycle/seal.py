@@ -7,23 +7,29 @@ from typing import Literal
 
 from ...errors import StorageError
 from ...events import StoppedWork, StopReceipt
-from ...messages import AssistantMessage, ToolCall
+from ...messages import AssistantMessage, Message, ToolCall
 from ...operations import ENDED, Operation
+from ...storage.accounts import accounts_of
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Settlement, StoredRun
 from ...token_engine.counting.base import EstimatingCounter
+from ...token_engine.counting.sizes import message_text
 from ...tools.base import Session
 from ...usage import Tokens, UsageRecord
 from ..journal.data_policy import NOTHING, DataPolicy, policy_of
 from ..journal.entries import Ended, outcome_of
-from ..journal.lease import LEASE, Tree, accounts_of
+from ..journal.lease import LEASE, Tree
 from ..journal.replay import started_of
 from ..journal.writer import Journal
 from ..outcome import Outcome, result_message
 from ..tool_calls.dispatch import INTERRUPTED, NOT_RUN
 
 LOST = "the process ended before the attempt was settled, so it is unknown whether it was answered; {prompt}"
+
+
+def _count(message: Message) -> int:
+    return EstimatingCounter().count(message_text(message))
 
 
 async def seal(store: Store, root_id: str, status: Literal["cancelled", "failed"], why: str) -> StopReceipt:
@@ -60,7 +66,7 @@ async def _seal_one(tree: Tree, run: StoredRun, status: Literal["cancelled", "fa
     store, start = tree.store, run.start
     assert store is not None
     operations = await store.operations(start.scope, run_id=start.run_id)
-    journal = Journal(tree, start.run_id, start.user_id, EstimatingCounter())
+    journal = Journal(tree, start.run_id, start.user_id, _count)
     journal.policy = await _policy(store, start.run_id)
     journal.restore(run.entries, 0, "")
     accounts = accounts_of(start.root_id, start.user_id, start.organization_id)
@@ -112,13 +118,12 @@ def closed_calls(tree: Tree, path: str, operations: Sequence[Operation]) -> list
         if operation.outcome is not None:
             found.append((outcome_of(call, operation.outcome), bool(operation.call_id)))
             continue
-        running = operation.state == "running" or operation.state in ENDED
-        lost = running and operation.effect != "read"
-        work = StoppedWork(
-            agent_path=path, what="tool", name=call.name, call_id=call.id, effect=operation.effect if running else ""
-        )
+        begun = operation.state in ("running", *ENDED) or operation.waits_for == "result"
+        lost = begun and operation.effect == "once"
+        effect = operation.effect if begun else ""
+        work = StoppedWork(agent_path=path, what="tool", name=call.name, call_id=call.id, effect=effect)
         tree.note_stopped("unknown" if lost else "stopped", work)
-        found.append((Outcome(call, INTERRUPTED if running else NOT_RUN, is_error=True), bool(operation.call_id)))
+        found.append((Outcome(call, INTERRUPTED if begun else NOT_RUN, is_error=True), bool(operation.call_id)))
     return found
 
 

@@ -43,8 +43,8 @@ class Attempt:
 
     __slots__ = (
         "_arguments",
-        "_limit",
         "_hooks",
+        "_limit",
         "_reasoning",
         "_renamed",
         "_reply",

@@ -86,12 +86,18 @@ class Reserve:
             output = output * 3 // 4
         return output if output >= LEAST else 0
 
+    def fixed(self, request: ModelRequest) -> int:
+        """Return the tokens of the system prompt and the tools of *request*."""
+        system, tools = self._fixed_of
+        if request.system is not system or request.tools is not tools:
+            self._fixed_of = (request.system, request.tools)
+            self._fixed = _fixed(request, self._resources.counter)
+        return self._fixed
+
     def prompt(self, request: ModelRequest) -> int:
         """Return the tokens of *request*, rather too many than too few."""
         counter, messages = self._resources.counter, request.messages
-        system, tools = self._fixed_of
-        if request.system is not system or request.tools is not tools:
-            self._fixed_of, self._fixed = (request.system, request.tools), _fixed(request, counter)
+        fixed = self.fixed(request)
         same, sums = len(self._counted), self._sums
         if same > len(messages) or not all(map(is_, self._counted, messages)):  # edited, or a hook's own messages
             pairs = zip(self._counted, messages, strict=False)
@@ -100,7 +106,7 @@ class Reserve:
         for message in messages[same:]:
             sums.append(sums[-1] + counter.count(message_text(message)))
         self._counted = messages if isinstance(messages, Messages) else tuple(messages)  # a list may change in place
-        tokens = self._fixed + sums[-1] + FRAME * len(messages)
+        tokens = fixed + sums[-1] + FRAME * len(messages)
         return tokens if counter.exact else int(tokens * MARGIN)
 
     def _price(self, model: Model, tokens: Tokens) -> Decimal | None:

@@ -88,9 +88,11 @@ class TurnRequests:
                 request.marks = run.window.breakpoints
         usage_id = run.next_attempt()
         if run.tree.budgeted:
-            return None if await self._reserve(model, request, usage_id) else Prepared(model, request, usage_id)
+            refusal = await self._reserve(model, request, usage_id, after=error)
+            return None if refusal else Prepared(model, request, usage_id)
         if run.journal.on:
-            await record_request(run, model, request, usage_id, own_messages=self._planned.own_messages)
+            own = self._planned.own_messages
+            await record_request(run, model, request, usage_id, own_messages=own, after=error)
         return Prepared(model, request, usage_id)
 
     def observe(self, attempt: Attempt) -> None:
@@ -179,15 +181,16 @@ class TurnRequests:
 
     def _report(self, edits: Sequence[Edit], before: int) -> None:
         run = self._run
-        if run.journal.on:
-            run.journal.edit(edits)
-        if run.stream is None:
+        if not run.journal.on and run.stream is None:
             return
         reduced = sum(len(edit.indexes) for edit in edits if isinstance(edit, Reduce))
         spans = [edit for edit in edits if isinstance(edit, Summarize)]
         left_out = sum(edit.messages for edit in spans if edit.omitted)
         summarized = sum(edit.messages for edit in spans if not edit.omitted)
-        run.emit(ContextEdited, reduced, summarized, left_out, before, run.window.tokens)
+        edited = (reduced, summarized, left_out, before, run.window.tokens)
+        if run.journal.on:
+            run.journal.edit(edits, edited)
+        run.emit(ContextEdited, *edited)
         if left_out:
             run.notify("context_trimmed", f"the model no longer sees {left_out:,} of the oldest messages")
 
@@ -220,12 +223,14 @@ class TurnRequests:
         run.state.step -= 1
         return Finish()
 
-    async def _reserve(self, model: Model, request: ModelRequest, usage_id: str) -> BudgetError | None:
+    async def _reserve(
+        self, model: Model, request: ModelRequest, usage_id: str, *, after: ProviderError | None = None
+    ) -> BudgetError | None:
         run = self._run
         reserve = run.reserve.reservation(usage_id, model, request, last=run.state.budget_reached)
         try:
             own = self._planned.own_messages
-            await record_request(run, model, request, usage_id, reserve, own_messages=own)
+            await record_request(run, model, request, usage_id, reserve, own_messages=own, after=after)
         except BudgetError as error:
             return error
         return None

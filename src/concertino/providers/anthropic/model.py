@@ -42,7 +42,8 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
     ) -> None:
         sdk = import_sdk("anthropic", extra="anthropic")
         key = "" if client is not None else _key(api_key)
-        super().__init__(name, PROVIDER, client, timeout, Endpoint(sdk.AsyncAnthropic, "/v1/messages", key, base_url))
+        endpoint = Endpoint("/v1/messages", sdk.AsyncAnthropic, sdk.DefaultAioHttpClient, key, base_url)
+        super().__init__(name, PROVIDER, client, timeout, endpoint)
         self._streams = streams
         self._output_limit = max_output_tokens or default_output_limit(PROVIDER, name)
         self._tools = ToolForms(tool_form)

@@ -49,7 +49,7 @@ class MessageReader:
     def __init__(self) -> None:
         self.ended = False
         self._blocks: dict[int, ContentBlock] = {}
-        self._empty: ContentBlock | None = None  # a call without arguments, or one that was cut off before them
+        self._empty: ContentBlock | None = None  # a call without arguments, possibly cut off before them
         self._container: dict[str, Any] | None = None
         self._model = ""
         self._stop = ""
@@ -131,7 +131,7 @@ class MessageReader:
             items += _announce(self._empty)
             self._empty = None
         block = self._blocks[data["index"]] = ContentBlock(data["content_block"])
-        if block.kind == "fallback":  # another model continues and is the one that answers
+        if block.kind == "fallback":  # another model continues the answer
             self._model = data["content_block"]["to"]["model"]
         if block.kind == "tool_use":
             items.append(ToolCallChunk(block.id, block.name, ""))
@@ -140,7 +140,7 @@ class MessageReader:
         return items
 
     def _end(self, block: ContentBlock | None) -> Sequence[ModelEvent]:
-        """End a block, which may be one that the token limit cut off.
+        """End a block; the token limit may have cut it off.
 
         A call whose arguments are not a whole object is announced with the reply. A call without arguments is announced
         when the next block starts, which proves that it was not cut off.
@@ -245,7 +245,7 @@ class ContentBlock:
 
     @property
     def empty(self) -> bool:
-        """Whether the call has no arguments so far."""
+        """True if the call has no arguments so far."""
         return not self._fields.get("input") and not any(self._pieces)
 
     def add(self, piece: str) -> None:

@@ -192,7 +192,7 @@ def _with_breakpoint(message: WireMessage) -> WireMessage:
 
 
 def _container(messages: list[WireMessage]) -> str:
-    """Return the newest container, or "" if there is none or it has expired."""
+    """Return the newest container, or "" without one, or if it has expired."""
     for message in reversed(messages):
         _, _, container = message.note.partition(" ")
         if container:
@@ -250,7 +250,7 @@ def _note(message: AssistantMessage) -> str:
 
 
 def _block(part: Part) -> str:
-    """Return a part as a block, or "" for one that is not sent."""
+    """Return a part as a block, or "" if it is not sent."""
     if part.kind == "tool_call":
         return _call(part)
     if part.raw is not None and part.provider == PROVIDER:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
@@ -70,10 +71,13 @@ C = TypeVar("C", bound=SdkClient)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint(Generic[C]):
-    """The address and credentials of an API, and the SDK's plain client class for it."""
+    """The address and credentials of an API, and the SDK's classes to reach it."""
 
-    client_class: type[C]
     path: str
+    client_class: type[C]
+    """The SDK's plain client, the base class of those for Azure, Bedrock and Vertex."""
+    aiohttp_client: Any
+    """The SDK's HTTP client over aiohttp."""
     key: str
     base_url: str | None
 
@@ -83,7 +87,11 @@ class Endpoint(Generic[C]):
 
         limits = httpx2.Timeout(None, connect=timeout, pool=timeout)
         make: Any = self.client_class
-        client: C = make(api_key=self.key, base_url=self.base_url, timeout=limits, max_retries=0)
+        settings: dict[str, Any] = {}
+        # The SDKs' transport over aiohttp halves the cost of a streamed delta. It raises RuntimeError without aiohttp.
+        with suppress(RuntimeError):
+            settings["http_client"] = self.aiohttp_client(timeout=limits)
+        client: C = make(api_key=self.key, base_url=self.base_url, timeout=limits, max_retries=0, **settings)
         return client
 
     async def post(self, client: C, data: bytes) -> RawResponse:

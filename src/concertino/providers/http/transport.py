@@ -273,7 +273,7 @@ def _pieces(response: Any) -> AsyncIterator[bytes]:
 
 
 def payload(event: SseEvent, provider: str) -> dict[str, Any]:
-    """Return the JSON object in an event's data. Raises `BrokenStreamError` if there is none."""
+    """Return the JSON object in an event's data. Raises `BrokenStreamError` if it is anything else."""
     data = _json(event, provider)
     if not isinstance(data, dict):
         raise BrokenStreamError(f"{provider} sent no JSON object: {event.data[:80]!r}", provider=provider)

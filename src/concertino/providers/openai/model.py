@@ -61,7 +61,8 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         self._api: Api = api or ("responses" if host == _OPENAI_HOST else "chat")
         path = "/responses" if self._api == "responses" else "/chat/completions"
         key = "" if client is not None else _key(api_key, host)
-        super().__init__(name, provider, client, timeout, Endpoint(sdk.AsyncOpenAI, path, key, base_url))
+        endpoint = Endpoint(path, sdk.AsyncOpenAI, sdk.DefaultAioHttpClient, key, base_url)
+        super().__init__(name, provider, client, timeout, endpoint)
         self._streams = streams
         self._vendor = vendor_of("" if provider == "openai" else provider, url or OPENAI.base_url)
         self._encrypted = responses.is_reasoning_model(name) if encrypted_reasoning is None else encrypted_reasoning

@@ -39,7 +39,7 @@ def commit(connection: sqlite3.Connection, writes: Sequence[Write[Any]], path: P
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
         else:
-            if any(write.erases() for write, (_, error) in zip(writes, outcomes, strict=True) if error is None):
+            if any(write.erased for write, (_, error) in zip(writes, outcomes, strict=True) if error is None):
                 checkpoint(connection)
             return outcomes
     return [outcome_of(partial(commit_one, connection, write), path) for write in writes]
@@ -49,7 +49,7 @@ def commit_one(connection: sqlite3.Connection, write: Write[T]) -> T:
     """Do *write* in a transaction of its own."""
     with transaction(connection):
         result = write.work(connection)
-    if write.erases():
+    if write.erased:
         checkpoint(connection)
     return result
 

@@ -147,7 +147,8 @@ class ThreadConnection:
             return [(None, error)] * len(works)
         outcomes = commit(connection, works, self.path)
         if self._watermark is not None:
-            self._watermark.advance(connection)
+            committed = [write.entry for write, (_, error) in zip(works, outcomes, strict=True) if error is None]
+            self._watermark.advance(max(committed, default=0))
         return outcomes
 
     def _open(self) -> None:

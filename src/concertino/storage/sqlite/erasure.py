@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import StorageError
 from ...scope import Scope
+from ..accounts import user_account
 from ..types import Erased
 from .statements import account_key, clock, hash_key, queries, scope_key, transaction
 
@@ -36,18 +37,13 @@ def end_run(connection: sqlite3.Connection, run: int, now: float, after: float |
 
 def sweep(connection: sqlite3.Connection) -> int:
     """Erase content whose time is over. Return the number of runs it was erased from."""
-    now = clock()
-    with transaction(connection):
-        rows = connection.execute(queries()["due_to_sweep"], {"now": now}).fetchall()
-        for run, erase_at in rows:
-            over = erase_at is not None and erase_at <= now
-            if over:
-                _blank(connection, run)
-            bound = {"run": run, "now": now}
-            connection.execute(queries()["expire_messages"], bound)
-            if connection.execute(queries()["expire_end"], bound).fetchall():
-                connection.execute(queries()["expire_task"], bound)
-            _plan(connection, run, None if over else erase_at)
+    sql, now = queries(), clock()
+    rows = connection.execute(sql["due_to_sweep"], {"now": now}).fetchall()
+    if rows:  # else the write lock is not needed
+        with transaction(connection):
+            rows = connection.execute(sql["due_to_sweep"], {"now": now}).fetchall()
+            for run, erase_at in rows:
+                _sweep_run(connection, run, erase_at, now)
     # Also if nothing was due: a reader may have blocked the last one.
     checkpoint(connection)
     return len(rows)
@@ -73,9 +69,11 @@ def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | N
             # The index's segments keep the words of deleted rows: build a new one, and let SQLite overwrite the old.
             for name in ("words_new", "words_copy", "words_drop", "words_rename"):
                 connection.execute(sql[name])
-        organizations = {row["organization_id"] for row in rows} | ({organization_id} - {None})
+        organizations: set[str] = {row["organization_id"] for row in rows}
+        if organization_id is not None:
+            organizations.add(organization_id)
         for organization in organizations:
-            key = (account_key(f"user:{organization}/{user_id}"),)
+            key = (account_key(user_account(user_id, organization)),)
             connection.execute(sql["forget_account"], key)
             connection.execute(sql["forget_reservations"], key)
     checkpoint(connection)
@@ -98,6 +96,17 @@ def _forget_run(connection: sqlite3.Connection, run: int, organization_id: str) 
     for name in (*_OF_A_USER, *_OF_A_USERS_RUN):
         connection.execute(sql[name], bound)
     connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None, "sweep_at": None})
+
+
+def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None, now: float) -> None:
+    sql, bound = queries(), {"run": run, "now": now}
+    over = erase_at is not None and erase_at <= now
+    if over:
+        _blank(connection, run)
+    connection.execute(sql["expire_messages"], bound)
+    if connection.execute(sql["expire_end"], bound).fetchall():
+        connection.execute(sql["expire_task"], bound)
+    _plan(connection, run, None if over else erase_at)
 
 
 def _blank(connection: sqlite3.Connection, run: int) -> None:

@@ -39,7 +39,7 @@ class Beginning(Write[None]):
     def __init__(self, start: RunStart, entry: Entry, claim: Claim) -> None:
         _check_first(start, entry, claim)
         super().__init__(self._begin)
-        self._start, self._entry, self._claim = start, entry, claim
+        self._start, self._first, self._claim = start, entry, claim
         self._rows, self._row = _encode(entry), start_row(start)
 
     def _begin(self, connection: sqlite3.Connection) -> None:
@@ -56,32 +56,32 @@ class Beginning(Write[None]):
         else:
             connection.execute(sql["reset_tries"], (root,))
         connection.execute(sql["begin_head"], (run, top, *claimed, start.erase_after))
-        _write(connection, run, top, self._entry, self._rows, now)
+        _write(self, connection, run, top, self._first, self._rows, now)
 
 
 class Appending(Write[Head]):
     """Appends an entry to its run's journal."""
 
-    __slots__ = ("_bound", "_entry", "_erased", "_progress", "_rows", "_state")
+    __slots__ = ("_bound", "_next", "_progress", "_rows", "_state")
 
     def __init__(self, entry: Entry) -> None:
         _check(entry)
-        super().__init__(self._append, erases=lambda: self._erased)
-        self._entry, self._rows, self._erased = entry, _encode(entry), False
+        super().__init__(self._append)
+        self._next, self._rows = entry, _encode(entry)
         self._progress, self._state = entry.kind in PROGRESS, _STATES.get(entry.kind)
         late = _only_usage(entry)
         claim = entry.claim
         self._bound = (self._state, self._progress, entry.run_id, entry.seq, late, claim.epoch, claim.owner)
 
     def _append(self, connection: sqlite3.Connection) -> Head:
-        sql, entry, now = queries(), self._entry, clock()
+        sql, entry, now = queries(), self._next, clock()
         found = connection.execute(sql["advance"], self._bound).fetchone()
         if found is None:
             _refuse(connection, entry)
         run, root, commands, stop, tries = found
         if tries and self._progress:
             connection.execute(sql["reset_tries"], (root,))
-        self._erased = _write(connection, run, root, entry, self._rows, now)
+        _write(self, connection, run, root, entry, self._rows, now)
         if self._state is not None and run == root:
             reschedule(connection, root, now)
         return Head(seq=entry.seq + 1, commands=commands, stop=bool(stop))
@@ -169,25 +169,27 @@ def _encode(entry: Entry) -> _Rows:
     )
 
 
-def _write(connection: sqlite3.Connection, run: int, root: int, entry: Entry, rows: _Rows, now: float) -> bool:
-    """Write the parts of *entry* inside its transaction. Return whether content was erased."""
+def _write(
+    write: Write[Any], connection: sqlite3.Connection, run: int, root: int, entry: Entry, rows: _Rows, now: float
+) -> None:
+    """Write the parts of *entry* inside the transaction of *write*."""
     sql, execute = queries(), connection.execute
     for settlement in entry.settle:
         settle(connection, settlement)
     if entry.reserve is not None:
         reserve(connection, entry.reserve)
-    execute(sql["add_entry"], (run, *rows.entry, now, JOURNAL_VERSION, *rows.body))
+    row = (run, *rows.entry, now, JOURNAL_VERSION, *rows.body)
+    write.entry = execute(sql["add_entry"], row).lastrowid or 0
     for message in rows.messages:
         execute(sql["add_message"], (run, *message))
     for text in rows.texts:
         execute(sql["add_text"], (*text, run))
     for run_id, usage in rows.usage:
         _book(connection, run, entry, run_id, (*usage, now))
-    if rows.changes:
-        change_operations(connection, run, root, rows.changes, now)
+    change_operations(connection, run, root, rows.changes, now)
     if entry.waits:
         open_waits(connection, run, entry, now)
-    return entry.end is not None and end_tree(connection, run, root, entry.end, now)
+    write.erased = entry.end is not None and end_tree(connection, run, root, entry.end, now)
 
 
 def _text_row(text: StoredText) -> tuple[Any, ...]:

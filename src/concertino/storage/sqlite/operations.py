@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ...errors import StorageError
 from ...operations import Operation
@@ -12,7 +12,7 @@ from ...scope import Scope
 from ..codec import encode_json
 from ..types import Entry
 from .rows import operation_row, to_operation
-from .statements import queries, scope_row
+from .statements import queries, scope_key, scope_row
 
 _CONDITIONS = {
     "root_id": "o.root = (SELECT number FROM runs WHERE run_id = :root_id)",
@@ -22,29 +22,34 @@ FROM_OUTSIDE = ("approval", "result")
 """Kinds of waits that an answer from outside ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Put(NamedTuple):
+    """An operation to insert or update, encoded."""
+
+    key: str
+    run_id: str
+    scope_key: int
+    row: tuple[Any, ...]
+    outcome: str | None
+
+
+class Changes(NamedTuple):
     """An entry's changes to the table, encoded."""
 
-    put: list[tuple[dict[str, Any], str | None]]
-    """Parameters of `put_operation`, and the outcome."""
-    closed: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.put or self.closed)
+    put: list[Put]
+    closed: Sequence[str]
 
 
 def encode_changes(entry: Entry) -> Changes:
     """Return the operations that *entry* changes, as the statements take them."""
-    return Changes([(operation_row(each), _outcome(each)) for each in entry.operations], tuple(entry.closed))
+    return Changes([_encode(operation) for operation in entry.operations], entry.closed)
 
 
 def change_operations(connection: sqlite3.Connection, run: int, root: int, changes: Changes, now: float) -> None:
     """Insert, update and close operations, inside a transaction."""
-    for row, outcome in changes.put:
-        _put(connection, root, row, outcome, now)
+    for put in changes.put:
+        _put(connection, root, put, now)
     for key in changes.closed:
-        _close(connection, {"run": run, "root": root, "key": key}, now)
+        _close(connection, run, root, key, now)
 
 
 def close_run(connection: sqlite3.Connection, run: int, root: int, now: float) -> None:
@@ -66,34 +71,38 @@ def operations(
     return tuple(to_operation(row) for row in rows)
 
 
-def _outcome(operation: Operation) -> str | None:
-    return None if operation.outcome is None else encode_json(operation.outcome)
+def _encode(operation: Operation) -> Put:
+    outcome = None if operation.outcome is None else encode_json(operation.outcome)
+    row = operation_row(operation)
+    return Put(operation.key, operation.run_id, scope_key(operation.scope), row, outcome)
 
 
-def _put(connection: sqlite3.Connection, root: int, row: dict[str, Any], outcome: str | None, now: float) -> None:
+def _put(connection: sqlite3.Connection, root: int, put: Put, now: float) -> None:
     sql, number = queries(), None
-    if outcome is not None:
-        for (before,) in connection.execute(sql["outcome_of_unknown"], (row["scope_key"], row["key"])).fetchall():
+    if put.outcome is not None:
+        for (before,) in connection.execute(sql["outcome_of_unknown"], (put.scope_key, put.key)).fetchall():
             _erase_outcome(connection, before)
-        number = connection.execute(sql["add_outcome"], (outcome,)).lastrowid
-    found = connection.execute(sql["put_operation"], {**row, "root": root, "outcome": number}).fetchall()
+        number = connection.execute(sql["add_outcome"], (put.outcome,)).lastrowid
+    row = (put.key, *put.row, number, put.run_id, root, put.scope_key)
+    found = connection.execute(sql["put_operation"], row).fetchall()
     if not found:
         raise StorageError(
-            f"operation {row['key']!r} does not fit run {row['run_id']!r}: use a run of the entry's tree, "
+            f"operation {put.key!r} does not fit run {put.run_id!r}: use a run of the entry's tree, "
             "the scope of that run, and a key that no other run of the scope uses"
         )
     state, answered, waited_for, stored = found[0]
     if number is not None and stored != number:
         _erase_outcome(connection, number)  # the first outcome counts
     if waited_for in FROM_OUTSIDE and state != "waiting" and not answered:
-        connection.execute(sql["cancel_wait"], {"key": row["key"], "now": now})
+        connection.execute(sql["cancel_wait"], {"key": put.key, "now": now})
 
 
-def _close(connection: sqlite3.Connection, bound: dict[str, Any], now: float) -> None:
-    for _, waited_for, outcome in connection.execute(queries()["close_operation"], bound).fetchall():
+def _close(connection: sqlite3.Connection, run: int, root: int, key: str, now: float) -> None:
+    sql = queries()
+    for waited_for, outcome in connection.execute(sql["close_operation"], (run, key, root)).fetchall():
         _erase_outcome(connection, outcome)
         if waited_for in FROM_OUTSIDE:
-            connection.execute(queries()["cancel_wait"], {**bound, "now": now})
+            connection.execute(sql["cancel_wait"], {"key": key, "now": now})
 
 
 def _erase_outcome(connection: sqlite3.Connection, number: int | None) -> None:

@@ -78,25 +78,22 @@ def bill_row(record: UsageRecord) -> tuple[Any, ...]:
     )
 
 
-def operation_row(operation: Operation) -> dict[str, Any]:
-    """Return the parameters of `put_operation`, without the root's number and the outcome's."""
-    return {
-        "scope_key": scope_key(operation.scope),
-        "key": operation.key,
-        "run_id": operation.run_id,
-        "kind": operation.kind,
-        "state": operation.state,
-        "step": operation.step,
-        "call_index": operation.index,
-        "name": storable(operation.name),
-        "call_id": storable(operation.call_id),
-        "effect": operation.effect,
-        "remote": operation.remote,
-        "waits_for": operation.waits_for,
-        "tokens": operation.tokens,
-        "money": None if operation.money is None else str(operation.money),
-        "prompt": operation.prompt,
-    }
+def operation_row(operation: Operation) -> tuple[Any, ...]:
+    """Return the parameters of `put_operation` between the key and the outcome."""
+    return (
+        operation.kind,
+        operation.state,
+        operation.step,
+        operation.index,
+        storable(operation.name),
+        storable(operation.call_id),
+        operation.effect,
+        operation.remote,
+        operation.waits_for,
+        operation.tokens,
+        None if operation.money is None else str(operation.money),
+        operation.prompt,
+    )
 
 
 def wait_row(wait: Wait, now: float) -> dict[str, Any]:

@@ -44,12 +44,14 @@ class Write(Generic[T]):
     It must only depend on the connection, because it may be repeated after the transaction was rolled back.
     """
 
-    __slots__ = ("erases", "work")
+    __slots__ = ("entry", "erased", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], T], *, erases: Callable[[], bool] = bool) -> None:
+    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
         self.work = work
-        self.erases = erases
-        """Return whether the work erased content, so that the write-ahead log must be truncated."""
+        self.entry = 0
+        """Number of the journal entry that the work added, in the order of all entries; 0: none."""
+        self.erased = False
+        """Whether the work erased content, so that the write-ahead log must be truncated."""
 
 
 @contextmanager

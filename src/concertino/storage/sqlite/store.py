@@ -36,15 +36,27 @@ BUSY_TIMEOUT = 10.0
 """Seconds to wait for another process that writes to the same file."""
 
 
-class SqlStore:
+class SqlMemories:
+    """`Memories` on one connection."""
+
+    def __init__(self, connection: StoreConnection) -> None:
+        self._connection = connection
+
+    async def remember(self, owner: str, text: str) -> Memory:
+        """Store *text* for *owner*; the same text again is the same memory, with its first time."""
+        return await self._connection.write(Write(lambda c: memories.remember(c, owner, text)))
+
+    async def recall(self, owner: str, query: str, limit: int = 5) -> Sequence[Memory]:
+        """Return the memories of *owner* with words of *query*, the best first (BM25); without words, the newest."""
+        return await self._connection.run(lambda c: memories.recall(c, owner, query, limit))
+
+
+class SqlStore(SqlMemories):
     """`Store` and `Memories` on one connection; `storage.base` documents the methods.
 
     Every method may raise `StorageError`, which names the file and the remedy. A cancelled call is carried out as a
     whole or not at all.
     """
-
-    def __init__(self, connection: StoreConnection) -> None:
-        self._connection = connection
 
     async def __aenter__(self) -> Self:
         return self
@@ -177,14 +189,6 @@ class SqlStore:
         """Erase everything about a user except the ledger."""
         work = ends.erase_by_force if force else erasure.erase
         return await self._connection.run(lambda c: work(c, user_id, organization_id))
-
-    async def remember(self, owner: str, text: str) -> Memory:
-        """Store *text* for *owner*; the same text again is the same memory, with its first time."""
-        return await self._connection.write(Write(lambda c: memories.remember(c, owner, text)))
-
-    async def recall(self, owner: str, query: str, limit: int = 5) -> Sequence[Memory]:
-        """Return the memories of *owner* with words of *query*, the best first (BM25); without words, the newest."""
-        return await self._connection.run(lambda c: memories.recall(c, owner, query, limit))
 
     async def close(self) -> None:
         """Finish pending calls, then release the connection. Closing twice is allowed."""

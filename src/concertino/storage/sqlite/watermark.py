@@ -61,12 +61,10 @@ class Watermark:
             "the database, restore the log or the latest copy, and open the store again"
         )
 
-    def advance(self, connection: sqlite3.Connection) -> None:
-        """Write the number of the last committed entry."""
-        with suppress(sqlite3.Error):  # the next call reports it
-            number = _last(connection)
-            if number != self._number:
-                self._write(number)
+    def advance(self, number: int) -> None:
+        """Write *number* of an entry that was committed, unless a later one was."""
+        if number > self._number:
+            self._write(number)
 
     def close(self) -> None:
         """Close the file."""
@@ -86,7 +84,7 @@ class Watermark:
         if self._fd is not None:
             with suppress(OSError):
                 os.lseek(self._fd, 0, os.SEEK_SET)
-                os.write(self._fd, f"{self._id} {number}".ljust(_SIZE - 1).encode() + b"\n")
+                os.write(self._fd, f"{self._id} {number}".ljust(_SIZE).encode())
 
     def _identities(self) -> tuple[object, object]:
         return _identity(self._path), _identity(self._log)

@@ -14,9 +14,13 @@ from ..function import tool
 class MemoryBackend(Protocol):
     """The part of a store that the memory tools use."""
 
-    async def remember(self, owner: str, text: str) -> Any: ...
+    async def remember(self, owner: str, text: str) -> Any:
+        """Store *text* for *owner*, once."""
+        ...
 
-    async def recall(self, owner: str, query: str, limit: int = 5) -> Any: ...
+    async def recall(self, owner: str, query: str, limit: int = 5) -> Any:
+        """Return the memories of *owner* that match *query* best; the newest for an empty query."""
+        ...
 
 
 def store_memory(backend: MemoryBackend) -> Tool:

@@ -1,8 +1,8 @@
-"""Local documents as a `Library`: folders of files, or the docstrings of Python's standard library."""
+"""Local documents as a `Library`: folders of files, or any other `Collection`."""
 
 from ...extras import extra
 
 with extra("documents", "reading documents"):
-    from .library import DocumentLibrary, open_documents
+    from .index import Collection, DocumentLibrary, open_documents
 
-__all__ = ["DocumentLibrary", "open_documents"]
+__all__ = ["Collection", "DocumentLibrary", "open_documents"]

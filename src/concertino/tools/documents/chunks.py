@@ -10,9 +10,9 @@ from .markdown import Block, Document, blocks, join
 
 LONGEST = 1_800
 _ENOUGH = 900
-_CHANGES = re.compile(r"(?:^|[/_. -])(?:change(?:s|log)|release[-_ ]?notes?|whatsnew|what['’]?s[-_ ]new)(?:$|[/_. -])")
+_CHANGES = re.compile(r"(?:^|[/_. -])(?:change(?:s|log)|release[-_ ]?notes?|whatsnew|what.?s[-_ ]new)(?:$|[/_. -])")
 _RELEASE = re.compile(
-    r"(?:[\w.'’-]+ ){0,3}v?(\d+(?:\.\d+)+\w*)(?:[ ,(\[:–—-]+(?:\W*\d[\d. -]*\d|\w*released?.*|.*\b\d{4}\b.*))?\W*$",
+    r"(?:[^\W\d][\w.-]* ){0,3}v?(\d+(?:\.\d+)+\w*)(?:[^\w.]+(?:\W*\d[\d. -]*\d|\w*released?.*|.*\b\d{4}\b.*))?\W*$",
     re.I,
 )
 _DATE = re.compile(r"\b(?:\d{4}-\d\d-\d\d|[A-Z][a-z]{2,8}\.? \d{1,2},? \d{4}|\d{1,2} [A-Z][a-z]{2,8}\.? \d{4})\b")

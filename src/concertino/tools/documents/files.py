@@ -19,8 +19,7 @@ _READERS: dict[str, Callable[[str], Document]] = {
     ".html": lambda text: Document(*read_html(text)), ".htm": lambda text: Document(*read_html(text)),
 }  # fmt: skip
 _READABLE = f"readable files end in {' '.join(_READERS)}"
-_LONGEST = 1_000_000
-"""The number of characters that are read of a longer file."""
+_LONGEST = 1_000_000  # characters; the rest of a longer file is not read
 _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
@@ -46,7 +45,7 @@ class FileCollection:
                 location = self._location(root, path)
                 try:
                     readable = path.resolve().is_relative_to(root) and path.suffix.lower() in _READERS
-                    self._files[location], stamp = path, f"{path.stat().st_mtime_ns}:{path.stat().st_size}"
+                    self._files[location], stamp = path, f"{path.stat().st_ctime_ns}:{path.stat().st_size}"
                 except (OSError, RuntimeError) as error:  # a broken link, or a ring of them
                     self._problems[location] = str(error)
                     continue
@@ -66,7 +65,7 @@ class FileCollection:
             yield from (here / name for name in files if not name.startswith("."))
 
     def _location(self, root: Path, path: Path) -> str:
-        """Return the path below the root's name; roots of the same name are told apart by their parents."""
+        """Return the path below the root's name; roots of the same name are distinguished by their parents."""
         same = [other.parts for other in self._roots if other.name == root.name and other != root]
         depth = next(n for n in range(1, len(root.parts) + 1) if all(parts[-n:] != root.parts[-n:] for parts in same))
         return _one_line(str(Path(*root.parts[-depth:], path.relative_to(root)).as_posix()))
@@ -98,8 +97,8 @@ class FileCollection:
     def remarks(self) -> Sequence[str]:
         """Return one line about files of other kinds, and one about files that could not be read."""
         kinds = ", ".join(f"{number} {suffix}" for suffix, number in self._skipped.most_common(8))
-        named = "; ".join(f"{_one_line(place)} ({problem})" for place, problem in list(self._problems.items())[:3])
-        skipped = f"skipped {self._skipped.total()} files: {kinds} ({_READABLE})" if kinds else ""
+        named = "; ".join(f"{_one_line(where)} ({problem})" for where, problem in list(self._problems.items())[:3])
+        skipped = f"skipped {self._skipped.total()} files: {kinds}; {_READABLE}" if kinds else ""
         return [*filter(None, [skipped, f"{len(self._problems)} files not read in full: {named}" if named else ""])]
 
 

@@ -21,9 +21,7 @@ _SIGNATURE = re.compile(
     r"|macro|type|enum|envvar|command|fixture|role|directive|describe|object)$"
 )
 _CODE = re.compile(r"(?:code\S*|sourcecode|math|testcode|testoutput|ipython|prompt|productionlist|graphviz|mermaid)$")
-_SILENT = re.compile(
-    r"(?:auto\w+|toctree|contents|index|highlight|\w*module|testsetup|testcleanup|\w+author|meta|plot|click:\w+)$"
-)
+_SILENT = re.compile(r"(?:auto\w+|toctree|contents|index|highlight|\w*module|testsetup|\w+author|meta|plot|click:\w+)$")
 _VERSIONS = {"versionadded": "Added in version", "versionchanged": "Changed in version",
              "deprecated": "Deprecated since version", "versionremoved": "Removed in version"}  # fmt: skip
 _LABELLED = re.compile(r"^(.+?)\s*<[^<>]*>$", re.DOTALL)
@@ -40,9 +38,8 @@ def read_rst(text: str) -> Document:
     Raises what docutils raises for input that it cannot parse, such as `RecursionError` for lists nested too deeply.
     """
     header = _HEADER.match(text)
-    fields = {
-        name.lower(): " ".join(value.split()) for name, value in _FIELD.findall(header[0] if header else text[:2_000])
-    }
+    found = _FIELD.findall(header[0] if header else text[:2_000])
+    fields = {name.lower(): " ".join(value.split()) for name, value in found}
     markdown = "\n\n".join(_blocks(_parsed(text[header.end() :] if header else text), 0))
     title = fields.get("title", "") if header else ""
     name, number = next(iter(fields.items()), ("", ""))
@@ -56,26 +53,21 @@ def read_rst(text: str) -> Document:
 
 
 def _parsed(text: str) -> Any:
-    document = utils.new_document("document", _settings().copy())
+    settings = frontend.get_default_settings(rst.Parser)
+    settings.file_insertion_enabled = settings.raw_enabled = False
+    settings.report_level, settings.halt_level = 5, 6
+    settings.warning_stream, settings.syntax_highlight = io.StringIO(), "none"
+    document = utils.new_document("document", settings)
     inliner = states.Inliner()
-    inliner.interpreted = _role
+    inliner.interpreted = _role  # type: ignore[method-assign, assignment]
     parser = rst.Parser(inliner=inliner)
     parser.state_classes = _state_classes()
     parser.parse(text, document)
     return document
 
 
-@cache
-def _settings() -> Any:
-    settings = frontend.get_default_settings(rst.Parser)
-    settings.file_insertion_enabled = settings.raw_enabled = False
-    settings.report_level, settings.halt_level = 5, 6
-    settings.warning_stream, settings.syntax_highlight = io.StringIO(), "none"
-    return settings
-
-
-def _role(rawsource: str, text: str, role: str, lineno: int) -> tuple[list[Any], list[Any]]:
-    """Read any role, also one that only an extension of Sphinx knows, as its text."""
+def _role(_source: str, text: str, role: str, _line: int) -> tuple[list[Any], list[Any]]:
+    """Read any role, also a role of a Sphinx extension, as its text."""
     text, name = utils.unescape(text), role.rpartition(":")[2]
     labelled = _LABELLED.match(text)
     if name in ("pep", "rfc") and not labelled:
@@ -98,14 +90,12 @@ class _Tolerant:
         self.nested_sm_kwargs = self.indent_sm_kwargs = {"state_classes": _state_classes(), "initial_state": "Body"}
 
     def run_directive(self, directive: Any, match: Any, type_name: str, option_presets: Any) -> tuple[list[Any], bool]:
-        """Run a directive of docutils; code blocks may have options that only Sphinx knows."""
-        if _CODE.match(type_name):
+        if _CODE.match(type_name):  # it may have options that only Sphinx knows
             return self.unknown_directive(type_name)
         found: tuple[list[Any], bool] = super().run_directive(directive, match, type_name, option_presets)  # type: ignore[misc]
         return found
 
     def unknown_directive(self, type_name: str) -> tuple[list[Any], bool]:
-        """Return a container that knows the directive's name and argument."""
         machine: Any = self.state_machine  # type: ignore[attr-defined]
         offset = machine.abs_line_offset()
         lines, _, _, blank_finish = machine.get_first_known_indented(0, strip_indent=False)
@@ -168,7 +158,7 @@ def _block(node: Any, level: int) -> Iterator[str]:  # noqa: C901 - a case for e
         case nodes.container() if "directive" in node:
             yield from _directive(node, level)
         case nodes.Admonition() if not isinstance(node, nodes.admonition):
-            yield f"**{node.tagname.capitalize()}:** {_body(node, level)}"
+            yield f"**{type(node).__name__.capitalize()}:** {_body(node, level)}"
         case nodes.system_message() | nodes.Invisible() | nodes.image() | nodes.raw() | nodes.label():
             return
         case nodes.Element():

@@ -18,14 +18,14 @@ _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class ResponseBody:
     """The body of a response and its declared content type."""
 
     data: bytes
     content_type: str
 
 
-def page_text(url: str, body: Body) -> tuple[str, str]:
+def page_text(url: str, body: ResponseBody) -> tuple[str, str]:
     """Return the title, possibly empty, and the text. Raises `LibraryError` if the content is not text."""
     header = Message()
     header["content-type"] = body.content_type or "application/octet-stream"

@@ -12,7 +12,7 @@ from ..library import Page, Source, source_id
 from ..threads import run_in_thread
 from .addresses import Resolver, resolve
 from .client import USER_AGENT, http
-from .content import Body, page_text
+from .content import ResponseBody, page_text
 
 if TYPE_CHECKING:
     import httpx2
@@ -67,7 +67,7 @@ async def fetch_page(
     return Page(source=Source(id=source_id(url), title=title or final, location=url), text=text)
 
 
-async def _fetch(url: str, *, allow_private: bool, limits: FetchLimits, resolver: Resolver) -> tuple[str, Body]:
+async def _fetch(url: str, *, allow_private: bool, limits: FetchLimits, resolver: Resolver) -> tuple[str, ResponseBody]:
     """Follow redirects from *url*; return the final URL and its body."""
     from .pinned_transport import PinnedTransport  # noqa: PLC0415 - imports the optional dependency
 
@@ -106,7 +106,7 @@ def _require_web_address(url: str) -> None:
         raise LibraryError(f"web: cannot fetch {url!r}: use an http or https URL")
 
 
-async def _body(url: str, response: httpx2.Response, limits: FetchLimits) -> Body:
+async def _body(url: str, response: httpx2.Response, limits: FetchLimits) -> ResponseBody:
     if response.status_code != 200:
         raise LibraryError(f"web: {url} returned status {response.status_code}{_hint(response.status_code)}")
     data = bytearray()
@@ -114,7 +114,7 @@ async def _body(url: str, response: httpx2.Response, limits: FetchLimits) -> Bod
         data += chunk
         if len(data) > limits.bytes:
             raise LibraryError(f"web: {url} is larger than {limits.bytes / 1_000_000:g} MB; try another source")
-    return Body(data=bytes(data), content_type=response.headers.get("content-type", ""))
+    return ResponseBody(data=bytes(data), content_type=response.headers.get("content-type", ""))
 
 
 def _hint(status: int) -> str:

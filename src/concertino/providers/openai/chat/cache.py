@@ -23,7 +23,7 @@ _CONTENT_FIELDS = {"function_call_output": "output"}
 def with_breakpoints(
     messages: list[WireMessage], indexes: Sequence[int], mark: dict[str, Any], text_type: str
 ) -> list[WireMessage]:
-    """Return *messages* with *mark* on those at *indexes*, or on the nearest earlier one that can take it.
+    """Return *messages* with *mark* at *indexes*, or on the nearest earlier message that can take it.
 
     *text_type* is the type of a text part.
     """

@@ -47,7 +47,7 @@ class Vendor:
     bridge: str = ""
     """The text of an assistant message between tool results and a user message, if the server requires one."""
     effort: Literal["reasoning_effort", "reasoning", ""] = "reasoning_effort"
-    """The field of the reasoning effort, which in `reasoning` is an object; "" if there is none."""
+    """The field of the reasoning effort, which in `reasoning` is an object; "" without one."""
     schemas: bool = True
     """Whether it can enforce a JSON schema."""
     media: frozenset[MediaKind] = frozenset({"image"})

@@ -5,22 +5,25 @@ INSERT INTO operations (
     scope_key, key, run, root, kind, state, answered, step, call_index, name, call_id, effect, remote, waits_for,
     tokens, money, prompt, outcome
 )
-SELECT scope_key, :key, number, root, :kind, :state, 0, :step, :call_index, :name, :call_id, :effect, :remote,
-    :waits_for, :tokens, :money, :prompt, :outcome
-FROM runs WHERE run_id = :run_id AND root = :root AND scope_key = :scope_key
+SELECT scope_key, ?, number, root, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+FROM runs WHERE run_id = ? AND root = ? AND scope_key = ?
 ON CONFLICT (scope_key, key) DO UPDATE SET
     -- An ended operation keeps its state, and a wait that was answered meanwhile is not opened again.
     state = CASE
-        WHEN state = 'unknown' AND :state = 'done' THEN :state
-        WHEN state IN ('done', 'failed', 'unknown', 'cancelled') OR (answered AND :state = 'waiting') THEN state
-        ELSE :state
+        WHEN state = 'unknown' AND excluded.state = 'done' THEN excluded.state
+        WHEN state IN ('done', 'failed', 'unknown', 'cancelled') OR (answered AND excluded.state = 'waiting') THEN state
+        ELSE excluded.state
     END,
-    outcome = CASE WHEN outcome IS NULL OR (state = 'unknown' AND :state = 'done') THEN :outcome ELSE outcome END,
-    answered = answered AND :state = 'waiting',
-    waits_for = coalesce(:waits_for, waits_for),
-    expires = CASE WHEN :state = 'waiting' THEN expires END,
-    step = :step, call_index = :call_index, name = :name, call_id = :call_id, effect = :effect, remote = :remote,
-    tokens = :tokens, money = :money, prompt = :prompt
+    outcome = CASE
+        WHEN outcome IS NULL OR (state = 'unknown' AND excluded.state = 'done') THEN excluded.outcome
+        ELSE outcome
+    END,
+    answered = answered AND excluded.state = 'waiting',
+    waits_for = coalesce(excluded.waits_for, waits_for),
+    expires = CASE WHEN excluded.state = 'waiting' THEN expires END,
+    step = excluded.step, call_index = excluded.call_index, name = excluded.name, call_id = excluded.call_id,
+    effect = excluded.effect, remote = excluded.remote, tokens = excluded.tokens, money = excluded.money,
+    prompt = excluded.prompt
 WHERE run = excluded.run
 RETURNING state, answered, waits_for, outcome;
 
@@ -36,8 +39,8 @@ UPDATE outcomes SET content = '' WHERE number = ?;
 
 -- name: close_operation
 DELETE FROM operations
-WHERE scope_key = (SELECT scope_key FROM runs WHERE number = :run) AND key = :key AND root = :root
-RETURNING state, waits_for, outcome;
+WHERE scope_key = (SELECT scope_key FROM runs WHERE number = ?) AND key = ? AND root = ?
+RETURNING waits_for, outcome;
 
 -- name: close_run
 DELETE FROM operations WHERE root = :root AND (run = :run OR :run = :root) RETURNING outcome;

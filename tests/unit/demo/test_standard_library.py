@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from concertino.demo.standard_library import StandardLibrary
 from concertino.tools.documents import DocumentLibrary, open_documents
 
 
@@ -19,7 +20,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def library(cache: Path) -> AsyncIterator[DocumentLibrary]:
-    library = await open_documents(cache_dir=cache)
+    library = await open_documents(StandardLibrary(), cache_dir=cache)
     yield library
     await library.close()
 
@@ -53,7 +54,7 @@ async def test_a_class_has_its_signature_and_methods(library: DocumentLibrary) -
 
 async def test_the_library_is_not_imported_here(cache: Path) -> None:
     before = set(sys.modules)
-    library = await open_documents(cache_dir=cache / "other")
+    library = await open_documents(StandardLibrary(), cache_dir=cache / "other")
     await library.close()
     assert not {"turtle", "smtplib", "imaplib", "wsgiref.validate", "this"} & (set(sys.modules) - before)
 
@@ -62,8 +63,8 @@ def test_the_index_is_made_once(cache: Path) -> None:
     lines: list[str] = []
 
     async def reopen() -> None:
-        await (await open_documents(cache_dir=cache)).close()
-        await (await open_documents(cache_dir=cache, report=lines.append)).close()
+        await (await open_documents(StandardLibrary(), cache_dir=cache)).close()
+        await (await open_documents(StandardLibrary(), cache_dir=cache, report=lines.append)).close()
 
     asyncio.run(reopen())
     assert len(lines) == 1

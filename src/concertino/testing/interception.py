@@ -1,7 +1,7 @@
-"""The border that is recorded: what httpx2's asynchronous clients hand to the network. Importing this imports httpx2.
+"""Interception of HTTP requests between httpx2's asynchronous clients and the network. Importing this imports httpx2.
 
-All three SDKs, whatever cloud they speak to, send through `httpx2.AsyncHTTPTransport`; so that is where a cassette
-stands, and nobody has to hand it on to the client that a product makes.
+All three SDKs, for every cloud, send through `httpx2.AsyncHTTPTransport`. Replacing its method there needs no access to
+the client that a product creates.
 """
 
 from __future__ import annotations
@@ -16,33 +16,37 @@ from typing import Literal, Protocol
 import httpx2
 
 from .case import CANCELLED, CLOSED, Case, CassetteError, Cut, Headers, Interaction, Request, Response
-from .matching import difference
+from .comparison import difference
 from .redaction import Redaction
 
 Cuts = Literal["events", "bytes"] | int
 Match = Literal["order", "content", "none"]
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
-_OF_THE_WAY = {"content-encoding", "content-length", "transfer-encoding", "connection"}
-"""Headers that say how the body came; it is kept without all that."""
+_TRANSFER_HEADERS = {"content-encoding", "content-length", "transfer-encoding", "connection"}
+"""Headers about the transfer of the body, which is recorded decoded and in one piece."""
 
 
 class Tape(Protocol):
-    """What stands at the border."""
+    """A handler of intercepted requests."""
 
     async def handle(self, request: httpx2.Request, send: Send) -> httpx2.Response:
-        """The answer to *request*; *send* gives it to the network."""
+        """Return the response to *request*; *send* sends it over the network."""
         ...
 
 
-_at_the_border: list[Tape] = []
+_active: list[Tape] = []
+"""The tape of the running block, if any. Module state, because the patched transport class is shared by the process."""
 
 
 @contextmanager
-def at_the_border(tape: Tape, passing: Collection[str]) -> Iterator[None]:
-    """Have *tape* answer all requests but those to the hosts *passing*. Raises `CassetteError` if one is there."""
-    if _at_the_border:
-        raise CassetteError("a cassette is in already; one block can record or replay at a time")
+def intercept(tape: Tape, passing: Collection[str]) -> Iterator[None]:
+    """Let *tape* answer all requests except those to the hosts *passing*.
+
+    Raises `CassetteError` if another block records or replays.
+    """
+    if _active:
+        raise CassetteError("another cassette is active; only one block can record or replay at a time")
     transport = httpx2.AsyncHTTPTransport
     real = transport.handle_async_request
 
@@ -51,24 +55,24 @@ def at_the_border(tape: Tape, passing: Collection[str]) -> Iterator[None]:
             return await real(self, request)
         return await tape.handle(request, lambda request: real(self, request))
 
-    _at_the_border.append(tape)
+    _active.append(tape)
     transport.handle_async_request = handle  # type: ignore[method-assign]
     try:
         yield
     finally:
         transport.handle_async_request = real  # type: ignore[method-assign]
-        _at_the_border.remove(tape)
+        _active.remove(tape)
 
 
 class Recorder:
-    """Keeps what passes, without what is left out. Answers are passed on piece by piece, as they come."""
+    """Record requests and responses without secrets. Responses are still streamed piece by piece."""
 
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
         self._passed: list[tuple[Request, _Passing]] = []
 
     async def handle(self, request: httpx2.Request, send: Send) -> httpx2.Response:
-        """See `Tape`."""
+        """Send *request* and record the response; see `Tape`."""
         asked = _asked(request, await request.aread())
         passing = _Passing()
         self._passed.append((asked, passing))
@@ -80,7 +84,7 @@ class Recorder:
 
     @property
     def interactions(self) -> list[Interaction]:
-        """What has passed so far."""
+        """The interactions so far, redacted."""
         redaction = self._redaction
         found = []
         for asked, passing in self._passed:
@@ -102,7 +106,7 @@ class Recorder:
 
 
 class _Passing:
-    """An answer on its way; *cut* is None once all of it has passed."""
+    """A response in transit; *cut* is None once it is complete."""
 
     def __init__(self) -> None:
         self.response: httpx2.Response | None = None
@@ -111,7 +115,7 @@ class _Passing:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Note how what happens in here fails."""
+        """Record the exception of the block as the reason for the cut."""
         try:
             yield
         except asyncio.CancelledError:
@@ -122,7 +126,7 @@ class _Passing:
             raise
 
     def ended(self) -> tuple[Response | None, Cut | None]:
-        """What has come of the answer, with its content encodings undone."""
+        """Return the decoded response as far as it arrived, and why it was cut."""
         response = self.response
         if response is None:
             return None, self.cut
@@ -153,7 +157,7 @@ class _Tee(httpx2.AsyncByteStream):
 
 
 class Player:
-    """Answers from a recording. What it refuses is refused for good: `problem` says why."""
+    """Answer requests from a recording. After a mismatch, `problem` explains it and every request is rejected."""
 
     def __init__(self, case: Case, *, match: Match, ignored: Collection[str], cuts: Cuts) -> None:
         self.interactions: list[Interaction] = []
@@ -165,14 +169,14 @@ class Player:
         self._cuts = cuts
 
     async def handle(self, request: httpx2.Request, send: Send) -> httpx2.Response:
-        """See `Tape`; nothing is sent."""
+        """Answer *request* from the recording; see `Tape`."""
         found = None if self.problem else self._take(_asked(request, await request.aread()))
         if found is None:
-            # An answer that no adapter sends again, and all of them can read.
+            # A status that no adapter retries, with a body that all of them can parse.
             error = {"type": "invalid_request_error", "status": "INVALID_ARGUMENT", "code": 400}
             return httpx2.Response(400, json={"error": error | {"message": self.problem}})
         self.interactions.append(found)
-        await asyncio.sleep(0)  # others run meanwhile, as they do when there is a network
+        await asyncio.sleep(0)  # let other tasks run, as network I/O would
         if found.response is None:
             raise _error(found.cut)
         return httpx2.Response(
@@ -185,8 +189,8 @@ class Player:
         number = len(self.interactions) + 1
         what = f"request {number} ({asked.method} {asked.path.partition('?')[0]})"
         if not self.left:
-            why = "" if self._case.complete else f"; it is not complete, its block raised {self._case.why}"
-            self.problem = f"{what} is not in the recording, which has {len(self._case.interactions)}{why}"
+            why = "" if self._case.complete else f"; it is incomplete, because its block raised {self._case.why}"
+            self.problem = f"{what} is not in the recording of {len(self._case.interactions)} exchanges{why}"
             return None
         if self._match == "content":
             same = (one for one in self.left if difference(one[1].request, asked, self._ignored) is None)
@@ -196,7 +200,7 @@ class Player:
         expected = (chosen or self.left[0])[1].request
         wrong = None if self._match == "none" else difference(expected, asked, self._ignored)
         if wrong is not None or chosen is None:
-            self.problem = f"{what} is not the recorded one, number {self.left[0][0]}\n  {wrong}"
+            self.problem = f"{what} differs from recorded request {self.left[0][0]}\n  {wrong}"
             return None
         self.left.remove(chosen)
         return chosen[1]
@@ -209,7 +213,7 @@ class _Played(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for piece in self._pieces:
-            await asyncio.sleep(0)  # as above
+            await asyncio.sleep(0)  # see above
             yield piece
         if self._cut is not None:
             raise _error(self._cut)
@@ -226,7 +230,7 @@ def _asked(request: httpx2.Request, body: bytes) -> Request:
 
 
 def _headers(response: Response) -> Headers:
-    kept = [(name, value) for name, value in response.headers if name.lower() not in _OF_THE_WAY]
+    kept = [(name, value) for name, value in response.headers if name.lower() not in _TRANSFER_HEADERS]
     if not any(name.lower() == "content-type" for name, _ in kept):
         stream = response.body.lstrip()[:6].startswith((b"data:", b"event:"))
         kept.append(("content-type", "text/event-stream" if stream else "application/json"))
@@ -237,19 +241,21 @@ def _pieces(body: bytes, cuts: Cuts) -> list[bytes]:
     if cuts == "events":
         return [piece for piece in re.split(rb"(?<=\n\n)|(?<=\r\n\r\n)", body) if piece]
     if cuts == "bytes":
-        return [body[place : place + 1] for place in range(len(body))]
-    chance = random.Random(cuts)  # noqa: S311 - where to cut is no secret
-    places = sorted(chance.randrange(len(body) + 1) for _ in range(chance.choice((3, 30, 300))))
-    ends = [*places, len(body)]
-    return [body[start:end] for start, end in zip([0, *places], ends, strict=True) if start < end]
+        return [body[index : index + 1] for index in range(len(body))]
+    chance = random.Random(cuts)  # noqa: S311 - the cuts are not secret
+    positions = sorted(chance.randrange(len(body) + 1) for _ in range(chance.choice((3, 30, 300))))
+    ends = [*positions, len(body)]
+    return [body[start:end] for start, end in zip([0, *positions], ends, strict=True) if start < end]
 
 
 def _error(cut: Cut | None) -> Exception:
-    """The failure of the connection that was recorded. A wait that was given up is a time-out."""
+    """Return the recorded connection error. A cancelled read becomes a timeout."""
     cut = cut or Cut(CLOSED)
     if cut.error == CANCELLED:
-        return httpx2.ReadTimeout("the recording ends here: its reader waited no longer")
+        return httpx2.ReadTimeout("the recording ends here: its reader was cancelled")
     kind = getattr(httpx2, cut.error, None)
     if isinstance(kind, type) and issubclass(kind, httpx2.RequestError):
         return kind(cut.message or "the recorded connection failed here")
-    return httpx2.ReadError(f"the recording ends here ({cut.error}: {cut.message or 'its reader left'}); record again")
+    return httpx2.ReadError(
+        f"the recording ends here ({cut.error}: {cut.message or 'its reader closed the stream'}); record again"
+    )

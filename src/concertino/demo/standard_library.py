@@ -1,7 +1,7 @@
 """The docstrings of the running Python's standard library, as a collection of documents.
 
-Run as a program, this file imports every module of the library and prints the docstrings as JSON. `StandardLibrary` runs
-it in another process: a product should not import modules that it does not use.
+Run as a program, this file imports every module of the library and prints the docstrings as JSON.
+`StandardLibrary` runs it in another process, since a product should not import modules that it does not use.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_LEFT_OUT = {"test", "tests", "idlelib", "turtledemo", "lib2to3", "ensurepip", "distutils", "pydoc_data", "this", "site",
-             "antigravity", "tkinter", "turtle", "posix", "nt", "posixpath", "ntpath", "genericpath"}  # fmt: skip
+if TYPE_CHECKING:
+    from ..tools.documents.markdown import Document
+
+_LEFT_OUT = {"test", "tests", "idlelib", "turtledemo", "lib2to3", "ensurepip", "distutils", "pydoc_data",
+             "this", "site", "antigravity", "tkinter", "turtle", "posix", "nt", "posixpath", "ntpath",
+             "genericpath"}  # fmt: skip
 _HEADING = re.compile(r"^(\S.*)\n([*=\-~^])\2{2,}$", re.MULTILINE)
 _ROLE = re.compile(r"(?::[\w+:-]{1,40}:)?(`{1,2})[~!]?([^`\n]+?)(?:\s*<[^<>`\n]*>)?\1_{0,2}")
 
@@ -41,8 +45,10 @@ class StandardLibrary:
         self._documents: dict[str, tuple[str, str]] = json.loads(done.stdout)
         return dict.fromkeys(self._documents, "installed")
 
-    def read(self, location: str) -> tuple[str, str]:
+    def read(self, location: str) -> Document:
         """Return the text, as Markdown, and the title of a document of the last scan."""
+        from ..tools.documents.markdown import Document  # noqa: PLC0415 - this file also runs outside of the package
+
         title, text = self._documents[location]
         found: list[str] = []
         for part in re.split(r"\n(?:[ \t]*\n)+", _HEADING.sub(r"## \1", text)):
@@ -52,7 +58,7 @@ class StandardLibrary:
             found.append(
                 f"```\n{inspect.cleandoc(part)}\n```" if is_code else inspect.cleandoc(part) if indent < 8 else part
             )
-        return _ROLE.sub(r"`\2`", "\n\n".join(found)), title
+        return Document(_ROLE.sub(r"`\2`", "\n\n".join(found)), title)
 
     def remarks(self) -> Sequence[str]:
         """Return nothing: no docstring is left out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,10 +13,9 @@ from pathlib import Path
 
 from .. import wiring
 from ..errors import ConfigurationError, CorpusError, MissingKeyError
-from ..orchestrator.limits import LimitsFunction, limits_within
+from ..orchestrator.resources import Resources, limits_within
 from ..providers.base import Model, model_id
 from ..storage.sqlite import SqliteStore
-from ..token_engine.counting.base import TokenCounter
 from ..tools.base import Session
 from ..tools.library import Library
 from ..waits import Wait
@@ -53,16 +53,20 @@ class Options:
     def resume_command(self, run_id: str) -> str:
         """Return the command that resumes a run."""
         app = () if self.app is None else ("--app", self.app)
-        corpus = [word for path in self.corpus for word in ("--corpus", path)]
+        corpus = [argument for path in self.corpus for argument in ("--corpus", path)]
         return self._command("resume", run_id, *app, *corpus)
+
+    def retry_command(self, run_id: str) -> str:
+        """Return the command that makes a dead letter resumable."""
+        return self._command("retry", run_id)
 
     def list_command(self) -> str:
         """Return the command that lists all runs."""
         return self._command("list", "--all")
 
-    def _command(self, *words: str) -> str:
+    def _command(self, *arguments: str) -> str:
         database = () if self.database is None else ("--db", str(self.database))
-        return shlex.join(("concertino", "runs", *words, *database))
+        return shlex.join(("concertino", "runs", *arguments, *database))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +84,11 @@ class CommandContext:
 class NewRunContext(CommandContext):
     """The resources of a command that starts runs."""
 
-    model: Model
-    models: wiring.Models
-    counter: TokenCounter
+    resources: Resources
     library: Library
     session: Session
-    limits: LimitsFunction
-
-    @property
-    def is_demo(self) -> bool:
-        """Whether the built-in model answers, which quotes and does not reason."""
-        return _is_demo(self.model)
+    is_demo: bool
+    """True if the built-in model answers, which quotes and does not reason."""
 
 
 @asynccontextmanager
@@ -105,30 +103,36 @@ async def open_new_run(options: Options, console: Console, signals: Signals) -> 
             stack.push_async_callback(store.close)
             library = await open_library(options, console)
             stack.push_async_callback(library.close)
-        note = "no language model is involved: it quotes passages from the sources" if _is_demo(model) else ""
-        console.notice(f"model: {model_id(model)}" + (f" - {note}" if note else ""))
+        is_demo = model.provider == DEMO
+        note = " - no language model is involved: it quotes passages from the sources" if is_demo else ""
+        console.notice(f"model: {model_id(model)}{note}")
+        limits, counter = limits_within(options.window), wiring.token_counter()
         yield NewRunContext(
-            model=model,
-            models=models,
-            counter=wiring.token_counter(),
+            resources=Resources(model=model, models=models, store=store, limits=limits, counter=counter),
             store=store,
             database=database,
             options=options,
             library=library,
             session=Session(user_id=user_name()),
-            limits=limits_within(options.window),
+            is_demo=is_demo,
             console=console,
             signals=signals,
         )
 
 
 @asynccontextmanager
-async def open_existing(options: Options, console: Console, signals: Signals) -> AsyncIterator[CommandContext]:
-    """Open an existing database. Raises `ConfigurationError` if there is none at the path; it is not created."""
+async def open_existing(
+    options: Options, console: Console, signals: Signals, *, read_only: bool
+) -> AsyncIterator[CommandContext]:
+    """Open an existing database. Raises `ConfigurationError` if the path has no file; it is not created.
+
+    With *read_only*, a database that cannot be written can be read. Its overdue waits do not expire, and the leases of
+    dead processes do not end early.
+    """
     path = (options.database or wiring.default_database()).expanduser()
-    if not path.exists():
+    if not path.is_file():
         raise ConfigurationError(f"no database at {path}: no run was stored there; name another file with --db")
-    store = await wiring.open_store(path)
+    store = await SqliteStore.open(path, read_only=read_only and not _is_writable(path))
     try:
         yield CommandContext(store=store, database=path, options=options, console=console, signals=signals)
     finally:
@@ -146,6 +150,10 @@ async def open_library(options: Options, console: Console) -> Library:
         timer.cancel()
 
 
+def _is_writable(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
 def _paths(corpus: Sequence[str]) -> list[Path]:
     if not all(path.strip() for path in corpus):
         raise CorpusError("--corpus is empty: name a file or a folder, or omit the option")
@@ -158,10 +166,6 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container whose user has no entry in the password database
         return "local"
-
-
-def _is_demo(model: Model) -> bool:
-    return model.provider == DEMO
 
 
 def _open_model(spec: str) -> Model:

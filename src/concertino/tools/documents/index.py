@@ -6,14 +6,14 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from threading import Event, Lock
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from ...errors import CorpusError, LibraryError
 from ..library import Hit, Page, Source, source_id
@@ -21,9 +21,10 @@ from .chunks import chunks
 from .files import FileCollection
 from .markdown import Document
 from .ranking import ROW_BITS, hidden_words, search
-from .stdlib import StandardLibrary
 
 _T = TypeVar("_T")
+_Report = Callable[[str], object]
+_Indexed = Callable[[Path | None], sqlite3.Connection]
 _logger = logging.getLogger("concertino.documents")
 _LONGEST_PAGE = 100_000
 _SCHEMA = """
@@ -35,15 +36,30 @@ CREATE VIRTUAL TABLE chunks USING fts5 (title, headings, body, hidden, version U
 """
 
 
+class Collection(Protocol):
+    """The documents that an index is made from, such as the files of some folders."""
+
+    name: str
+    key: str  # the name of the index file: the same for the same documents
+
+    def scan(self, known: Mapping[str, str]) -> Mapping[str, str]:
+        """Return a stamp for each location, which changes with the document; *known* are those of the index."""
+
+    def read(self, location: str) -> Document:
+        """Read a document of the last scan; return an empty one if it cannot be read."""
+
+    def remarks(self) -> Sequence[str]:
+        """Return lines for people about documents that were left out."""
+
+
 class DocumentLibrary:
-    """A `Library` of files or docstrings; `open_documents` creates it. Any number of tasks may share it."""
+    """A `Library` of documents on this machine; `open_documents` creates it. Any number of tasks may share it."""
 
     kind: Literal["documents"] = "documents"
 
     def __init__(self, connection: sqlite3.Connection, name: str, index_file: Path | None) -> None:
         self.name = name
-        self.index_file = index_file
-        """None for an index in memory."""
+        self.index_file = index_file  # None for an index in memory
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = connection
 
@@ -113,24 +129,26 @@ def _text(connection: sqlite3.Connection, document: int, section: str) -> str:
 
 
 async def open_documents(
-    paths: Sequence[str | Path] | None = None,
+    documents: Sequence[str | Path] | Collection,
     *,
     cache_dir: Path | None = None,
     report: Callable[[str], None] = _logger.info,
 ) -> DocumentLibrary:
-    """Open a library of the `.md`, `.rst`, `.txt` and `.html` files below *paths*.
+    """Open a library of *documents*: paths of `.md`, `.rst`, `.txt` and `.html` files and of folders, or a collection.
 
-    None stands for the docstrings of the running Python's standard library. The index is kept in *cache_dir*
-    (`$XDG_CACHE_HOME/concertino`, else `~/.cache/concertino`) and brought up to date: only changed files are read.
-    *report* receives lines for people, on the event loop's thread. Cancelling leaves the index unchanged.
+    The index is kept in *cache_dir* (`$XDG_CACHE_HOME/concertino`, else `~/.cache/concertino`) and brought up to date:
+    only changed files are read. *report* receives lines for people, on the event loop's thread. Cancelling leaves the
+    index unchanged.
 
     Raises `CorpusError` for a path that does not exist or without anything to read, `MissingExtraError` for HTML files
     if their reader is not installed.
     """
+    collection = FileCollection(documents) if isinstance(documents, Sequence) else documents
     loop = asyncio.get_running_loop()
     cancelled = Event()
     forward = lambda line: cancelled.is_set() or loop.call_soon_threadsafe(report, line)  # noqa: E731
-    work = asyncio.create_task(asyncio.to_thread(_open, paths, cache_dir, forward, cancelled.is_set))
+    indexed = partial(_indexed, collection=collection, report=forward, stopped=cancelled.is_set)
+    work = asyncio.create_task(asyncio.to_thread(_open, indexed, collection, cache_dir, forward))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -140,20 +158,14 @@ async def open_documents(
         raise
 
 
-def _open(
-    paths: Sequence[str | Path] | None,
-    cache_dir: Path | None,
-    report: Callable[[str], object],
-    stopped: Callable[[], bool],
-) -> DocumentLibrary:
-    collection = StandardLibrary() if paths is None else FileCollection(paths)
+def _open(indexed: _Indexed, collection: Collection, cache_dir: Path | None, report: _Report) -> DocumentLibrary:
     if cache_dir is None:
         base = os.environ.get("XDG_CACHE_HOME", "")
         cache_dir = (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "concertino"
     file = cache_dir / f"{collection.key}.sqlite3"
     for _ in range(2):
         try:
-            return DocumentLibrary(_indexed(file, collection, report, stopped), collection.name, file)
+            return DocumentLibrary(indexed(file), collection.name, file)
         except (OSError, sqlite3.OperationalError) as error:
             report(f"cannot keep the index in {cache_dir} ({error}); it is made in memory")
             break
@@ -161,14 +173,11 @@ def _open(
             report(f"the index {file} is damaged ({error}); it is made again")
             for ending in ("", "-wal", "-shm"):
                 file.with_name(file.name + ending).unlink(missing_ok=True)
-    return DocumentLibrary(_indexed(None, collection, report, stopped), collection.name, None)
+    return DocumentLibrary(indexed(None), collection.name, None)
 
 
 def _indexed(
-    file: Path | None,
-    collection: FileCollection | StandardLibrary,
-    report: Callable[[str], object],
-    stopped: Callable[[], bool],
+    file: Path | None, *, collection: Collection, report: _Report, stopped: Callable[[], bool]
 ) -> sqlite3.Connection:
     """Open an index and bring it up to date in one transaction; an index made by other code is made again."""
     if file:
@@ -186,10 +195,10 @@ def _indexed(
             changed = _update(connection, collection, stopped)
             number = connection.execute("SELECT count(DISTINCT rowid >> ?) FROM chunks", (ROW_BITS,)).fetchone()[0]
             if not number:
-                raise CorpusError("; ".join([f"nothing to read in {collection.name}", *collection.remarks()]))
-        report(
-            f"{number:,} documents in {collection.name}: {f'{changed:,} read' if changed else 'the index is current'}"
-        )
+                nothing = f"nothing to read in {collection.name}: name a folder of .md, .rst, .txt or .html files"
+                raise CorpusError("; ".join([nothing, *collection.remarks()]))  # noqa: TRY301 - rolls back
+        state = f"{changed:,} read" if changed else "the index is current"
+        report(f"{number:,} documents in {collection.name}: {state}")
         for remark in collection.remarks():
             report(remark)
     except BaseException:
@@ -205,9 +214,7 @@ def _code_version() -> int:
     return int.from_bytes(blake2b(sqlite3.sqlite_version.encode() + sources, digest_size=3).digest())
 
 
-def _update(
-    connection: sqlite3.Connection, collection: FileCollection | StandardLibrary, stopped: Callable[[], bool]
-) -> int:
+def _update(connection: sqlite3.Connection, collection: Collection, stopped: Callable[[], bool]) -> int:
     known = dict(connection.execute("SELECT location, stamp FROM documents"))
     stamps = collection.scan(known)
     changed = [location for location, stamp in stamps.items() if known.get(location) != stamp]
@@ -219,26 +226,19 @@ def _update(
     for location in changed:
         if stopped():
             raise asyncio.CancelledError
-        _add(connection, collection, location, stamps[location])
+        _add(connection, collection.read(location), location, stamps[location])
     return len(changed)
 
 
-def _add(
-    connection: sqlite3.Connection, collection: FileCollection | StandardLibrary, location: str, stamp: str
-) -> None:
-    document = Document(*collection.read(location))
+def _add(connection: sqlite3.Connection, document: Document, location: str, stamp: str) -> None:
     # A file's name may be chosen so that its id collides with another one's; such a document gets another id.
     ids = (source_id(location + "\0" * salt) for salt in count())
     taken = "SELECT 1 FROM documents WHERE source = ?"
     id = next(id for id in ids if not connection.execute(taken, (id,)).fetchone())
     insert = "INSERT INTO documents (source, location, title, stamp) VALUES (?, ?, ?, ?)"
     first = (connection.execute(insert, (id, location, document.title, stamp)).lastrowid or 0) << ROW_BITS
-    rows = (
-        (first + index, document.title, "\n".join(chunk.headings), chunk.body,
-         hidden_words("\n".join((document.title, *chunk.headings, chunk.body))), *chunk[2:])
-        for index, chunk in enumerate(chunks(document, location))
-    )  # fmt: skip
-    connection.executemany(
-        "INSERT INTO chunks (rowid, title, headings, body, hidden, version, date, is_change) VALUES (?,?,?,?,?,?,?,?)",
-        rows,
-    )
+    for row, chunk in enumerate(chunks(document, location), first):
+        texts = (document.title, "\n".join(chunk.headings), chunk.body)
+        columns = "rowid, title, headings, body, hidden, version, date, is_change"
+        values = (row, *texts, hidden_words("\n".join(texts)), *chunk[2:])
+        connection.execute(f"INSERT INTO chunks ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608

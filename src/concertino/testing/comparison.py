@@ -1,4 +1,4 @@
-"""Whether a request is the recorded one, and if not, where it first differs."""
+"""Comparison of a request with a recorded one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .redaction import LEFT_OUT, is_secret_name
 
 _MISSING = object()
 _SHOWN = 120
-"""How many characters of a value are shown."""
+"""Largest number of characters of a value in a message."""
 
 
 def difference(recorded: Request, asked: Request, ignored: Collection[str] = ()) -> str | None:
-    """Where *asked* first differs from *recorded*, as a line for people; None if it does not.
+    """Describe the first difference between *asked* and *recorded*; None if they match.
 
-    *ignored* are JSON paths in the body, such as `$.messages[*].name`.
+    *ignored* lists JSON paths in the body, such as `$.messages[*].name`.
     """
     if recorded.method != asked.method:
         return _line("method", recorded.method, asked.method)
@@ -31,18 +31,18 @@ def difference(recorded: Request, asked: Request, ignored: Collection[str] = ())
     if recorded.body is None:
         return None
     for where, ours, theirs in _differences("$", _value(recorded.body), _value(asked.body or b"")):
-        if not any(_within(where, place) for place in ignored):
+        if not any(_within(where, path) for path in ignored):
             return _line(where, ours, theirs)
     return None
 
 
-def _within(where: str, place: str) -> bool:
-    """Whether *where* is *place*, or in it."""
-    return any(f"{form}.".startswith((f"{place}.", f"{place}[")) for form in (where, re.sub(r"\[\d+\]", "[*]", where)))
+def _within(where: str, path: str) -> bool:
+    """Return whether *where* is *path* or below it."""
+    return any(f"{form}.".startswith((f"{path}.", f"{path}[")) for form in (where, re.sub(r"\[\d+\]", "[*]", where)))
 
 
 def _target(path: str) -> tuple[str, dict[str, str]]:
-    """The path and the query, unquoted; without the parameters that are secret."""
+    """Return the path and the query, unquoted and without secret parameters."""
     bare, _, query = path.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     return unquote(bare), {name: value for name, value in pairs if not is_secret_name(name, query=True)}
@@ -56,17 +56,17 @@ def _value(body: bytes) -> Any:
 
 
 def _differences(where: str, recorded: Any, asked: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Each place that differs, in the order of the recorded value, with both values."""
+    """Yield the JSON path and both values of each difference, in the order of the recorded value."""
     match recorded, asked:
         case dict(), dict():
             for name in [*recorded, *(name for name in asked if name not in recorded)]:
                 ours, theirs = recorded.get(name, _MISSING), asked.get(name, _MISSING)
                 yield from _differences(f"{where}.{name}", ours, theirs)
         case list(), list():
-            for place in range(max(len(recorded), len(asked))):
-                ours = recorded[place] if place < len(recorded) else _MISSING
-                theirs = asked[place] if place < len(asked) else _MISSING
-                yield from _differences(f"{where}[{place}]", ours, theirs)
+            for index in range(max(len(recorded), len(asked))):
+                ours = recorded[index] if index < len(recorded) else _MISSING
+                theirs = asked[index] if index < len(asked) else _MISSING
+                yield from _differences(f"{where}[{index}]", ours, theirs)
         case str(), str() if _same_text(recorded, asked):
             return
         case _ if recorded != asked or isinstance(recorded, bool) != isinstance(asked, bool):
@@ -74,7 +74,7 @@ def _differences(where: str, recorded: Any, asked: Any) -> Iterator[tuple[str, A
 
 
 def _same_text(recorded: str, asked: str) -> bool:
-    """What was left out of the recorded text matches any text."""
+    """Return whether the texts are equal; redacted parts match any text."""
     if LEFT_OUT not in recorded:
         return recorded == asked
     pattern = ".*".join(re.escape(piece) for piece in recorded.split(LEFT_OUT))
@@ -87,13 +87,13 @@ def _line(where: str, recorded: Any, asked: Any) -> str:
 
 
 def _common(recorded: Any, asked: Any) -> int:
-    """Where the part of two long texts begins that is worth showing: shortly before they differ."""
+    """Return the start of the excerpt to show of two long values: shortly before their first difference."""
     if not isinstance(recorded, str) or not isinstance(asked, str):
         return 0
     if max(len(recorded), len(asked)) <= _SHOWN:
         return 0
     pairs = enumerate(zip(recorded, asked, strict=False))
-    same = next((place for place, (ours, theirs) in pairs if ours != theirs), min(len(recorded), len(asked)))
+    same = next((index for index, (ours, theirs) in pairs if ours != theirs), min(len(recorded), len(asked)))
     return max(0, same - _SHOWN // 3)
 
 
