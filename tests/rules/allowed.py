@@ -41,7 +41,6 @@ DEEP_EXAMPLES: set[str] = {
 """Pages and examples that import a module inside a package."""
 WORDING: set[str] = {
     "README.md",
-    "cli",
     "docs/architecture.md",
     "orchestrator",
     "records",

@@ -15,7 +15,7 @@ from ..render.table import table
 from .run_state import ALL, STATES, ResumableTrees, own_usage, resumable_trees, run_object, step_count, tree_usage
 
 _WIDE = 110
-"""Columns from which a line has room for the task; a narrower terminal shows it on a line of its own."""
+"""Columns from which a line is wide enough for the task; a narrower terminal shows it on a line of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
