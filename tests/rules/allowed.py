@@ -31,25 +31,16 @@ DUPLICATE_MODULES: set[str] = {
 """Names of modules that occur more than once."""
 DUPLICATE_TYPES: set[str] = {
     "Answer",
-    "Call",
     "ContextWindow",
     "Entry",
     "Message",
     "RunState",
 }
 """Names of public types that occur more than once."""
-DEEP_EXAMPLES: set[str] = {
-    "docs/cli.md",
-    "docs/durability.md",
-    "docs/providers.md",
-}
-"""Pages and examples that import a module inside a package."""
 WORDING: set[str] = {
     "README.md",
     "cli",
     "docs/architecture.md",
-    "docs/cli.md",
-    "docs/context.md",
     "orchestrator",
     "records",
     "runtime",
