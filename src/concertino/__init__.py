@@ -1,24 +1,65 @@
 """concertino: an orchestration engine for chat products.
 
-The public names. Nothing is computed here, and no vendor's SDK is loaded.
+The public names. A name that needs more than the engine, such as `SqliteStore` or `open_model`, is imported when it is
+first used. No vendor's SDK is loaded before a model of that vendor is created.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 from .errors import ConcertinoError, HookError, RunError, ToolError
 from .events import RunEvent, RunResult
-from .messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
-from .orchestrator.agent import AgentConfig
-from .orchestrator.chat import Attachment, Chat
-from .orchestrator.engine import ToolOrchestrator
-from .orchestrator.journal.data_policy import DataPolicy, KeepFor, ToolData
-from .orchestrator.outcome import Allow, Ask, Continue, Deny, Fail, Finish, NextStep, Special, Turn
-from .orchestrator.resources import Limits, Resources, limits_within
-from .orchestrator.run import RunContext
-from .storage.types import Budget
-from .tools.base import Done, NotDone, Pending, Session, Tool, ToolContext, ToolResult
-from .tools.function import tool
-from .tools.registry import ToolRegistry
+from .messages import AssistantMessage, ForcedTool, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
+from .orchestrator import (
+    AgentConfig,
+    Allow,
+    Ask,
+    Attachment,
+    Chat,
+    Continue,
+    DataPolicy,
+    Deny,
+    Fail,
+    Finish,
+    KeepFor,
+    Limits,
+    NextStep,
+    Outcome,
+    Resources,
+    Retry,
+    RunContext,
+    Special,
+    ToolData,
+    ToolOrchestrator,
+    Turn,
+    limits_within,
+)
+from .providers import Model, ModelRequest, RateLimit
+from .scope import Scope
+from .storage import Budget
+from .token_engine import Retention
+from .tools import Done, NotDone, Pending, Session, Tool, ToolContext, ToolRegistry, ToolResult, tool
 from .usage import Tokens, UsageRecord
+
+if TYPE_CHECKING:
+    from .agents.delegate import delegate
+    from .runtime import LiveRun, Runtime
+    from .storage import MemoryStore, SqliteStore
+    from .wiring import Models, open_model
+
+_LAZY = {
+    "LiveRun": "runtime",
+    "MemoryStore": "storage",
+    "Models": "wiring",
+    "Runtime": "runtime",
+    "SqliteStore": "storage",
+    "delegate": "agents",
+    "open_model": "wiring",
+}
+"""Names that are imported on first use, and the modules that define them."""
 
 __all__ = [
     "AgentConfig",
@@ -35,21 +76,35 @@ __all__ = [
     "Done",
     "Fail",
     "Finish",
+    "ForcedTool",
     "HookError",
     "KeepFor",
     "Limits",
+    "LiveRun",
+    "MemoryStore",
     "Message",
+    "Model",
+    "ModelRequest",
+    "Models",
     "NextStep",
     "NotDone",
+    "Outcome",
     "Pending",
+    "RateLimit",
     "Resources",
+    "Retention",
+    "Retry",
     "RunContext",
     "RunError",
     "RunEvent",
     "RunResult",
+    "Runtime",
+    "Scope",
     "Session",
     "Special",
+    "SqliteStore",
     "SystemMessage",
+    "Text",
     "Tokens",
     "Tool",
     "ToolCall",
@@ -64,6 +119,19 @@ __all__ = [
     "UsageRecord",
     "UserMessage",
     "__version__",
+    "delegate",
     "limits_within",
+    "open_model",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -34,10 +34,6 @@ DUPLICATE_TYPES: set[str] = {
     "RunState",
 }
 """Names of public types that occur more than once."""
-DEEP_EXAMPLES: set[str] = {
-    "docs/providers.md",
-}
-"""Pages and examples that import a module inside a package."""
 WORDING: set[str] = {
     "README.md",
     "docs/architecture.md",

@@ -1,5 +1,45 @@
-"""The orchestrator: one loop, the hooks that it asks, and all that a run consists of.
+"""The engine: one loop, the hooks of an agent, and the parts of a run.
 
-Read in this order: `config` (what an agent decides), `engine` (the loop), `step` (one turn of it), `dispatch`
-(its tools).
+Read `engine` (the loop) and `turn` (one turn of it) first; `agent` has the decisions that an agent makes.
 """
+
+from .agent import AgentConfig
+from .chat import Attachment, Chat
+from .engine import ToolOrchestrator
+from .event_stream import Observer
+from .journal.data_policy import DataPolicy, KeepFor, ToolData
+from .model_call.retry import Retry
+from .outcome import Allow, Ask, Continue, Deny, Fail, Finish, LimitReason, NextStep, Outcome, Special, Turn
+from .resources import Limits, LimitsFunction, Resources, limits_within
+from .run import AskModel, RunContext
+from .run_state import RunState
+
+__all__ = [
+    "AgentConfig",
+    "Allow",
+    "Ask",
+    "AskModel",
+    "Attachment",
+    "Chat",
+    "Continue",
+    "DataPolicy",
+    "Deny",
+    "Fail",
+    "Finish",
+    "KeepFor",
+    "LimitReason",
+    "Limits",
+    "LimitsFunction",
+    "NextStep",
+    "Observer",
+    "Outcome",
+    "Resources",
+    "Retry",
+    "RunContext",
+    "RunState",
+    "Special",
+    "ToolData",
+    "ToolOrchestrator",
+    "Turn",
+    "limits_within",
+]

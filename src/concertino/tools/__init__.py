@@ -5,8 +5,10 @@ Ready-made tools are in `concertino.tools.builtin`, web search and fetch in `con
 
 from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Pending, Session, Tool, ToolContext, ToolResult
 from .function import FunctionTool, Probe, tool
+from .library import Hit, Library, Page, Source, source_id
 from .progress import Progress, ProgressStep
 from .registry import BASE_PROMPT, ToolRegistry
+from .threads import run_in_thread
 
 __all__ = [
     "BASE_PROMPT",
@@ -14,15 +16,21 @@ __all__ = [
     "Done",
     "Effect",
     "FunctionTool",
+    "Hit",
+    "Library",
     "NotDone",
+    "Page",
     "Pending",
     "Probe",
     "Progress",
     "ProgressStep",
     "Session",
+    "Source",
     "Tool",
     "ToolContext",
     "ToolRegistry",
     "ToolResult",
+    "run_in_thread",
+    "source_id",
     "tool",
 ]
