@@ -253,9 +253,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.context", description=__doc__)
     parser.add_argument("--traces", type=Path, metavar="FILE", help="JSON: see benchmarks/context_traces.py")
-    parser.add_argument(
-        "--drawn", type=int, default=60, help="random conversations to compare with the optimum"
-    )
+    parser.add_argument("--drawn", type=int, default=60, help="random conversations to compare with the optimum")
     parser.add_argument("--patience", type=float, help="patience to use instead of the default")
     arguments = parser.parse_args()
     found = traces.from_file(arguments.traces) if arguments.traces else traces.shared()

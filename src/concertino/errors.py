@@ -27,6 +27,7 @@ ConcertinoError
 │   └── BrokenStreamError
 ├── StorageError                  the store failed
 │   ├── DatabaseVersionError
+│   ├── DamagedDataError          a stored journal or value cannot be read
 │   ├── ErasedError
 │   └── StaleClaimError           another process has taken over the run
 ├── RunStateError                 the run's state does not allow the operation
@@ -187,6 +188,10 @@ class StorageError(ConcertinoError):
 
 class DatabaseVersionError(StorageError):
     """The file is not a concertino database, or a newer version of concertino wrote it."""
+
+
+class DamagedDataError(StorageError):
+    """Stored data cannot be read: a bug or a fault of the disk changed it. Stop or erase the run."""
 
 
 class ErasedError(StorageError):

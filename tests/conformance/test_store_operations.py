@@ -103,6 +103,8 @@ async def test_the_first_outcome_counts_until_it_is_settled(store: FullStore) ->
     await tree.append(operations=[operation("a", state="unknown", outcome={"n": 1}), operation("b", state="failed")])
     await tree.append(operations=[operation("a"), operation("b", state="done", outcome={"n": 2})])
     assert await states(store) == {"a": "unknown", "b": "failed"}
+    await tree.append(operations=[operation("a", state="unknown", outcome={"n": 1})])
+    assert [each.outcome for each in await store.operations(SCOPE) if each.key == "a"] == [{"n": 1}]
     await tree.append(operations=[operation("a", state="done", outcome={"n": 3})])
     found = {each.key: (each.state, each.outcome) for each in await store.operations(SCOPE)}
     assert found["a"] == ("done", {"n": 3})

@@ -69,7 +69,8 @@ def is_locked(case: Case) -> bool:
 def test_stopped_at_every_point(world: World, undisturbed: dict[str, Any], shard: int) -> None:
     points = occurrences(undisturbed["points"])[shard::SHARDS]
     cases = [lambda at=at: stopped_once(world, undisturbed["evidence"], *at) for at in points]
-    assert side_by_side(cases, 12) == []
+    found = side_by_side(cases, 12)
+    assert not found, "\n".join(found)
 
 
 async def test_stopped_with_the_write_lock(world: World) -> None:

@@ -147,7 +147,7 @@ def registry_of(config: AgentConfig[Any], registry: object) -> ToolRegistry:
         kept = vars(config).get("_concertino_registry")
         if kept is None or kept[0] is not config.tools or isinstance(config.tools, list):
             kept = vars(config)["_concertino_registry"] = (config.tools, ToolRegistry(config.tools))
-        return kept[1]  # type: ignore[no-any-return]  # every run copies it
+        return kept[1]  # every run copies it
     if not isinstance(registry, ToolRegistry):
         raise ConfigurationError(f"{registry!r:.80} is not a registry; pass ToolRegistry([...])")
     return registry
@@ -176,14 +176,12 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
         raise ConfigurationError(f"Chat(message={chat.message!r:.80}): the message must be text and not empty")
     if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
         raise ConfigurationError(f"invalid run_id {run_id!r:.80}: use text without ':'")
-    if resources.store is None and resume:
-        raise ConfigurationError("resume=True needs the store that has the run: pass Resources(store=...)")
-    if resources.store is None and chat.budget is not None:
-        raise ConfigurationError("Chat(budget=...) needs a store for the accounts: pass Resources(store=...)")
+    if resources.store is None and (resume or chat.budget is not None):
+        need = "resume=True needs the store that has the run" if resume else "Chat(budget=...) needs a store"
+        raise ConfigurationError(f"{need}: pass Resources(store=...)")
     if resources.fallback:
         _check_fallback(chat, resources)
-    if chat.history:
-        _check_contents("history", chat.history)
+    _check_contents("history", chat.history)
     for examples in chat.few_shot.values():
         _check_contents("few_shot", examples)
 
@@ -199,7 +197,7 @@ def _check_fields(owner: object, fields: Mapping[str, tuple[Check, str]], defaul
 
 
 def _check_fallback(chat: Chat, resources: Resources) -> None:
-    own = [model_id(model) for model in (chat.model, resources.model) if _is_model(model)]
+    own = [model_id(each) for each in (chat.model, resources.model) if each is not None and not isinstance(each, str)]
     for wanted in resources.fallback:
         provider, _, name = wanted.partition(":")
         if not provider or not name:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
-from ..errors import ConcertinoError, ConfigurationError, RunStateError, StorageError
+from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, RunStateError
 from ..orchestrator.lifecycle.seal import seal
 from ..storage.base import Store
 from ..storage.types import StoredRun
@@ -96,8 +96,8 @@ class Watchdog:
                 await self._resume(root_id)
         except (RunStateError, ConfigurationError) as error:
             log.info("run %s was not resumed: %s", root_id, error)
-        except StorageError as error:
-            await self._postpone_unreadable(root_id, error)
+        except DamagedDataError as error:
+            await self._postpone_damaged(root_id, error)
         except Exception as error:  # noqa: BLE001 - one run must not keep the watchdog from the others
             log.warning("run %s could not be resumed: %s", root_id, type(error).__name__)
 
@@ -119,7 +119,7 @@ class Watchdog:
         await self._store.postpone(stored.start.scope, root_id, reason=reason, seconds=seconds)
         log.warning("run %s %s: %s", root_id, "is a dead letter" if last else f"waits {seconds:g} s", reason)
 
-    async def _postpone_unreadable(self, root_id: str, error: StorageError) -> None:
+    async def _postpone_damaged(self, root_id: str, error: DamagedDataError) -> None:
         log.warning("run %s could not be resumed: %s", root_id, type(error).__name__)
         try:
             stored = await self._store.run(root_id)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from ..errors import StorageError
+from ..errors import DamagedDataError, StorageError
 from ..messages import (
     AssistantMessage,
     Media,
@@ -69,7 +69,7 @@ def decode_message(text: str) -> Message:
     """Return the message encoded as *text*. Raises `StorageError` if it is corrupt or of a newer format."""
     form = _load(text)
     if not isinstance(form, dict) or not isinstance(version := form.pop("v", None), int):
-        raise StorageError("corrupt stored message: it has no format version")
+        raise DamagedDataError("corrupt stored message: it has no format version")
     if version > VERSION:
         raise StorageError(
             f"a stored message has format {version}, and this concertino reads up to {VERSION}: install a newer one"
@@ -84,7 +84,7 @@ def decode_message(text: str) -> Message:
             values["media"] = tuple(Media(**_joined(item)) for item in media)
         return cls(**values)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise StorageError(f"corrupt stored message: {error!r}") from error
+        raise DamagedDataError(f"corrupt stored message: {error!r}") from error
 
 
 def encode_json(value: Any) -> str:
@@ -96,7 +96,7 @@ def decode_json(text: str, kind: type[T]) -> T:
     """Return the value encoded as *text*. Raises `StorageError` if it is corrupt or not a *kind*."""
     value = _load(text)
     if not isinstance(value, kind):
-        raise StorageError(f"corrupt stored value: expected {kind.__name__}, got {type(value).__name__}")
+        raise DamagedDataError(f"corrupt stored value: expected {kind.__name__}, got {type(value).__name__}")
     return value
 
 
@@ -182,4 +182,4 @@ def _load(text: str) -> Any:
     try:
         return json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
-        raise StorageError(f"corrupt stored value: {error}") from error
+        raise DamagedDataError(f"corrupt stored value: {error}") from error

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
 from ...context_state import ContextState
-from ...errors import ErasedError, StorageError
+from ...errors import DamagedDataError, ErasedError
 from ...events import StopReceipt
 from ...messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoice, ToolSpec
 from ...operations import OperationState
@@ -500,7 +500,7 @@ def encode(entry: Entry, common: Common) -> tuple[Json, Json | None]:
 def decode(stored: StoredEntry, run_id: str, *, strict: bool = True) -> tuple[Entry, Common]:
     """Return a stored entry; if not *strict*, an erased one without its content.
 
-    Raises `ErasedError` if the content was erased, `StorageError` if the entry is damaged.
+    Raises `ErasedError` if the content was erased, `DamagedDataError` if the entry is damaged.
     """
     if stored.erased and strict:
         raise ErasedError(
@@ -513,7 +513,7 @@ def decode(stored: StoredEntry, run_id: str, *, strict: bool = True) -> tuple[En
         return _KINDS[stored.kind].read(stored.body, content), common
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         where = f"run {run_id}, entry {stored.seq} ({stored.kind})"
-        raise StorageError(f"the journal of {where} is damaged: {error!r}; stop or erase the run") from error
+        raise DamagedDataError(f"the journal of {where} is damaged: {error!r}; stop or erase the run") from error
 
 
 # -- parts of entries ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...errors import ConfigurationError, RunStateError, StorageError
+from ...errors import ConfigurationError, DamagedDataError, RunStateError, StorageError
 from ...events import StopReceipt
 from ...messages import AssistantMessage, Message, ToolCall, ToolSpec
 from ...providers.base import ModelRequest
@@ -151,12 +151,12 @@ class Replay:
         return self.view.record
 
     def apply(self, step: JournalStep) -> None:
-        """Apply one step. Raises `StorageError` if it contradicts the steps before it."""
+        """Apply one step. Raises `DamagedDataError` if it contradicts the steps before it."""
         try:
             self._apply(step)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, StopIteration, ConfigurationError) as e:
             where = f"run {self.run.start.run_id}, entry {step.seq} ({step.entry.kind})"
-            raise StorageError(f"the journal of {where} is damaged: {e!r}; stop or erase the run") from e
+            raise DamagedDataError(f"the journal of {where} is damaged: {e!r}; stop or erase the run") from e
         self.entries = step.seq + 1
 
     def _apply(self, step: JournalStep) -> None:
@@ -307,7 +307,9 @@ def started_of(journal: StoredJournal) -> Started:
     """Return what the run was given. Raises `ErasedError`, `StorageError`."""
     first = next(read_steps(journal), None)
     if first is None or not isinstance(first.entry, Started):
-        raise StorageError(f"the journal of run {journal.run.start.run_id} is damaged: it does not begin with a start")
+        raise DamagedDataError(
+            f"the journal of run {journal.run.start.run_id} is damaged: it does not begin with a start"
+        )
     return first.entry
 
 
@@ -332,5 +334,5 @@ def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:
 
 def _empty(journal: StoredJournal) -> Replay:
     if not journal.entries:
-        raise StorageError(f"run {journal.run.start.run_id} has no journal")
+        raise DamagedDataError(f"run {journal.run.start.run_id} has no journal")
     return Replay(journal.run, journal.texts)

@@ -1,7 +1,7 @@
 """Repair of conversations, so that every provider accepts them: a result right after each call, and unique call ids.
 
-The engine's own conversations are well-formed. A history from a product may have been cut in the middle, joined from two,
-or saved while a process died.
+The engine's own conversations are well-formed. A history from a product may have been cut in the middle,
+joined from two, or saved while a process died.
 """
 
 from __future__ import annotations

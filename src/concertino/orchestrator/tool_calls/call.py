@@ -182,6 +182,8 @@ class Call:
         if self.answer is not None and (answered := answer_text(self.answer)) is not None:
             content, is_error = answered
             return failed(call, content) if is_error else self._outcome(tool, content)
+        if self.state == "unknown":
+            return self._unknown()
         if self.state == "running" and again:
             if self._effect == "once" and (known := await self._probe(tool, context)) is not None:
                 return known
@@ -246,6 +248,9 @@ class Call:
                 return None
         text = f"whether {self.call.name} took effect is unknown: it was interrupted{why}"
         self._run.notify("outcome_unknown", text)
+        return self._unknown()
+
+    def _unknown(self) -> Outcome:
         outcome = failed(self.call, UNKNOWN)
         outcome.unknown = True
         return outcome

@@ -28,6 +28,7 @@ class Put(NamedTuple):
     key: str
     run_id: str
     scope_key: int
+    state: str
     row: tuple[Any, ...]
     outcome: str | None
 
@@ -74,13 +75,13 @@ def operations(
 def _encode(operation: Operation) -> Put:
     outcome = None if operation.outcome is None else encode_json(operation.outcome)
     row = operation_row(operation)
-    return Put(operation.key, operation.run_id, scope_key(operation.scope), row, outcome)
+    return Put(operation.key, operation.run_id, scope_key(operation.scope), operation.state, row, outcome)
 
 
 def _put(connection: sqlite3.Connection, root: int, put: Put, now: float) -> None:
     sql, number = queries(), None
     if put.outcome is not None:
-        for (before,) in connection.execute(sql["outcome_of_unknown"], (put.scope_key, put.key)).fetchall():
+        for (before,) in connection.execute(sql["replaced_outcome"], (put.scope_key, put.key, put.state)).fetchall():
             _erase_outcome(connection, before)
         number = connection.execute(sql["add_outcome"], (put.outcome,)).lastrowid
     row = (put.key, *put.row, number, put.run_id, root, put.scope_key)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar, get_args
 
-from ...errors import StorageError
+from ...errors import DamagedDataError, StorageError
 from ...usage import Tokens, UsageRecord
 from ..codec import decode_json
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
@@ -152,8 +152,8 @@ def _usage(row: sqlite3.Row) -> UsageRecord:
     return to_usage(row)
 
 
-def _corrupt(run_id: str, seq: int, error: StorageError) -> StorageError:
-    return StorageError(f"entry {seq} of run {run_id!r} is unreadable: {error}")
+def _corrupt(run_id: str, seq: int, error: StorageError) -> DamagedDataError:
+    return DamagedDataError(f"entry {seq} of run {run_id!r} is unreadable: {error}")
 
 
 def _texts(body: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from ...errors import StorageError
+from ...errors import DamagedDataError
 from ...operations import Operation
 from ...scope import Scope
 from ...usage import Tokens, UsageRecord
@@ -153,13 +153,13 @@ def to_run(row: sqlite3.Row) -> StoredRun:
 
 
 def to_message(row: Sequence[Any]) -> StoredMessage:
-    """Return a message from `body, tokens, progress`. Raises `StorageError` if it is corrupt."""
+    """Return a message from `body, tokens, progress`. Raises `DamagedDataError` if it is corrupt."""
     body, tokens, progress = row
     return StoredMessage(message=decode_message(body), tokens=tokens, progress=decode_progress(progress))
 
 
 def to_usage(row: sqlite3.Row) -> UsageRecord:
-    """Return a usage record from its row. Raises `StorageError` if it is corrupt."""
+    """Return a usage record from its row. Raises `DamagedDataError` if it is corrupt."""
     names = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h")
     return UsageRecord(
         id=row["id"],
@@ -177,7 +177,7 @@ def to_usage(row: sqlite3.Row) -> UsageRecord:
 
 
 def to_operation(row: sqlite3.Row) -> Operation:
-    """Return an operation from its row. Raises `StorageError` if it is corrupt."""
+    """Return an operation from its row. Raises `DamagedDataError` if it is corrupt."""
     return Operation(
         key=row["key"],
         scope=Scope(row["organization_id"], row["user_id"]),
@@ -199,7 +199,7 @@ def to_operation(row: sqlite3.Row) -> Operation:
 
 
 def to_wait(row: sqlite3.Row) -> Wait:
-    """Return a wait from its row. Raises `StorageError` if it is corrupt."""
+    """Return a wait from its row. Raises `DamagedDataError` if it is corrupt."""
     resolution = None
     if row["verdict"] is not None:
         resolution = Resolution(
@@ -229,7 +229,7 @@ def to_wait(row: sqlite3.Row) -> Wait:
 
 
 def to_memory(row: Sequence[Any]) -> Memory:
-    """Return a memory from `id, text, created, metadata`. Raises `StorageError` if it is corrupt."""
+    """Return a memory from `id, text, created, metadata`. Raises `DamagedDataError` if it is corrupt."""
     key, text, created, metadata = row
     return Memory(id=key, text=text, created=created, metadata=decode_json(metadata, dict))
 
@@ -238,4 +238,4 @@ def _decimal(text: str | None, name: str) -> Decimal | None:
     try:
         return None if text is None else Decimal(text)
     except (InvalidOperation, TypeError, ValueError) as error:
-        raise StorageError(f"corrupt stored value: the {name} is {text!r}") from error
+        raise DamagedDataError(f"corrupt stored value: the {name} is {text!r}") from error

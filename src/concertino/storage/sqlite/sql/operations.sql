@@ -27,9 +27,10 @@ ON CONFLICT (scope_key, key) DO UPDATE SET
 WHERE run = excluded.run
 RETURNING state, answered, waits_for, outcome;
 
--- name: outcome_of_unknown
+-- name: replaced_outcome
+-- Only a settlement replaces an outcome.
 SELECT outcome FROM operations
-WHERE scope_key = ? AND key = ? AND state = 'unknown' AND outcome IS NOT NULL;
+WHERE scope_key = ? AND key = ? AND state = 'unknown' AND ? = 'done' AND outcome IS NOT NULL;
 
 -- name: add_outcome
 INSERT INTO outcomes (content) VALUES (?);
