@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
+from .records import record
 
-@dataclass(slots=True)
+
+@record(frozen=False)
 class ContextState:
     """The state with which the next run of a conversation continues this run's view. All fields are JSON."""
 
@@ -23,7 +25,7 @@ class ContextState:
     """Cost so far of carrying what the next edits would remove, in tokens of uncached input."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ContextReport:
     """Tokens and costs of a run's requests, and what they would have been without any edit."""
 

@@ -9,11 +9,12 @@ every step creates several, every delta one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from .context_state import ContextReport, ContextState
 from .messages import AssistantMessage, Message, ToolCall
+from .records import record
 from .usage import UsageRecord
 from .waits import Wait, WaitKind
 
@@ -33,7 +34,7 @@ NoticeCode = Literal[
 ]
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Event:
     """Base class of all events."""
 
@@ -43,7 +44,7 @@ class Event:
     """The content index."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class RunStarted(Event):
     """A run of an agent or a sub-agent began."""
 
@@ -56,7 +57,7 @@ class RunStarted(Event):
     """True if the run was resumed from its journal."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class StepStarted(Event):
     """A step began; its model call follows."""
 
@@ -65,7 +66,7 @@ class StepStarted(Event):
     model: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class AttemptFailed(Event):
     """An attempt at a model call failed and will be retried, possibly with another model.
 
@@ -79,21 +80,21 @@ class AttemptFailed(Event):
     """Delay until the next attempt."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class TextDelta(Event):
     """A piece of the answer's text."""
 
     text: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ReasoningDelta(Event):
     """A piece of the answer's reasoning."""
 
     text: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ToolCallDelta(Event):
     """A piece of a tool call's arguments."""
 
@@ -102,21 +103,21 @@ class ToolCallDelta(Event):
     arguments: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class TurnCompleted(Event):
     """The model's answer of one step is complete."""
 
     message: AssistantMessage
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ToolsSelected(Event):
     """Tool calls are about to run."""
 
     calls: tuple[ToolCall, ...]
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ToolStarted(Event):
     """A tool call began."""
 
@@ -125,7 +126,7 @@ class ToolStarted(Event):
     arguments: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ToolProgress(Event):
     """A progress step of a tool call began, changed or ended."""
 
@@ -135,7 +136,7 @@ class ToolProgress(Event):
     """JSON with `id`, `name`, `icon`, `parts` and `ended`; replaces the earlier step with the same `id`."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ToolStreamed(Event):
     """A piece of a tool's result."""
 
@@ -144,7 +145,7 @@ class ToolStreamed(Event):
     content: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ToolDone(Event):
     """A tool call succeeded."""
 
@@ -156,7 +157,7 @@ class ToolDone(Event):
     """The tool's structured result for the product; never sent to the model."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ToolFailed(Event):
     """A tool call failed. The model reads the error, and the run continues."""
 
@@ -166,7 +167,7 @@ class ToolFailed(Event):
     """Shortened error message; `TOOL_NOT_ENABLED` if `should_use` returned false."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class CallWaiting(Event):
     """A tool call waits for an approval, or for its result from outside."""
 
@@ -183,21 +184,21 @@ class CallWaiting(Event):
     """Time until the wait expires; None: never."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Steered(Event):
     """A message was added to the running conversation; the next request includes it."""
 
     text: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class UsageRecorded(Event):
     """The usage of an attempt was booked."""
 
     record: UsageRecord
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ContextEdited(Event):
     """The view of the conversation became shorter from the next request on; the record is unchanged."""
 
@@ -213,7 +214,7 @@ class ContextEdited(Event):
     """Tokens of the view after the edit."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class CacheMiss(Event):
     """The provider read fewer tokens from its cache than expected."""
 
@@ -227,7 +228,7 @@ class CacheMiss(Event):
     """Tokens that it read from its cache."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Notice(Event):
     """A message for the user about something unusual that the engine did."""
 
@@ -235,7 +236,7 @@ class Notice(Event):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class StoppedWork:
     """One piece of work that was in progress when a run was stopped."""
 
@@ -246,7 +247,7 @@ class StoppedWork:
     effect: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class StopReceipt:
     """The fate of all work that was in progress in a run and its sub-agents when it was stopped."""
 
@@ -263,7 +264,7 @@ class StopReceipt:
         return cls(**{how: tuple(StoppedWork(**work) for work in works) for how, works in form.items()})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class RunResult:
     """The outcome of a run and its usage."""
 
@@ -299,7 +300,7 @@ class RunResult:
         return sum(self.tool_calls.values())
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class RunEnded(Event):
     """The run ended; no further event of it follows."""
 

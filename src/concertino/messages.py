@@ -13,6 +13,8 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
+from .records import record
+
 W = TypeVar("W")
 
 Retain = Literal["once", "window", "pin"]
@@ -25,7 +27,7 @@ StopReason = Literal["end", "tool_calls", "length", "filter", "broken", "pause"]
 broke, or the provider paused a long turn of its own tools, which continues when the conversation is sent again."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Text:
     """Text for the user."""
 
@@ -38,7 +40,7 @@ class Text:
     """Provider that `raw` comes from."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reasoning:
     """The model's reasoning. Sent back only to the provider that signed it."""
 
@@ -54,7 +56,7 @@ class Reasoning:
     """See `Text.raw`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolCall:
     """A tool call that the model requests."""
 
@@ -71,7 +73,7 @@ class ToolCall:
     """Provider that `raw` and `signature` come from."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Opaque:
     """A block that only its provider understands, such as a call of a tool that runs at the provider, or its result.
 
@@ -89,7 +91,7 @@ class Opaque:
 Part = Text | Reasoning | ToolCall | Opaque
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Media:
     """An image, a document or a recording, given as `data`, `url` or `file_id`."""
 
@@ -141,7 +143,7 @@ class _Wired:
         return size
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SystemMessage(_Wired):
     """An instruction from the product or the engine within the conversation."""
 
@@ -149,7 +151,7 @@ class SystemMessage(_Wired):
     role: ClassVar[Literal["system"]] = "system"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UserMessage(_Wired):
     """A message from the user, with text and media."""
 
@@ -160,7 +162,7 @@ class UserMessage(_Wired):
     role: ClassVar[Literal["user"]] = "user"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AssistantMessage(_Wired):
     """One answer of a model: text, reasoning and tool calls in their original order."""
 
@@ -186,7 +188,7 @@ class AssistantMessage(_Wired):
             return calls
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolMessage(_Wired):
     """The result of one tool call, as the model reads it."""
 
@@ -229,7 +231,7 @@ class ToolSpec:
         return f"{self.name} {self.description} {json.dumps(self.parameters)}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForcedTool:
     """A tool choice that forces one tool."""
 

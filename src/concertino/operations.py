@@ -7,10 +7,10 @@ the live engine, resume, stop, seal, erase, the store and the command line share
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
+from .records import record
 from .scope import Scope
 
 OperationKind = Literal["model_call", "tool_call", "sub_agent"]
@@ -68,7 +68,7 @@ def accepts(event: OperationEvent) -> tuple[OperationState, ...]:
     return tuple(state for state, accepted in _TRANSITIONS if accepted == event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Operation:
     """One operation of a run, as the store keeps it while it is open."""
 

@@ -118,7 +118,7 @@ class _Init:
         self._frozen = frozen
 
     def __get__(self, instance: object, owner: type[Any]) -> Any:
-        """Compile the method, put it into this object's place, and bind it."""
+        """Compile the method, replace this object with it, and bind it."""
         function = _compile_init(self._cls, self._fields, frozen=self._frozen)
         self._cls.__init__ = function
         return function.__get__(instance, owner)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from .records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scope:
     """A tenant and a user, as the product's own session states them. A model or a request body never does."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
+
+from .records import record
 
 UsageSource = Literal["measured", "estimated", "unknown"]
 """`measured`: reported by the provider. `estimated`: counted by concertino. `unknown`: neither, and never zero."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tokens:
     """Token counts of one attempt, with the same definition for every provider."""
 
@@ -44,7 +45,7 @@ class Tokens:
         return self.prompt + self.completion
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class UsageRecord:
     """Usage of one attempt at a model call, or of one tool that calls a model itself."""
 
@@ -67,7 +68,7 @@ class UsageRecord:
     """Tools that the model called in this turn, or the tool that made the model call."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Totals:
     """A sum over usage records."""
 
@@ -80,10 +81,10 @@ def total(records: Iterable[UsageRecord]) -> Totals:
     """Return the sum over *records*; zero for an empty sequence."""
     tokens, cost = Tokens(), Decimal(0)
     priced = True
-    for record in records:
-        tokens += record.tokens
-        if record.cost is None:
+    for usage_record in records:
+        tokens += usage_record.tokens
+        if usage_record.cost is None:
             priced = False
         else:
-            cost += record.cost
+            cost += usage_record.cost
     return Totals(tokens, cost if priced else None)

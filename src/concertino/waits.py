@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from .ids import digest
+from .records import record
 
 WaitKind = Literal["approval", "result"]
 """`approval`: a person must allow the call before it runs. `result`: the call's result arrives from outside."""
@@ -14,7 +14,7 @@ Verdict = Literal["approved", "denied", "result", "failed", "expired", "cancelle
 the deadline passed without an answer; `cancelled`: the run was stopped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Resolution:
     """The outcome of a wait. The first one wins; later ones are rejected."""
 
@@ -31,7 +31,7 @@ class Resolution:
     """Seconds since the epoch, by the store's clock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Wait:
     """An open call, which any process can answer."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -83,7 +84,7 @@ async def test_an_exceeded_budget_writes_nothing(store: FullStore, asked: Reserv
     await store.set_budget("first", Budget(tokens=10**9))
     await tree.append(reserve=wanted("before", 60, "2"))
     before = await store.load("r1")
-    asked = Reservation(**{name: getattr(asked, name) for name in asked.__slots__} | {"accounts": ("first", "x")})
+    asked = dataclasses.replace(asked, accounts=("first", "x"))
     with pytest.raises(BudgetError, match=left) as caught:
         await tree.append(reserve=asked, messages=[whole("a")], usage=[record()])
     assert (caught.value.account, caught.value.tokens, caught.value.money) == ("x", 40, Decimal(3))

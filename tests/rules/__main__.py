@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 
 from . import allowed
-from .test_layers import deep_examples
 from .test_names import duplicate_modules, duplicate_types
 from .test_sizes import excesses
 from .test_wording import KEYS, of_unit
@@ -28,7 +27,6 @@ def main(units: list[str]) -> None:
         "LARGE": set(excesses()),
         "DUPLICATE_MODULES": duplicate_modules(),
         "DUPLICATE_TYPES": duplicate_types(),
-        "DEEP_EXAMPLES": {page for page, _ in deep_examples()},
         "WORDING": {key for key, found in wording.items() if found},
     }
     for name, entries in needed.items():

@@ -23,7 +23,6 @@ LARGE: set[str] = {
 }
 """Files, functions (`file:function`) and classes over a budget."""
 DUPLICATE_MODULES: set[str] = {
-    "call",
     "engine",
 }
 """Names of modules that occur more than once."""
@@ -37,8 +36,5 @@ DUPLICATE_TYPES: set[str] = {
 WORDING: set[str] = {
     "README.md",
     "docs/architecture.md",
-    "orchestrator",
-    "records",
-    "runtime",
 }
 """Units of the package and pages that are not rewritten yet."""

@@ -42,7 +42,7 @@ def wire(request: ModelRequest) -> tuple[bytes, ...]:
 
 def plain(request: ModelRequest) -> dict[str, Any]:
     """All fields, to be compared."""
-    fields = {name: getattr(request, name) for name in ModelRequest.__slots__}
+    fields = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     return {**fields, "messages": list(request.messages), "extra": json.loads(json.dumps(request.extra))}
 
 

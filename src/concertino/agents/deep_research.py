@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import json_repair
@@ -13,6 +12,7 @@ from ..orchestrator.agent import AgentConfig, read_arguments
 from ..orchestrator.journal.data_policy import DataPolicy, ToolData
 from ..orchestrator.outcome import CONTINUE, Continue, Finish, LimitReason, NextStep
 from ..orchestrator.run import RunContext
+from ..records import record
 
 RESEARCHER = "researcher"
 FEEDBACK = "feedback_questions"
@@ -36,7 +36,7 @@ _NO_CALLS = (
 _REPORT_NOW = "Write the report now: call report_generation with what the researchers have found so far."
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ResearchState:
     """The supervisor's own state of a run."""
 

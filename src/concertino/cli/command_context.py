@@ -8,13 +8,13 @@ import os
 import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from .. import wiring
 from ..errors import ConfigurationError, CorpusError, MissingKeyError
 from ..orchestrator.resources import Resources, limits_within
 from ..providers.base import Model, model_id
+from ..records import record
 from ..storage.sqlite import SqliteStore
 from ..tools.base import Session
 from ..tools.library import Library
@@ -28,7 +28,7 @@ _PATIENCE = 1.0
 """Seconds of silence after which the program explains the delay."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Options:
     """The options that several commands share, and the commands that repeat them."""
 
@@ -69,7 +69,7 @@ class Options:
         return shlex.join(("concertino", "runs", *arguments, *database))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class CommandContext:
     """The resources of every command."""
 
@@ -80,7 +80,7 @@ class CommandContext:
     signals: Signals
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class NewRunContext(CommandContext):
     """The resources of a command that starts runs."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ..records import record
 from ..text import stems
 from ..tools.documents.markdown import Block, blocks, join
 from .transcript import Step, parse_object
@@ -19,7 +20,7 @@ _SOURCE_ID = re.compile(r"s[0-9a-f]{10}")
 _TEXTS = ("id", "title", "location", "heading", "snippet", "version", "date")
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Passage:
     """A search result."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import json_repair
 
 from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, UserMessage
+from ..records import record
 
 
 class PlannedCall(NamedTuple):
@@ -32,7 +33,7 @@ class Step(NamedTuple):
         return next((value for value in self.arguments.values() if isinstance(value, str)), "")
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Transcript:
     """The user's questions, oldest first, and the steps since the last one."""
 

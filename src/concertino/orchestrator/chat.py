@@ -1,18 +1,19 @@
-"""What belongs to one request of a user: the message, the conversation before it, and who asks."""
+"""One request of a user: the message, the conversation before it, and who asks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..context_state import ContextState
 from ..messages import Message
 from ..providers.base import Model
+from ..records import record
 from ..storage.types import Budget
 from ..tools.base import Session
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attachment:
     """A file that the user attached."""
 
@@ -21,7 +22,7 @@ class Attachment:
     """A one-line description; the RAG tool finds the contents."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chat:
     """One request of a user. Only the message is required."""
 

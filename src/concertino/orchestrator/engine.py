@@ -48,7 +48,7 @@ _DEFAULT = Resources()
 class ToolOrchestrator:
     """Runs one agent once: `await run()`, or `async for event in stream()`.
 
-    *registry* holds the agent's tools; the default is the agent's own `tools`. *resources* hold the store and
+    *registry* contains the agent's tools; the default is the agent's own `tools`. *resources* contain the store and
     everything else that runs share. *tool_call_limit* replaces the agent's own limit. *run_id* names the run; the
     default is a new id. *observers* see every event.
 
@@ -221,7 +221,7 @@ class ToolOrchestrator:
         assert self._result is not None
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
-            run.stream.close()  # work that was left behind reports to nobody
+            run.stream.close()  # abandoned work may still emit events
 
     async def _prepare(self, run: RunSession, hooks: Hooks) -> TurnRunner:
         """Start or resume the run, and give it its state and first messages."""
@@ -391,8 +391,8 @@ class ToolOrchestrator:
         """End a run as failed or cancelled. A store that fails now must not hide the first failure.
 
         If the store hangs, a cancelled caller does not wait for it; the write continues in the background. A run whose
-        store failed is not ended: it can be resumed when the store works again. A parked run, and one that another
-        process has claimed, stay open too.
+        store failed is not ended: it can be resumed when the store works again. So do a parked run and a run
+        that another process has claimed.
         """
         if self._summaries is not None:
             await self._summaries.stop()

@@ -66,7 +66,7 @@ class EventStream:
 
     @property
     def behind(self) -> bool:
-        """Whether the consumer is far behind."""
+        """True if the consumer is far behind."""
         return len(self._events) > _HIGH_WATER
 
     async def take(self, task: asyncio.Task[Any]) -> Sequence[RunEvent]:

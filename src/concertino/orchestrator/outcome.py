@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from ..errors import ConfigurationError
 from ..messages import AssistantMessage, Message, Retain, ToolCall, ToolChoice, ToolMessage, UserMessage
+from ..records import record
 
 LimitReason = Literal["tool_calls", "budget"]
 """Why `AgentConfig.on_limit` is called: the limit of tool calls is reached, or a budget does not cover another step."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Continue:
     """Take another step."""
 
@@ -27,7 +28,7 @@ class Continue:
             _require_messages(self, self.messages)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finish:
     """End the run as completed."""
 
@@ -39,7 +40,7 @@ class Finish:
             raise ConfigurationError(f"Finish(text={self.text!r:.80}): use text, or None")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fail:
     """End the run as failed."""
 
@@ -50,7 +51,7 @@ class Fail:
             raise ConfigurationError(f"Fail(error={self.error!r:.80}): use text")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suspend:
     """Leave the run until the calls with these keys have been answered."""
 
@@ -65,7 +66,7 @@ CONTINUE = Continue()
 """Another step with nothing to add."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Turn:
     """A model's answer as the agent interprets it."""
 
@@ -76,19 +77,19 @@ class Turn:
     so that every provider accepts the conversation."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Allow:
     """The call may run."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deny:
     """The call may not run; the model reads the reason."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ask:
     """The call needs a person's approval. The call waits, and the run suspends when nothing else is left to do.
 
@@ -109,7 +110,7 @@ class Ask:
             raise ConfigurationError(f"Ask(seconds={self.seconds!r:.80}): use seconds above 0, or None")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Special:
     """Changes that a tool's result makes beyond itself."""
 
@@ -127,7 +128,7 @@ class Special:
             _require_messages(self, self.messages)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Outcome:
     """The outcome of one tool call."""
 

@@ -1,10 +1,10 @@
-"""What a run works with: models, store, retry, rate limits, dependencies, limits and counter."""
+"""The resources of runs: models, store, retry, rate limits, dependencies, limits and counter."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from ..errors import ConfigurationError, UnknownModelError
 from ..providers.base import Model, model_id
 from ..providers.catalog import context_window, max_output_tokens
 from ..providers.rate_limit import RateLimit
+from ..records import record
 from ..storage.base import Store
 from ..token_engine.counting.base import EstimatingCounter, TokenCounter
 from ..token_engine.fold import FoldedConversation
@@ -29,7 +30,7 @@ _LONGEST_ANSWER = 32_000
 """Tokens. Reasoning is part of the answer, so this is more than a report needs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Limits:
     """The limits of one run. Raises `ConfigurationError` if one of them is too small to work with."""
 
@@ -64,7 +65,8 @@ class HasLimits(Protocol):
 class LimitsFunction(Protocol):
     """Returns the limits of a run. Replace it with `Resources(limits=...)` to make them depend on the user's plan."""
 
-    def __call__(self, session: Session, model: Model, agent: HasLimits) -> Limits: ...
+    def __call__(self, session: Session, model: Model, agent: HasLimits) -> Limits:
+        """Return the limits of a run of *agent* with *model* for the user of *session*."""
 
 
 def default_limits(session: Session, model: Model, agent: HasLimits) -> Limits:  # noqa: ARG001 - the port's signature
@@ -93,9 +95,9 @@ def limits_within(context: int | None) -> LimitsFunction:
     return limits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Resources:
-    """What runs work with. A product shares one object between runs, or makes one per tenant."""
+    """The resources that runs use. A product shares one object between runs, or makes one per tenant."""
 
     model: Model | None = None
     """The model of chats that name none."""
@@ -107,7 +109,7 @@ class Resources:
     retry: Retry = field(default_factory=Retry)
     """How often a failed model call is repeated."""
     fallback: Sequence[str] = ()
-    """Ids of models that are called, in this order, in place of one that fails."""
+    """Ids of models to call, in this order, after the chosen model has failed."""
     rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
     """By provider: the requests and tokens per minute that its key allows. Share one object between all runs."""
     deps: Any = None

@@ -38,7 +38,8 @@ else:
 class AskModel(Protocol):
     """Asks the run's model one question outside the conversation; see `RunContext.ask`."""
 
-    async def __call__(self, prompt: str, *, system: str | None = None) -> str: ...
+    async def __call__(self, prompt: str, *, system: str | None = None) -> str:
+        """Return the model's answer to *prompt*."""
 
 
 class RunContext(Generic[S]):
@@ -211,7 +212,7 @@ class RunSession:
 
     @property
     def orphaned(self) -> bool:
-        """Whether a run above has ended without waiting for this one."""
+        """True if a run above has ended without waiting for this one."""
         above = self.parent
         while above is not None:
             if above.ended:

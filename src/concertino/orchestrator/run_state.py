@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..messages import ToolChoice
+from ..records import record
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class RunState:
-    """Where a run is. Hooks read it; only the engine changes it."""
+    """The progress of a run. Hooks read it; only the engine changes it."""
 
     step: int = 0
     """The number of steps begun."""

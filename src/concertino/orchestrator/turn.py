@@ -30,15 +30,15 @@ from .outcome import (
 )
 from .recorder import record_answer
 from .run import RunSession
-from .tool_calls.call import cut_off_call
 from .tool_calls.context import Spawn
 from .tool_calls.dispatch import INTERRUPTED, ToolCalls
+from .tool_calls.tool_call import cut_off_call
 
 
 class TurnRunner:
     """Runs the turns of one run.
 
-    `run` returns how the turn ended. Whatever it raises, the conversation stays one that every provider accepts.
+    `run` returns how the turn ended. Whatever it raises, every provider still accepts the conversation.
     """
 
     def __init__(self, run: RunSession, hooks: Hooks, requests: TurnRequests, spawn: Spawn) -> None:
@@ -54,7 +54,7 @@ class TurnRunner:
         """Whether the turn's results are part of the conversation."""
 
     async def run(self) -> StepOutcome:
-        """Run one turn, or continue the one that an earlier process left open."""
+        """Run one turn, or continue the turn that an earlier process left open."""
         run, opened = self._run, self._run.opened
         self._model_call = self._turn = self._calls = None
         self._taken = False

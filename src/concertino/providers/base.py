@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from ..messages import AssistantMessage, Message, ToolCall, ToolChoice, ToolSpec
+from ..records import record
 from ..usage import Tokens, UsageSource
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]
 """The amount of reasoning before the answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OutputSchema:
     """A JSON schema that the answer's text must match."""
 
@@ -25,7 +26,7 @@ class OutputSchema:
     `additionalProperties: false` in each object, and OpenAI requires all properties to be required."""
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False, kw_only=True)
 class ModelRequest:
     """A model call, in no provider's format."""
 
@@ -55,7 +56,7 @@ class ModelRequest:
     """A key that requests with a common prefix share, for providers that look up cached prefixes by key."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dropped:
     """Content of the conversation that the request leaves out. Precedes all other events."""
 
@@ -63,21 +64,21 @@ class Dropped:
     """Descriptions such as `reasoning of openai (3)`."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class TextChunk:
     """A piece of the answer."""
 
     text: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ReasoningChunk:
     """A piece of the reasoning."""
 
     text: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ToolCallChunk:
     """A piece of a call's arguments; the first one of a call may be empty."""
 
@@ -86,7 +87,7 @@ class ToolCallChunk:
     arguments: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ToolCallReady:
     """A call whose arguments are complete while the answer continues. The `Reply` contains the same call.
 
@@ -97,7 +98,7 @@ class ToolCallReady:
     call: ToolCall
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reply:
     """The whole answer; the last event of every stream that did not break off."""
 

@@ -1,4 +1,4 @@
-"""The numbered events of one run, for any number of readers, including those that come back."""
+"""The numbered events of one run, for any number of readers, including readers that reconnect."""
 
 from __future__ import annotations
 

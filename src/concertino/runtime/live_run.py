@@ -36,7 +36,7 @@ class LiveRun:
 
     @property
     def done(self) -> bool:
-        """Whether the run has ended or is suspended."""
+        """True once the run has ended or is suspended."""
         return self._task.done()
 
     async def started(self) -> None:

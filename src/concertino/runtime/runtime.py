@@ -7,7 +7,6 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,6 +33,7 @@ from ..orchestrator.lifecycle.seal import seal
 from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
 from ..providers.base import ModelRequest, model_id
+from ..records import record
 from ..storage.base import Store
 from ..storage.types import StoredJournal
 from ..tools.registry import ToolRegistry
@@ -43,12 +43,12 @@ from .live_run import LiveRun
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """The effect of an answer to a waiting call."""
 
     won: bool
-    """Whether the answer was the first. If not, it changed nothing: `wait.resolution` is the one that counts."""
+    """Whether the answer was the first. If not, it changed nothing: `wait.resolution` is the answer that counts."""
     wait: Wait
 
 
@@ -60,13 +60,13 @@ class Runtime:
             async for number, event in run.events():
                 ...
 
-    *agents* are those whose runs this process can start and resume, each with its own tools or as a pair with a
+    This process can start and resume the runs of *agents*; each agent has its own tools or is given as a pair with a
     registry. Without a store in *resources*, runs are kept in memory. Inside `async with`, a watchdog resumes runs
     whose process died and runs that were answered, and expires waits. A run whose resumption made no progress is
     resumed again after *back_off* seconds and twice as many each time; after *tries* times it is a dead letter, since
     its process may have died of it. `retry` gives it another chance. Leaving the runtime parks the runs in progress.
 
-    Every method may raise `StorageError`. Those that name a run or a wait raise `RunStateError` if its state does not
+    Every method may raise `StorageError`. Methods that name a run or a wait raise `RunStateError` if its state does not
     allow the operation.
     """
 
@@ -222,7 +222,7 @@ class Runtime:
         return requests(await self._journal(run_id))
 
     async def settle_usage(self, run_id: str, record: UsageRecord) -> None:
-        """Replace an unknown or estimated usage record by what the provider's bill says; the record's id stays.
+        """Replace an unknown or estimated usage record by the figures of the provider's bill; the record keeps its id.
 
         Raises `UnknownRunError`, and `StorageError` if the record is unknown or measured.
         """

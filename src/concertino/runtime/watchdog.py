@@ -35,7 +35,7 @@ class _Runs(Protocol):
 class Watchdog:
     """Looks after the trees in one store.
 
-    A tree whose process died is resumed. One that makes no progress is tried again after a delay that doubles, up to
+    A tree whose process died is resumed. A tree that makes no progress is tried again after a delay that doubles, up to
     *tries* times: its process may have died of it. Such trees are resumed one at a time, so that none fails for its
     neighbor. After the last try the tree is a dead letter until it is retried or stopped. A tree whose journal is
     damaged is a dead letter at once.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from ..errors import ConfigurationError
 from ..events import RunStatus
 from ..messages import Message
 from ..operations import Operation
+from ..records import record
 from ..scope import Scope
 from ..usage import Tokens, UsageRecord
 from ..waits import Wait
@@ -43,7 +44,7 @@ PROGRESS: frozenset[EntryKind] = frozenset(("model_answered", "calls_changed", "
 CommandKind = Literal["stop", "steer"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class RunStart:
     """A run's identity and origin, known when it starts."""
 
@@ -77,7 +78,7 @@ class RunStart:
         return self.scope.tenant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class RunEnd:
     """A run's end."""
 
@@ -92,7 +93,7 @@ class RunEnd:
     never. Not earlier than the tree's end, because a resumed parent may need the content of an ended sub-agent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class StoredRun:
     """A run as stored; `end` is None until it has ended."""
 
@@ -115,7 +116,7 @@ class StoredRun:
     """Earliest time, by the store's clock, at which its tree is due; None: not before an answer or a command."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class StoredMessage:
     """A message with its metadata."""
 
@@ -126,7 +127,7 @@ class StoredMessage:
     """For a tool's result: the progress steps that the tool reported."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class EntryMessage(StoredMessage):
     """A message to append, with the forms that the data policy leaves of it."""
 
@@ -139,7 +140,7 @@ class EntryMessage(StoredMessage):
     """Left after `keep_seconds`; None: nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class StoredText:
     """A text that many runs share: a system prompt, a tool's description, a message of a history."""
 
@@ -151,7 +152,7 @@ class StoredText:
     """The run with whose end the text is erased; None if the data policy allows it to stay."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Reservation:
     """The worst case of one attempt at a model, reserved before it starts."""
 
@@ -167,7 +168,7 @@ class Reservation:
     spare_money: Decimal = Decimal(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Settlement:
     """The final charge of an attempt. Its reservation, if any, is released."""
 
@@ -177,7 +178,7 @@ class Settlement:
     money: Decimal | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Entry:
     """One append to a run's journal, written as a whole or not at all."""
 
@@ -206,7 +207,7 @@ class Entry:
     end: RunEnd | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Claim:
     """The right to write the runs of one tree, until another process claims it."""
 
@@ -221,7 +222,7 @@ class Claim:
     """True if the previous owner certainly does nothing more: it released the claim, or its process is gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Head:
     """A run's position after an append."""
 
@@ -233,7 +234,7 @@ class Head:
     """True if a stop of its tree was requested."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class StoredEntry:
     """A journal entry as stored. `content` is None if there was none or it was erased, which `erased` distinguishes."""
 
@@ -249,7 +250,7 @@ class StoredEntry:
     usage: Sequence[UsageRecord]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class StoredJournal:
     """A run's whole journal."""
 
@@ -259,7 +260,7 @@ class StoredJournal:
     """Bodies of the texts that entries name in `body["texts"]`, by id; erased texts are missing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Command:
     """A request to a run from outside."""
 
@@ -271,7 +272,7 @@ class Command:
     at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Budget:
     """A limit on an account's spending. None: no limit of this kind. Raises `ConfigurationError` if it is invalid."""
 
@@ -291,7 +292,7 @@ class Budget:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Account:
     """An account with a budget. A reservation never brings `spent + reserved` over the budget."""
 
@@ -304,7 +305,7 @@ class Account:
     spent_money: Decimal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Due:
     """Trees that a watchdog should act on, by the ids of their roots."""
 
@@ -318,7 +319,7 @@ class Due:
     """Running trees with a stop request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Erased:
     """Counts of erased records."""
 
@@ -326,7 +327,7 @@ class Erased:
     memories: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class UsageSum:
     """A sum over the ledger."""
 
@@ -344,7 +345,7 @@ class UsageSum:
     """Attempts with an unknown completion, which `tokens` leaves out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Memory:
     """A text that a user wants remembered."""
 

@@ -6,9 +6,11 @@ import base64
 import json
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from ..records import record
 
 Headers = list[tuple[str, str]]
 """Names and values in order; names may repeat."""
@@ -21,7 +23,7 @@ class CassetteError(AssertionError):
     """A recording cannot be written, read or replayed, or does not match; the message names the remedy."""
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False, kw_only=True)
 class Request:
     """A recorded request. *path* includes the query; a *body* of None is unknown and matches any body."""
 
@@ -32,7 +34,7 @@ class Request:
     body: bytes | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False, kw_only=True)
 class Response:
     """A recorded response; *body* is decoded."""
 
@@ -41,7 +43,7 @@ class Response:
     body: bytes = b""
 
 
-@dataclass(slots=True, frozen=True)
+@record
 class Cut:
     """The reason for an incomplete response: `closed`, `cancelled`, or an exception of httpx2 with its message."""
 
@@ -49,7 +51,7 @@ class Cut:
     message: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False, kw_only=True)
 class Interaction:
     """A request and its response. Without *response* nothing arrived, and *cut* is the reason."""
 
@@ -58,7 +60,7 @@ class Interaction:
     cut: Cut | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False, kw_only=True)
 class Case:
     """A recording. If it is not *complete*, its block raised *why*."""
 

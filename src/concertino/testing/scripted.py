@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any
 
 from ..messages import AssistantMessage, Part, Reasoning, StopReason, Text, ToolCall, UserMessage
 from ..orchestrator.model_call.summarize import ASKS
 from ..providers.base import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
+from ..records import record
 from ..usage import Tokens
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Call:
     name: str
     arguments: str
@@ -25,7 +26,7 @@ def call(name: str, /, _raw: str | None = None, **arguments: Any) -> _Call:
     return _Call(name, json.dumps(arguments) if _raw is None else _raw)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Answer:
     """A scripted answer with all its details."""
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress
 from typing import Any
 
 from ..messages import Message
+from ..records import record
 from .counting.sizes import message_text
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reduce:
     """Show digests instead of tool results."""
 
@@ -27,7 +28,7 @@ class Reduce:
     """Fingerprint of the results, set when the edit is carried over to another run."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Summarize:
     """Show one text instead of the messages from *first* to before *end*, earlier summaries included."""
 
@@ -49,7 +50,7 @@ class Summarize:
         return self.end - self.first - len(self.kept)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Strip:
     """Omit the reasoning of all messages before *end*: it is bound to a prefix that has changed."""
 

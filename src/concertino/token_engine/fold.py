@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from operator import is_
 
 from ..context_state import ContextState
 from ..messages import Message
+from ..records import record
 from .candidates import Candidates
 from .counting.base import TokenCounter
 from .counting.sizes import max_tokens_of, measure_with
@@ -192,7 +192,7 @@ def _edits_of(state: ContextState, offset: int) -> list[Edit]:
     return [shift_edit(decode_edit(encoded), lambda index: index + offset) for encoded in state.edits]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FoldedConversation:
     """The fold of a finished run, with which the next run of the conversation starts instead of folding again.
 

@@ -10,9 +10,9 @@ while the view fills only a small share of the window.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 
 from ..messages import UserMessage
+from ..records import record
 from .caching.rules import Binding, CacheRule
 from .candidates import Candidates
 from .edits import Edit, Reduce, Strip, Summarize, fingerprint
@@ -45,7 +45,7 @@ _PROGRESS = 0.05
 """Share of the budget that an edit of a full window must free; otherwise the next kind of edit follows."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class SummaryJob:
     """A summary to be made of the messages shown from index *first* to before *end*, without those *kept*."""
 
@@ -64,7 +64,7 @@ class SummaryJob:
     """True if the request for the summary may contain nothing after the messages, because the window is full."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Plan:
     """The work that is due before the next request."""
 
@@ -74,7 +74,7 @@ class Plan:
     """True if the request must wait for the summary because the window is full. Without a job, one is being made."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Decision:
     """The edits that are due."""
 
@@ -85,7 +85,7 @@ class Decision:
     """A summary to be made."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Conditions:
     """The conditions of one request."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..errors import ConfigurationError
+from ..records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Retention:
     """Settings for what stays in the view. Raises `ConfigurationError` if a value is invalid."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 from ..errors import ConfigurationError, ToolArgumentsError
 from ..events import RunResult
 from ..messages import Retain, ToolSpec
+from ..records import record
 from ..usage import Tokens
 from .progress import Progress
 
@@ -24,7 +24,7 @@ DEFAULT_TIMEOUT = 60.0
 """Default time limit of a tool call, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolResult:
     """A result with more than content. Any other return value of a tool is its content."""
 
@@ -36,7 +36,7 @@ class ToolResult:
     """Replacement for the content once it has left the view, and in the stored history of a `once` result."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pending:
     """The return value of a tool whose result arrives from outside.
 
@@ -50,14 +50,14 @@ class Pending:
     """Description of what the call waits for, shown to people."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Done:
     """A probe's answer: the call took effect and returned *result*."""
 
     result: Any = "done"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NotDone:
     """A probe's answer: the call certainly took no effect and may run."""
 
@@ -165,7 +165,7 @@ def check_tool(tool: object) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Session:
     """The user on whose behalf a run works.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal, Protocol
+
+from ..records import record
 
 
 def source_id(location: str) -> str:
@@ -16,7 +17,7 @@ def source_id(location: str) -> str:
     return "s" + blake2b(location.encode(), digest_size=5).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Source:
     """A document that an answer can cite."""
 
@@ -27,7 +28,7 @@ class Source:
     """A file's path, a dotted Python name, or a URL."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Hit:
     """A search result: a passage of a document."""
 
@@ -46,7 +47,7 @@ class Hit:
     """The share of the query that the passage contains, rare terms counting for more; None if it is unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Page:
     """A document or a section of one, opened."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...errors import UnknownRunError
+from ...records import record
 from ...storage.base import Store
 from ...storage.types import RunState, StoredRun
 from ...usage import Totals, UsageRecord, total
@@ -21,7 +21,7 @@ ALL = 1_000_000
 """A limit above any number of rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResumableTrees:
     """The roots of the trees that can be resumed."""
 

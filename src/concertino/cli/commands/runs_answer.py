@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from rich.text import Text
@@ -12,6 +11,7 @@ from rich.text import Text
 from ...errors import ConfigurationError, ErasedError, StorageError
 from ...orchestrator.journal.replay import replay
 from ...orchestrator.resources import Resources
+from ...records import record
 from ...runtime import Answer, Runtime
 from ...waits import Wait
 from ..command_context import CommandContext, user_name
@@ -22,7 +22,7 @@ from .run_state import ALL, find_run
 from .runs_resume import check_agent, resume_run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class AnswerOptions:
     """The options of every answer."""
 

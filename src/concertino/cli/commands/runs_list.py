@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rich.text import Text
 
 from ...errors import ConfigurationError
+from ...records import record
 from ...storage.types import StoredRun
 from ...usage import UsageRecord, total
 from ..command_context import CommandContext
@@ -18,7 +17,7 @@ _WIDE = 110
 """Columns from which the task is on the same line; a narrower terminal shows it on the next line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class RunFilter:
     """The runs to list."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from functools import reduce
@@ -14,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...errors import ConfigurationError
+from ...records import record
 from ...storage.types import UsageSum
 from ...usage import Tokens, UsageRecord
 from ..command_context import CommandContext
@@ -29,7 +29,7 @@ _FIGURES = ("ATTEMPTS", "INPUT", "CACHED", "OUTPUT", "COST")
 _ZERO = UsageSum(by=(), attempts=0, tokens=Tokens(), cost=Decimal(0), unpriced=0, estimated=0, unknown=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class UsageQuery:
     """The sums to print."""
 
@@ -102,16 +102,16 @@ async def _sums(
 def sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[UsageSum]:
     """Return the sums of *records* for each combination of `RUN_FIELDS`, in the order of their first record."""
     sums: dict[tuple[str, ...], UsageSum] = {}
-    for record in records:
-        by = tuple(_value(record, field) for field in fields)
+    for usage_record in records:
+        by = tuple(_value(usage_record, field) for field in fields)
         one = UsageSum(
             by=by,
             attempts=1,
-            tokens=record.tokens,
-            cost=record.cost or Decimal(0),
-            unpriced=int(record.cost is None),
-            estimated=int(record.source == "estimated"),
-            unknown=int(record.source == "unknown"),
+            tokens=usage_record.tokens,
+            cost=usage_record.cost or Decimal(0),
+            unpriced=int(usage_record.cost is None),
+            estimated=int(usage_record.source == "estimated"),
+            unknown=int(usage_record.source == "unknown"),
         )
         sums[by] = dataclasses.replace(_add(sums[by], one), by=by) if by in sums else one
     return list(sums.values())

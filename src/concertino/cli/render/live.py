@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal
 
@@ -13,6 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ...events import RunEvent
+from ...records import record
 from .format import counted, money, safe, seconds, tokens
 from .tree import AgentNode, CallNode, RunTree
 
@@ -35,7 +35,7 @@ Detail = Literal["all", "open", "agents"]
 """The calls that a tree shows: all of them, those not completed, or none."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TreeDrawing:
     """A renderable of the tree at this moment with its totals below, never taller than the screen.
 

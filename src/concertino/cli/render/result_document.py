@@ -6,13 +6,13 @@ import dataclasses
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from ...agents.deep_research import REPORT, RESEARCHER
 from ...events import RunEvent, RunResult, ToolDone
 from ...messages import AssistantMessage, ToolMessage
+from ...records import record
 from ...tools.builtin.research import SEARCH_TOOLS
 from ...usage import UsageRecord, total
 from .format import subject
@@ -22,7 +22,7 @@ _ID = re.compile(r"s[0-9a-f]{10}")
 _FIELDS = ("id", "title", "location")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ResultDocument:
     """The answer to a question with its sources and usage."""
 

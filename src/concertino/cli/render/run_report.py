@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ...events import StopReceipt
+from ...records import record
 from ...storage.types import Account, StoredRun
 from ...usage import UsageRecord, total
 from ...waits import Wait
@@ -33,7 +33,7 @@ _STYLES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class AgentSummary:
     """One agent's run in the tree."""
 
@@ -44,7 +44,7 @@ class AgentSummary:
     """The run's own records."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class RunReport:
     """Everything that the store knows of a run."""
 

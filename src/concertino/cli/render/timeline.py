@@ -6,7 +6,7 @@ Content that the data policy does not keep is hidden even before it is erased.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from ...events import StopReceipt
@@ -26,13 +26,14 @@ from ...orchestrator.journal.entries import (
     outcome_of,
 )
 from ...orchestrator.journal.replay import JournalStep, read_steps
+from ...records import record
 from ...storage.types import StoredJournal
 from ...usage import UsageRecord
 from ...waits import Verdict, Wait
 from .format import counted, tokens
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class TimelineCall:
     """A tool call of a step."""
 
@@ -49,7 +50,7 @@ class TimelineCall:
     """Its approval and its wait for a result, if it had them."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class TimelineAttempt:
     """A model call that was about to be sent."""
 
@@ -69,7 +70,7 @@ class TimelineAttempt:
         return self.state == "unknown" or (self.record is not None and self.record.source == "unknown")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimelineNote:
     """An event between the calls of a step."""
 
@@ -79,7 +80,7 @@ class TimelineNote:
     text: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class TimelineStep:
     """One turn of the loop: its model calls and its tool calls."""
 
@@ -116,7 +117,7 @@ class TimelineStep:
         return requests[-1].model if requests else ""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Timeline:
     """All steps of a run."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, assert_never
 
 from ...events import (
@@ -31,13 +31,14 @@ from ...events import (
     TurnCompleted,
     UsageRecorded,
 )
+from ...records import record
 from ...usage import Totals, UsageRecord, total
 from .format import event_note, one_line, subject, waits_for
 
 NodeState = Literal["running", "waiting"] | RunStatus
 
 
-@dataclass(slots=True, eq=False)
+@record(frozen=False, eq=False)
 class CallNode:
     """A tool call."""
 
@@ -48,7 +49,7 @@ class CallNode:
     """The latest progress; the error of a failed call."""
 
 
-@dataclass(slots=True, eq=False)
+@record(frozen=False, eq=False)
 class AgentNode:
     """The run of one agent."""
 
@@ -130,8 +131,8 @@ class RunTree:
     def _end(self, event: RunEnded) -> None:
         agent = self._agents[event.run_id]
         agent.error = one_line(event.result.error or "")
-        for record in event.result.usage:  # a cancelled run books its last attempt without an event
-            self._book(record)
+        for usage_record in event.result.usage:  # a cancelled run books its last attempt without an event
+            self._book(usage_record)
         self._close(agent, event.result.status)
 
     def _close(self, agent: AgentNode, status: RunStatus) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Literal, assert_never, get_args
 
 from ... import events
 from ...errors import ConfigurationError
 from ...messages import AssistantMessage, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
+from ...records import record
 from ...storage.types import EntryMessage
 from ...waits import Wait
 
@@ -28,7 +29,7 @@ _STEP = ("id", "name", "icon", "ended")  # the structure of a progress step
 _IN_PIECES = ("keep", "redact")  # a hash covers the whole text, so pieces cannot be hashed
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeepFor:
     """Keep the content for *seconds* after the end of the run. Raises `ConfigurationError` unless they are above 0."""
 
@@ -48,7 +49,7 @@ Treatment = _Literal | KeepFor
 remove without a mark. `KeepFor`: store unchanged for a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ToolData:
     """The treatment of a tool's calls. Raises `ConfigurationError` if a treatment is invalid.
 
@@ -68,7 +69,7 @@ class ToolData:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class DataPolicy:
     """The treatment of a run's content. Raises `ConfigurationError`, naming the field, if one is invalid."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
@@ -19,6 +19,7 @@ from ...events import StopReceipt
 from ...messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoice, ToolSpec
 from ...operations import OperationState
 from ...providers.base import ModelRequest, OutputSchema
+from ...records import record
 from ...storage.codec import decode_message, encode_message
 from ...storage.types import EntryKind, StoredEntry
 from ...token_engine.edits import Edit, decode_edit, encode_edit
@@ -30,9 +31,9 @@ Json = dict[str, Any]
 EndStatus = Literal["completed", "failed", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Position:
-    """Where a run is. Values that did not change since the previous entry are None."""
+    """A run's position. Values that did not change since the previous entry are None."""
 
     state: RunState
     index: int
@@ -96,7 +97,7 @@ class Position:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Started:
     """The run has started; what it was given."""
 
@@ -134,7 +135,7 @@ class Started:
         return cls(**{"before": (), **{name: value for name, value in {**body, **content}.items() if name in names}})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class RequestRecord:
     """One attempt at a model, recorded before it is sent."""
 
@@ -171,7 +172,7 @@ class RequestRecord:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ModelRequested:
     """A request of a turn is about to be sent. What follows from the run or was recorded before is left out."""
 
@@ -232,7 +233,7 @@ class ModelRequested:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class SideRequested:
     """A request outside the conversation is about to be sent: a question of a hook, or a summary."""
 
@@ -247,7 +248,7 @@ class SideRequested:
         return cls(request=RequestRecord.read(body["request"]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class SideAnswered:
     """A hook's question has its answer. A hook that runs again after a crash gets this answer instead of a new one."""
 
@@ -265,7 +266,7 @@ class SideAnswered:
         return cls(question=body["question"], answer=content.get("answer", ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ModelAnswered:
     """The model's answer, recorded before any of its calls runs."""
 
@@ -302,7 +303,7 @@ class ModelAnswered:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class CallsChanged:
     """Calls of the turn began, wait or ended before the others."""
 
@@ -316,7 +317,7 @@ class CallsChanged:
         return cls()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Suspended:
     """Only calls that wait are left."""
 
@@ -331,7 +332,7 @@ class Suspended:
         return cls(position=Position.read(body, content))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class SummaryReady:
     """A summary was made and is not in use yet."""
 
@@ -346,7 +347,7 @@ class SummaryReady:
         return cls(ready=[decode_edit(written) for written in content.get("ready", ())])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Resumed:
     """A process has resumed the run."""
 
@@ -362,7 +363,7 @@ class Resumed:
         return cls(sure=body["sure"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class UsageBooked:
     """Usage alone. A resumed run continues from the entry before it."""
 
@@ -376,7 +377,7 @@ class UsageBooked:
         return cls()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Ended:
     """The run has ended. Only usage may follow."""
 
@@ -439,9 +440,9 @@ _KINDS: dict[str, Any] = {
 }
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Common:
-    """What any entry may contain in addition to its own fields."""
+    """Fields that any entry may have in addition to its own."""
 
     log: list[int | list[str]] = field(default_factory=list)
     """How the conversation changed, in order: a number of appended messages, or the ids of texts that replace all

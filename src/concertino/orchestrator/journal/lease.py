@@ -112,7 +112,7 @@ class Tree:
         self._schedule()
 
     async def confirm(self) -> None:
-        """Confirm before an effect that this process still holds the tree, if the lease may have ended.
+        """Confirm before an effect that the tree still belongs to this process, if the lease may have ended.
 
         Raises `StaleClaimError` if it does not.
         """

@@ -6,13 +6,14 @@ Resume, fork, the command line and exports read these steps; nothing else reads 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from ...errors import ConfigurationError, DamagedDataError, RunStateError, StorageError
 from ...events import StopReceipt
 from ...messages import AssistantMessage, Message, ToolCall, ToolSpec
 from ...providers.base import ModelRequest
+from ...records import record
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
 from ...token_engine.edits import Edit, Summarize
 from ...token_engine.view import View, unmeasured_view
@@ -41,7 +42,7 @@ from .entries import (
 Stage = Literal["started", "requested", "answered", "ended"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class JournalStep:
     """One entry of a journal with everything that was appended with it."""
 
@@ -82,7 +83,7 @@ def read_steps(journal: StoredJournal, *, strict: bool = True) -> Iterator[Journ
         )
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class OpenRequest:
     """A request that was about to be sent."""
 
@@ -93,7 +94,7 @@ class OpenRequest:
     """Whether a hook has given it messages of its own."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class OpenTurn:
     """A turn whose answer is recorded. The states of its calls are in the store's operations."""
 
@@ -105,7 +106,7 @@ class OpenTurn:
     """The number of messages that the run had added before the answer."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Replay:
     """The state of a run as its journal determines it."""
 
@@ -296,7 +297,7 @@ def replay(journal: StoredJournal, before_step: int | None = None) -> Replay:
 
 
 def request_entry(journal: StoredJournal, step: int) -> ModelRequested:
-    """Return the first request of *step*. Raises `RunStateError` if there is none."""
+    """Return the first request of *step*. Raises `RunStateError` if the step has no request."""
     for found in read_steps(journal):
         if found.step == step and isinstance(found.entry, ModelRequested):
             return found.entry

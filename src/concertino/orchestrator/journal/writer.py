@@ -6,13 +6,14 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...errors import StaleClaimError
 from ...ids import text_id, token
 from ...messages import AssistantMessage, Message
 from ...operations import Operation, OperationState
+from ...records import record
 from ...storage import types as stored
 from ...storage.base import Store
 from ...storage.types import EntryMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
@@ -24,7 +25,7 @@ from .entries import Common, EndStatus, Entry, UsageBooked, encode, message_text
 from .lease import Tree
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Gathered:
     """The contents of the next append."""
 

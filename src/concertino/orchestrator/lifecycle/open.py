@@ -63,7 +63,7 @@ def open_run(  # noqa: PLR0913 - every argument is one of the engine's
 
 
 def model_of(chat: Chat, resources: Resources) -> Model:
-    """Return the model that *chat* names, or the default. Raises `ConfigurationError` if there is none."""
+    """Return the model that *chat* names, or the default. Raises `ConfigurationError` if there is no model."""
     if isinstance(chat.model, str):
         return resources.find_model(chat.model)
     model = chat.model or resources.model
@@ -132,7 +132,7 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
 
 
 def fitting(run: RunSession, text: str) -> str:
-    """Return as much of a user message as the model can take; user and model are told about a cut.
+    """Return as much of a user message as the model can take; a notice informs the user and the model of a cut.
 
     Raises `ContextFloorError` if nothing of it fits.
     """

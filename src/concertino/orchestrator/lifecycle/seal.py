@@ -84,7 +84,7 @@ async def _seal_one(tree: Tree, run: StoredRun, status: Literal["cancelled", "fa
 
 
 async def _policy(store: Store, run_id: str) -> DataPolicy:
-    """Return the run's data policy; one that keeps nothing if entry 0 is damaged."""
+    """Return the run's data policy, or `NOTHING` if entry 0 is damaged."""
     try:
         stored = await store.load(run_id)
         return NOTHING if stored is None else policy_of(started_of(stored).policy)
@@ -130,7 +130,7 @@ def closed_calls(tree: Tree, path: str, operations: Sequence[Operation]) -> list
 def lost_usage(operation: Operation, path: str, accounts: tuple[str, ...]) -> tuple[UsageRecord, Settlement | None]:
     """Return the usage record of an attempt whose outcome is unknown, and what it takes from the accounts.
 
-    Budgets must hold, so the attempt takes everything that was reserved for it.
+    A budget must never be exceeded, so the attempt takes everything that was reserved for it.
     """
     provider, _, model = operation.name.partition(":")
     prompt = "its prompt is not recorded" if operation.prompt is None else "its prompt is estimated"

@@ -134,12 +134,12 @@ class Attempt:
 
     @property
     def answered(self) -> bool:
-        """Whether the whole answer has arrived."""
+        """True once the whole answer has arrived."""
         return self._reply is not None
 
     @property
     def seen(self) -> bool:
-        """Whether the consumer has seen a part of the answer."""
+        """True once the consumer has seen a part of the answer."""
         return bool(self._text or self._reasoning or self._arguments or self.ready)
 
     # -- chunks --------------------------------------------------------------------------------------------------
@@ -171,8 +171,10 @@ class Attempt:
             self._reply = chunk if own is None else dataclasses.replace(chunk, message=own)
 
     def _own_id(self, call_id: str) -> str:
-        """Return a unique id in place of *call_id*: some servers count calls from 0 in each answer, and no provider
-        accepts the same id twice in a conversation."""
+        """Return a unique id in place of *call_id*.
+
+        Some servers count calls from 0 in each answer, and no provider accepts the same id twice in a conversation.
+        """
         return self._renamed.setdefault(call_id, new_call_id())
 
     def _own_call(self, call: ToolCall) -> ToolCall:
@@ -219,8 +221,8 @@ class Attempt:
     def close(self, error: BaseException | None = None) -> None:
         """Book an attempt that *error* has ended, unless it is booked.
 
-        The text that arrived is kept in `message` and an estimate is booked: a provider bills an answer that nobody
-        read to its end, but nothing that it refused or never received. A whole answer counts as it is.
+        The text that arrived is kept in `message` and an estimate is booked: a provider bills an answer that was not
+        read to its end, but no request that it refused or never received. A whole answer counts as it is.
         """
         if self._settled:
             return

@@ -80,7 +80,7 @@ class ModelCall:
                 return attempt
 
     async def _next(self, prepared: Prepared, attempt: Attempt, error: ProviderError, retries: Attempts) -> Prepared:
-        """Prepare the next attempt. Raises *error* if there is none."""
+        """Prepare the next attempt. Raises *error* if no attempt is left."""
         following = retries.after(error, attempt.model_id, seen=attempt.seen)
         if following is None:
             raise error

@@ -1,16 +1,18 @@
-"""The request of a turn: built as the agent decides, within the context window and the budgets, recorded before it is
-sent."""
+"""The request of a turn.
+
+It is built as the agent decides, within the context window and the budgets, and recorded before it is sent.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...errors import BudgetError, ContextTooLongError, ProviderError
 from ...events import CacheMiss, ContextEdited
 from ...messages import Messages
 from ...providers.base import Model, ModelRequest, model_id
+from ...records import record
 from ...token_engine.edits import Edit, Reduce, Summarize
 from ...token_engine.planner import Plan, SummaryJob
 from ...token_engine.recall import RECALL
@@ -25,9 +27,9 @@ from .call import Prepared, for_model
 from .summarize import Summaries, can_summarize
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Planned:
-    """How the request was made."""
+    """The origin of a request: planned for a model, or found in the journal."""
 
     model: str
     """The id of the model that it was planned for; empty for a request found in the journal."""
@@ -197,8 +199,11 @@ class TurnRequests:
     # -- budgets -------------------------------------------------------------------------------------------------
 
     async def _within_budget(self, model: Model, request: ModelRequest, usage_id: str) -> Prepared | Finish | Fail:
-        """Reserve the worst case. If no budget covers it, the agent ends: with a last, shorter answer if one is
-        affordable, else with what there is."""
+        """Reserve the worst case.
+
+        If no budget covers it, the run ends: with a last, shorter answer if that is affordable, otherwise with the
+        output so far.
+        """
         run = self._run
         refused = await self._reserve(model, request, usage_id)
         if refused is None:

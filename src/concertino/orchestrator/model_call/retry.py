@@ -1,9 +1,8 @@
-"""What is done when a model could not be asked: once more, another one, or not."""
+"""Retry and fallback: the next attempt after a model call failed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ...errors import (
     AuthenticationError,
@@ -19,6 +18,7 @@ from ...errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
+from ...records import record
 
 _PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConnectionError, BrokenStreamError)
 """Failures that may be over when the same request is sent again."""
@@ -29,7 +29,7 @@ _REFUSALS = (AuthenticationError, PermissionDeniedError, ModelNotFoundError, Bad
 read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
 _REFUSING_STATUSES = frozenset({409, 503, 529})
 """Statuses by which a provider declines a request before it starts to work on it. After any other 5xx it may have done
-the work: a proxy's 502, 504 or 524 says only that the answer did not arrive."""
+the work: a proxy's 502, 504 or 524 means only that the answer did not arrive."""
 
 
 def not_billed(error: BaseException | None) -> bool:
@@ -45,9 +45,9 @@ def not_billed(error: BaseException | None) -> bool:
     return isinstance(error, OverloadedError) and error.status in _REFUSING_STATUSES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Retry:
-    """How often a model is asked again. The SDKs' own retries are off: one place decides, and every attempt is booked.
+    """The number of attempts and the waits between them. The SDKs' own retries are off, so every attempt is booked.
 
     Raises `ConfigurationError` for figures that make no sense.
     """
@@ -57,9 +57,9 @@ class Retry:
     first: float = 0.5
     """Seconds before the second attempt; twice as many before each further one, half to all of them by chance."""
     longest: float = 30.0
-    """Seconds that a provider may ask us to wait. One that wants more is not asked again."""
+    """The longest wait in seconds. A provider that demands more is not called again."""
     restart: bool = False
-    """Whether an answer may be begun again of which the consumer has seen a part already."""
+    """Whether to retry after the consumer has seen a part of the answer, which then begins again."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.attempts, int) or self.attempts < 1:
@@ -71,8 +71,10 @@ class Retry:
 
 
 class Attempts:
-    """The attempts of one request, over a model and its *fallback*, without those that cannot be opened: *opens* says
-    of a model's id whether it can."""
+    """The attempts of one request, over a model and its *fallback*.
+
+    *opens* returns whether the model with an id can be opened; a model that cannot be opened is passed over.
+    """
 
     __slots__ = ("_fallback", "_made", "_opens", "_retry")
 
@@ -83,8 +85,10 @@ class Attempts:
         self._made = 0
 
     def after(self, error: ProviderError, model: str, *, seen: bool) -> tuple[str, float] | None:
-        """The model to ask next, and the seconds to wait before; None: *error* stands. *seen*: whether the consumer has
-        seen a part of the answer."""
+        """Return the model to call next and the seconds to wait first, or None to raise *error*.
+
+        *seen* is True if the consumer has seen a part of the answer.
+        """
         self._made += 1
         if seen and not self._retry.restart:
             return None
@@ -101,7 +105,7 @@ class Attempts:
         return None
 
     def _wait(self, error: ProviderError) -> float:
-        import random  # noqa: PLC0415 - hardly ever needed, and dear to import
+        import random  # noqa: PLC0415 - rarely needed, and slow to import
 
         if error.retry_after is not None:
             return error.retry_after

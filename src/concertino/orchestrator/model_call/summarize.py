@@ -106,7 +106,7 @@ class Summaries:
         upto = ": your summary will stand in its place" if job.prefix_only else _UPTO.format(kept=kept)
         earlier = _EARLIER if job.follows_summary else ""
         asked = UserMessage(_SUMMARIZE.format(upto=upto, words=_words(job.tokens), earlier=earlier))
-        return _beside(request, (*request.messages, asked), job.tokens)
+        return _summary_request(request, (*request.messages, asked), job.tokens)
 
     def _merging(self, job: SummaryJob, request: ModelRequest) -> ModelRequest:
         texts = [segment.text for segment in job.merges]
@@ -135,7 +135,7 @@ def _words(tokens: int) -> int:
     return min(max(tokens // 14, 60), 1_500)
 
 
-def _beside(request: ModelRequest, messages: Any, tokens: int) -> ModelRequest:
+def _summary_request(request: ModelRequest, messages: Any, tokens: int) -> ModelRequest:
     """Return *request* with a short answer and the same prefix, which the provider reads from its cache."""
     return ModelRequest(
         model=request.model,

@@ -70,7 +70,7 @@ def answer_text(wait: Wait) -> tuple[str, bool] | None:
 
 
 def approved_arguments(wait: Wait, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that were approved. Raises `ToolError` if the call's differ from those that were shown."""
+    """Return the arguments that were approved. Raises `ToolError` if they differ from the arguments that were shown."""
     resolution = wait.resolution
     assert resolution is not None
     if arguments_hash(arguments_text(arguments)) != wait.arguments_hash:

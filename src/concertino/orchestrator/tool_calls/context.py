@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ...events import RunResult, ToolProgress, ToolStreamed, UsageRecorded
 from ...ids import call_key, child_run_id, usage_id
 from ...messages import ToolCall
+from ...records import record
 from ...tools.base import Session, Tool, ToolContext
 from ...tools.progress import Progress
 from ...tools.registry import ToolRegistry
@@ -20,7 +20,7 @@ _ASSUMED_CALLS = 4
 """The number of calls that a turn is assumed to have while the model is still writing it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parent:
     """The tool call that spawned a run."""
 
@@ -84,34 +84,42 @@ class CallContext(ToolContext):
 
     @property
     def run_id(self) -> str:  # type: ignore[override]  # the port promises no more than reading
+        """The run's id."""
         return self._run.id
 
     @property
     def call_id(self) -> str:  # type: ignore[override]
+        """The model's id of the call."""
         return self._call.id
 
     @property
     def key(self) -> str:  # type: ignore[override]
+        """The engine's id of the call."""
         return call_key(self._run.id, self._step, self._index)
 
     @property
     def tool(self) -> str:  # type: ignore[override]
+        """The tool's name."""
         return self._call.name
 
     @property
     def agent_path(self) -> str:  # type: ignore[override]
+        """The path of the agent."""
         return self._run.path
 
     @property
     def session(self) -> Session:  # type: ignore[override]
+        """The user and the conversation."""
         return self._run.chat.session
 
     @property
     def deps(self) -> Any:
+        """The product's dependencies."""
         return self._run.resources.deps
 
     @property
     def progress(self) -> Progress:  # type: ignore[override]
+        """The progress that the user sees."""
         if self._progress is None:
             self._progress = Progress(lambda step: self.emit(ToolProgress, step))
         return self._progress

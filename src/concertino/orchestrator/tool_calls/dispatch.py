@@ -19,9 +19,9 @@ from ..outcome import Outcome
 from ..recorder import record_calls, record_suspension
 from ..run import RunSession
 from .approval import NeedsAnswer, answer_text, wait_of
-from .call import Call, NotEnabledError, described, failed
 from .context import CallContext, Spawn, SubAgentWaits
 from .timeouts import Deadlines
+from .tool_call import Call, NotEnabledError, described, failed
 
 INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
 NOT_RUN = "not run: the run was stopped first"
@@ -125,7 +125,7 @@ class ToolCalls:
     # -- running -------------------------------------------------------------------------------------------------
 
     async def run(self) -> tuple[str, ...]:
-        """Run the calls until each has an outcome or waits; return the keys of those that need an answer.
+        """Run the calls until each has an outcome or waits; return the keys of the calls that need an answer.
 
         Raises `EngineError` if a pass changes the state of no call: the loop must never spin.
         """
@@ -335,11 +335,11 @@ class ToolCalls:
 
     @property
     def finished(self) -> bool:
-        """Whether every call has its outcome."""
+        """True once every call has its outcome."""
         return all(call.ended for call in self._calls)
 
     def outcomes(self) -> list[Outcome]:
-        """Return one outcome per call; a call that was stopped has one that says so."""
+        """Return one outcome per call; the outcome of a stopped call names the stop."""
         return [
             call.outcome or Outcome(call.call, NOT_RUN if call.state == "planned" else INTERRUPTED, is_error=True)
             for call in self._calls

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 from google import genai
 from google.genai import types
 
+from ...records import record
 from ..http.transport import RawResponse
 
 _PLACEHOLDER = types.Content()
@@ -27,7 +27,7 @@ _POOL = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
 """The limits of Anthropic's and OpenAI's SDKs: each streamed answer occupies a connection."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Exchange:
     """The bytes to send instead of the SDK's body, and the response once it has begun."""
 
@@ -73,7 +73,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SdkConnection:
     """A client of the SDK and the HTTP client below it; `bypass` is None for a client that the caller passed in."""
 

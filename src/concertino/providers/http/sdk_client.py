@@ -9,11 +9,11 @@ import importlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
 
 from ...errors import MissingExtraError, MissingKeyError
+from ...records import record
 from ..base import ModelRequest
 from .time_limits import Timeouts
 from .transport import RawResponse, StreamingModel
@@ -69,7 +69,7 @@ class SdkClient(Protocol):
 C = TypeVar("C", bound=SdkClient)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Endpoint(Generic[C]):
     """The address and credentials of an API, and the SDK's classes to reach it."""
 

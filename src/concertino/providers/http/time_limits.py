@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from ...errors import ProviderTimeoutError
+from ...records import record
 
 T = TypeVar("T")
 
@@ -15,7 +15,7 @@ DEFAULT_CONNECT, DEFAULT_DELTA, DEFAULT_TOTAL = 10.0, 300.0, 3600.0
 """Reasoning models can be silent for minutes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Timeouts:
     """Limits in seconds. An expired limit raises `ProviderTimeoutError`, whose `limit` names it."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ...errors import RunClaimedError, RunEndedError, RunExistsError, StaleClaimError, StorageError, UnknownRunError
+from ...records import record
 from ..codec import encode_json, storable
 from ..process import is_dead, process_of
 from ..types import JOURNAL_VERSION, PROGRESS, Claim, Entry, Head, RunStart, StoredText
@@ -21,7 +21,7 @@ from .statements import Write, clock, hash_key, queries
 _STATES = {"suspended": "suspended", "resumed": "running"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Rows:
     """An entry's values as the statements take them, encoded before any lock is taken."""
 

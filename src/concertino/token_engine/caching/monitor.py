@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from ...context_state import ContextReport
+from ...records import record
 from ...usage import Tokens
 from .rules import CacheRule
 
@@ -17,7 +17,7 @@ MissReason = Literal[
 _TOLERANCE = 0.02
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Miss:
     """A request for which the provider read fewer tokens from its cache than expected."""
 

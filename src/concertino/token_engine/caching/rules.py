@@ -6,18 +6,18 @@ them: a wrong figure only makes an edit too early or too late.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from ...ids import SINCE_GPT_5_6, in_family
+from ...records import record
 
 Binding = Literal["free", "turn", "prefix"]
 """The messages that an edit must not change. `free`: none. `turn`: the model's messages of the current tool loop.
 `prefix`: every message before reasoning that is still sent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class CacheRule:
     """A provider's prompt cache."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import ConfigurationError
+from ...records import record
 from ..library import Library
 from ..registry import ToolRegistry
 from .craft import craft
@@ -19,7 +19,7 @@ Mode = Literal["RAG", "CHATBOT", "DATA_ANALYSIS", "DEEP_RESEARCH"]
 MODES: frozenset[str] = frozenset(("RAG", "CHATBOT", "DATA_ANALYSIS", "DEEP_RESEARCH"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Settings:
     """Backends of the default tools. A tool without a backend is left out, unless a mode requires it."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from ...errors import LibraryError, ToolError
+from ...records import record
 from ..base import Tool, ToolContext, ToolResult
 from ..function import tool
 from ..library import Hit, Library, Source
@@ -26,7 +27,7 @@ _SOURCES_HEADING = re.compile(r"\n#+ *(?:sources|references)[ \t\r]*(?:\n(?!#+ )
 """A list of sources that the model adds although the tool makes one: from its heading to the end of the text."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Notes:
     """The searches made for one user, and the sources that they found."""
 

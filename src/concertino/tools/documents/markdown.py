@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from markdown_it import MarkdownIt
+
+from ...records import record
 
 BlockKind = Literal["heading", "text", "item", "code"]
 _KINDS: dict[str, BlockKind] = {"heading_open": "heading", "fence": "code", "code_block": "code"}
@@ -31,7 +32,7 @@ class Document(NamedTuple):
     date: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """A heading, paragraph, list item or code block."""
 

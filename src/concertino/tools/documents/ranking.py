@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from dataclasses import dataclass
 from itertools import chain
 from math import log, sqrt
 
+from ...records import record
 from ...text import STOP_WORDS, bigrams, runs, stems
 from ..library import Hit, Source
 
@@ -32,7 +32,7 @@ _ASKS_FOR_CHANGES = re.compile(
 )  # fmt: skip
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Candidate:
     row: int
     bm25: float

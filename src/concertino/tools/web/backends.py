@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import unescape
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import LibraryError
+from ...records import record
 
 if TYPE_CHECKING:
     import httpx2
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Result:
     """One result of a search service."""
 

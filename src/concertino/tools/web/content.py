@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
 from email.message import Message
 
 from ...errors import LibraryError
+from ...records import record
 from ..html import read_html
 
 _HTML = {"text/html", "application/xhtml+xml"}
@@ -17,7 +17,7 @@ _XML_CHARSET = re.compile(rb"^\s*<\?xml[^>]+encoding\s*=\s*[\"']([\w:.-]+)", re.
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ResponseBody:
     """The body of a response and its declared content type."""
 

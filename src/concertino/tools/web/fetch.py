@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ...errors import LibraryError
+from ...records import record
 from ..library import Page, Source, source_id
 from ..threads import run_in_thread
 from .addresses import Resolver, resolve
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _REDIRECTS = {301, 302, 303, 307, 308}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class FetchLimits:
     """Limits on fetching one page."""
 

@@ -10,15 +10,17 @@ that is not the first (vLLM's issue 41114, llama.cpp's 20733).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlsplit
+
+from ....records import record
 
 ReasoningField = Literal["", "reasoning_content", "reasoning", "reasoning_details", "parts"]
 MediaKind = Literal["image", "audio", "document"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Vendor:
     """A server that implements Chat Completions. The defaults are what an unknown server most likely accepts."""
 

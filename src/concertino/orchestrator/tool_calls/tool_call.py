@@ -112,12 +112,12 @@ class Call:
 
     @property
     def ended(self) -> bool:
-        """Whether the call has its outcome."""
+        """True once the call has its outcome."""
         return self.outcome is not None
 
     @property
     def declared(self) -> bool:
-        """Whether the store must know that the call runs before it does: for `once` effects and remote results."""
+        """True if the store must know of the call before it runs: for `once` effects and remote results."""
         return self._effect == "once" or self._remote
 
     # -- state ---------------------------------------------------------------------------------------------------
