@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .records import record
+from dataclasses import dataclass
 
 
-@record
+@dataclass(frozen=True, slots=True)  # each write hashes the scope, and a generated hash is the fastest
 class Scope:
     """A tenant and a user, as the product's own session states them. A model or a request body never does."""
 

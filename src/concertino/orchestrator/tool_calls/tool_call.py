@@ -145,7 +145,7 @@ class Call:
             kind="tool_call",
             state=self.state,
             step=self._run.state.step,
-            name=self.call.name,
+            name=self._run.tool_name(self.call.name),
             index=self.index,
             call_id=self.call.id if self.native else "",
             effect=self._effect,
