@@ -84,24 +84,23 @@ async def test_early_kills_do_not_fail_a_healthy_run(world: World) -> None:
     assert done is not None
 
 
-async def test_suspects_are_resumed_one_at_a_time(world: World) -> None:
-    """Each process ended before either run progressed, and it is unknown which one is the cause."""
-    case, runs = world.case("suspects"), [("run_a", "waiter"), ("run_b", "waiter")]
-    for at in ("append:started:after", "claim:after", "claim:after"):
-        assert await asyncio.to_thread(case.life(runs=runs, **kill_self(at, 2)).end) is None
-    answer_now = asyncio.Event()
-    model = ScriptedModel(*[Answer(text="done", before=answer_now.wait)] * 2, name="model")
-    model.provider = "remote"
-    async with await SqliteStore.open(case.database) as store:
-        known = agents(Points(lambda name, number: None))
-        runtime = Runtime(known, Resources(store=store, models=lambda _: model), back_off=0.0)
-        for _ in range(4):
+async def test_suspects_are_resumed_one_at_a_time() -> None:
+    """The process ended twice before either run progressed, and it is unknown which one is the cause."""
+    known, answer_now = Agent("here", ()), asyncio.Event()
+    model = ScriptedModel(*[Answer(text="done", before=answer_now.wait)] * 2)
+    async with MemoryStore() as store:
+        await left_behind(store, [known, known])
+        for run_id in ("run_0", "run_1"):
+            for _ in range(2):
+                await store.claim(run_id, "another process", 0.0)
+        runtime = Runtime([known], Resources(store=store, models=lambda _: model), back_off=0.0)
+        for _ in range(6):
             await runtime.look()
-            assert runtime.live("run_a") is None or runtime.live("run_b") is None
+            assert runtime.live("run_0") is None or runtime.live("run_1") is None
         answer_now.set()
         while not all(run.end is not None for run in await store.runs()):
             await runtime.look()
-            for live in filter(None, map(runtime.live, ("run_a", "run_b"))):
+            for live in filter(None, map(runtime.live, ("run_0", "run_1"))):
                 assert (await live.result()).text == "done"
 
 
