@@ -143,7 +143,7 @@ async def test_whoever_starts_finds_all_that_was_left(world: World) -> None:
     async with MemoryStore() as store:
         await left_behind(store, [Agent("here", ())] * 120)
         runtime = Runtime(
-            [Agent("here", ())], Resources(store=store, models=lambda _: ScriptedModel(*["done"])), sweep=0.01
+            [Agent("here", ())], Resources(store=store, models=lambda _: ScriptedModel(*["done"] * 120)), sweep=0.01
         )
         async with runtime:
             while left := await store.runs(state="running", limit=200):
