@@ -25,12 +25,25 @@ class EventStream:
     Sub-agents put their events into the stream of their root.
     """
 
-    __slots__ = ("_consumed", "_events", "_loop", "_observers", "_policies", "_read", "_thread", "_waiter", "closed")
+    __slots__ = (
+        "_consumed",
+        "_events",
+        "_loop",
+        "_observers",
+        "_policies",
+        "_read",
+        "_thread",
+        "_waiter",
+        "behind",
+        "closed",
+    )
 
     def __init__(
         self, observers: Sequence[Observer], policies: Mapping[str, DataPolicy], *, consumed: bool = True
     ) -> None:
         self.closed = False
+        self.behind = False
+        """True while the consumer is far behind."""
         self._observers = observers
         self._policies = policies
         self._consumed = consumed
@@ -51,6 +64,7 @@ class EventStream:
             self._observe(event)
         if self._consumed:
             self._events.append(event)
+            self.behind = len(self._events) > _HIGH_WATER
             if (waiter := self._waiter) is not None:
                 self._waiter = None
                 if not waiter.done():
@@ -58,16 +72,11 @@ class EventStream:
 
     async def drained(self) -> None:
         """Wait while the consumer is far behind, so that a fast run does not fill the memory."""
-        while len(self._events) > _HIGH_WATER and not self.closed:
+        while self.behind and not self.closed:
             if self._read is None:
                 self._read = asyncio.Event()
             self._read.clear()
             await self._read.wait()
-
-    @property
-    def behind(self) -> bool:
-        """True if the consumer is far behind."""
-        return len(self._events) > _HIGH_WATER
 
     async def take(self, task: asyncio.Task[Any]) -> Sequence[RunEvent]:
         """Wait for events and take all there are; none when *task*, which produces them, has ended.
@@ -83,6 +92,7 @@ class EventStream:
             finally:
                 self._waiter = None
         events, self._events = self._events, deque()
+        self.behind = False
         if self._read is not None:
             self._read.set()
         return events

@@ -106,7 +106,7 @@ class Resources:
     what it opens; `concertino.wiring.Models` does both."""
     store: Store | None = None
     """Where runs are recorded; None for nowhere."""
-    retry: Retry = field(default_factory=Retry)
+    retry: Retry = Retry()
     """How often a failed model call is repeated."""
     fallback: Sequence[str] = ()
     """Ids of models to call, in this order, after the chosen model has failed."""

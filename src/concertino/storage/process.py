@@ -15,8 +15,16 @@ _PROC = Path("/proc")
 
 def process_owner() -> str:
     """Return a new owner for this process, unequal to that of any other process or call."""
-    pid = os.getpid()
-    return "/".join((_PREFIX, *_machine(), str(pid), _started(pid), os.urandom(6).hex()))
+    return f"{_this_process(os.getpid())}/{os.urandom(6).hex()}"
+
+
+@cache
+def _this_process(pid: int) -> str:
+    return "/".join((_PREFIX, *_machine(), str(pid), _started(pid)))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_this_process.cache_clear)  # the child may get the pid of an ended ancestor
 
 
 def process_of(owner: str) -> str:

@@ -32,6 +32,7 @@ from .window import WindowBudget
 
 _SHARED = TokenStatistics()
 """Counts and calibrations of engines that are given none."""
+_RETENTION = Retention()
 _NOTHING_DUE = Plan()
 _BYTES_PER_TOKEN = 4
 """Average bytes of a token in English text."""
@@ -53,7 +54,7 @@ class TokenEngine:
         statistics: TokenStatistics | None = None,
     ) -> None:
         self.counter = counter
-        self.retention = retention or Retention()
+        self.retention = retention or _RETENTION
         self.limit = limit
         """Context in tokens of the model that is asked next."""
         self.example_count = 0

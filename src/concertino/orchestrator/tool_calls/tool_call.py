@@ -184,12 +184,13 @@ class Call:
             return failed(call, content) if is_error else self._outcome(tool, content)
         if self.state == "unknown":
             return self._unknown()
-        if self.state == "running" and again:
+        interrupted = self.state == "running" and again
+        if interrupted:
             if self._effect == "once" and (known := await self._probe(tool, context)) is not None:
                 return known
             self.apply("recover")
         arguments = await self._arguments(tool, context)
-        if self.apply("start") and self.declared and run.journal.on:
+        if self.apply("start") and self.declared and run.journal.on and not interrupted:
             self.note()
             await record_calls(run)
         if run.journal.on:
