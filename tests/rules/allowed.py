@@ -38,9 +38,7 @@ DUPLICATE_TYPES: set[str] = {
 }
 """Names of public types that occur more than once."""
 WORDING: set[str] = {
-    "README.md",
     "cli",
-    "docs/architecture.md",
     "orchestrator",
     "records",
     "runtime",
