@@ -13,6 +13,16 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff]+)"
 )
 _WORD = re.compile(r"[^\W_]+")
+STOP_WORDS = frozenset(
+    """a about after again all also am an and any are as at be because been before being between both but by can cannot
+    could did do does doing each few for from further had has have having he her here his how i if in into is it its
+    itself just like may me might more most must my need no nor not now of off on once one only or other our out over
+    own please same shall she should so some such tell than that the their them then there these they this those
+    through to too under until up upon us use used using very was way we were what when where whether which while who
+    whom whose why will with would you your explain describe difference differences different differ compare compared
+    vs versus pros cons way ways want s t re ve ll d m""".split()  # noqa: SIM905 - a list takes a page
+)
+"""Words of English that say nothing about a topic."""
 
 
 def fold(text: str) -> str:
@@ -58,3 +68,16 @@ def query_terms(query: str, limit: int = 64) -> list[str]:
         if len(found) >= limit:
             break
     return list(found)[:limit]
+
+
+def stem(word: str) -> str:
+    """Return *word* without its most common endings: `retries`, `retried` and `retrying` compare equal."""
+    for ending in ("ing", "ies", "ied", "es", "ed", "s", "y", "e"):
+        if word.endswith(ending) and len(word) - len(ending) > 2:
+            return word[: -len(ending)]
+    return word
+
+
+def stems(text: str) -> set[str]:
+    """Return the stems of the words of *text*, without stop words."""
+    return {stem(word) for word in _WORD.findall(text.lower()) if word not in STOP_WORDS}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from concertino.cli.context import DEMO
+from concertino.cli.command_context import DEMO
 from tests.cli.conftest import Cli
 
 
@@ -18,7 +18,7 @@ from tests.cli.conftest import Cli
         (["research"], ("question is missing", "concertino research")),
         (["research", " \n"], ("question is empty", "in quotes")),
         (["research", "what", "is", "this"], ("'what', 'is', 'this'", "in quotes")),
-        (["research", "q", "--model", "foo:bar"], ("'foo'", "there are: anthropic, openai, google")),
+        (["research", "q", "--model", "foo:bar"], ("'foo'", "choose from anthropic, openai, google")),
         (["research", "q", "--model", f"{DEMO}:big"], ("'big'", DEMO)),
         (["research", "q", "--model", ""], ("''", DEMO)),
         (["research", "q", "--corpus", "nowhere"], ("nowhere", "folder or a file")),

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from concertino.cli.render.result import CitedSources, ResultDocument, result_document
+from concertino.cli.render.result_document import CitedSources, ResultDocument, result_document
 from concertino.events import RunResult, RunStatus, ToolDone
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage
 from concertino.usage import Tokens, UsageRecord

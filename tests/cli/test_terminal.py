@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 
+from concertino.cli.render.console import Console
 from concertino.messages import UserMessage
 from concertino.providers.base import Model, ModelRequest
 from concertino.testing import ScriptedModel, call
@@ -123,6 +125,14 @@ def test_a_hostile_model_cannot_control_the_terminal(
     done = terminal("chat", f"What? {HOSTILE}", "--corpus", "pages", "--db", "runs.db", term=term)
     assert done.returncode == 0
     assert_harmless(done)
+
+
+def test_printed_text_is_always_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(as_json=False).print(Text(f"before {HOSTILE} after", "bold"))
+    out = capsys.readouterr().out
+    assert out.startswith("before ")
+    assert out.endswith(" after\n")
+    assert_harmless(Completed(0, out, ""))
 
 
 def test_every_line_of_the_lists_fits_the_terminal(terminal: Callable[..., Completed], shop: Shop) -> None:

@@ -222,7 +222,8 @@ def ledger(found: Evidence) -> Iterator[str]:
             booked = sum(count for (at, _), count in rows.items() if at == step)
             asked[run_id, step] = booked
             if booked != kinds["model_requested", step]:
-                yield f"I8: {run.start.agent_path}, step {step}: {kinds['model_requested', step]} attempts, {booked} rows"
+                attempts = kinds["model_requested", step]
+                yield f"I8: {run.start.agent_path}, step {step}: {attempts} attempts, {booked} rows"
             if run.end.status == "completed" and rows[step, "measured"] != kinds["model_answered", step] == 1:
                 yield f"I8: {run.start.agent_path}, step {step}: {rows[step, 'measured']} measured rows"
         if len({r.id for r in found.usage}) != len(found.usage):

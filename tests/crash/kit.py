@@ -66,9 +66,9 @@ async def asked_of(model: ScriptedModel) -> None:
 
 
 async def steal(store: Any, run_id: str) -> None:
-    """The claim on a tree is over, as it is when its process stands still."""
-    lost = "UPDATE heads SET lease = 0 WHERE run = (SELECT root FROM runs WHERE run_id = ?)"
-    await store._hands.do(lambda connection: connection.execute(lost, (run_id,)))
+    """End the lease on a tree, as if its process had been stopped for too long."""
+    lost = "UPDATE heads SET lease = 0, ready_at = 0 WHERE run = (SELECT root FROM runs WHERE run_id = ?)"
+    await store._connection.run(lambda connection: connection.execute(lost, (run_id,)))
 
 
 async def ended(store: Store, run_id: str) -> Any:

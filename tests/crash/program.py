@@ -103,7 +103,9 @@ async def live(orders: Orders, talk: socket.socket) -> dict[str, Any]:
     model = FaultyModel(RemoteModel(outside), points)
     opened = await SqliteStore.open(Path(orders.folder) / "runs.db", busy_timeout=orders.busy_timeout)
     store = FaultyStore(opened, points)
-    runtime = Runtime(agents(points), Resources(store=store, models=lambda _: model, deps=outside), lease=orders.lease)
+    runtime = Runtime(
+        agents(points), Resources(store=store, models=lambda _: model, deps=outside), lease=orders.lease, back_off=0.01
+    )
     if orders.do in ERRANDS:
         return await ERRANDS[orders.do](runtime, orders.runs[0][0])
     for run_id, agent in orders.runs:
@@ -126,6 +128,8 @@ async def drive(runtime: Runtime, store: FaultyStore, run_id: str, until_waits: 
             await runtime.look()  # forgets what it had of the run, if somebody else has ended it
             result = await runtime.result(run_id)
             return {"status": result.status, "text": result.text, "error": result.error}
+        if stored.state == "dead_letter":
+            return {"status": stored.state, "text": "", "error": stored.reason}
         going = runtime.live(run_id)
         if going is not None and not going.done:
             await going.result()

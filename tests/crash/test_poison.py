@@ -1,4 +1,4 @@
-"""What kills its process each time is given up after three tries, by name, and harms nobody else."""
+"""A run that kills its process each time becomes a dead letter and harms no other run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from concertino import Resources
-from concertino.orchestrator.chat import Chat
+from concertino import Chat, Resources
+from concertino.errors import RunStateError
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import MemoryStore, SqliteStore
 from concertino.testing import Answer, ScriptedModel
@@ -31,33 +31,61 @@ def lives_until_the_end(case: Case, runs: list[tuple[str, str]]) -> int:
 
 
 @pytest.mark.parametrize("agent", ["poisoned", "choked"])
-def test_a_run_that_kills_its_process_is_given_up(world: World, reference: Evidence, agent: str) -> None:
-    """In a tool (which reads, so that it is run again), and when its model has answered."""
+def test_a_run_that_kills_its_process_becomes_a_dead_letter(world: World, reference: Evidence, agent: str) -> None:
+    """In a tool, which reads and so runs again, and when its model has answered."""
     case = world.case(agent)
     killed = lives_until_the_end(case, [("run_poison", agent)])
-    assert killed == 4, "the first time, and three tries"
+    assert killed == 6, "the start and five resumptions"
     evidence = gather(case, "run_poison")
-    end = evidence.runs["run_poison"].end
-    assert end is not None
-    assert (end.status, end.error) == ("failed", "it was taken up 3 times and never got any further")
-    assert audit(case, evidence, faults=killed, root="run_poison", status="failed") == []
-    assert len(evidence.calls) <= 4
+    poisoned = evidence.runs["run_poison"]
+    assert (poisoned.end, poisoned.state) == (None, "dead_letter")
+    assert poisoned.reason == "its process ended 5 times without progress"
+    assert "run_poison" not in evidence.due
+    assert len(evidence.calls) <= 6
+
+
+def test_a_dead_letter_can_be_retried_and_stopped(world: World) -> None:
+    case = world.case("retried")
+    lives_until_the_end(case, [("run_poison", "poisoned")])
+
+    async def retry() -> None:
+        async with await SqliteStore.open(case.database) as store:
+            runtime = Runtime((), Resources(store=store))
+            await runtime.retry("run_poison")
+            assert (await store.due()).orphaned == ("run_poison",)
+            with pytest.raises(RunStateError):
+                await runtime.retry("run_poison")
+            await runtime.stop("run_poison")
+            stored = await store.run("run_poison")
+            assert stored is not None
+            assert stored.state == "cancelled"
+
+    asyncio.run(retry())
 
 
 @pytest.mark.parametrize("agent", ["poisoned", "choked"])
-def test_another_run_goes_on_beside_it(world: World, reference: Evidence, agent: str) -> None:
+def test_another_run_completes_next_to_a_poison_run(world: World, reference: Evidence, agent: str) -> None:
     case = world.case(agent)
     killed = lives_until_the_end(case, [(ROOT, "boss"), ("run_poison", agent)])
     calls = case.calls()
     problems = audit(case, reference, faults=killed)
     poison = ("poisoned", "choked")
     assert [problem for problem in problems if not any(name in problem for name in poison)] == []
-    assert gather(case, "run_poison").runs["run_poison"].end.status == "failed"
+    assert gather(case, "run_poison").runs["run_poison"].state == "dead_letter"
     assert len(calls) < 60
 
 
-async def test_who_is_on_the_last_try_has_no_other_such_run_beside_it(world: World) -> None:
-    """Each life ended before either got further, and nobody knows whose fault it was: one by one they show."""
+async def test_early_kills_do_not_fail_a_healthy_run(world: World) -> None:
+    """Three kills before the first answer, such as by a neighbour that exhausts the memory: the run completes."""
+    case, runs = world.case("early"), [("run_a", "waiter")]
+    for at in ("append:model_requested:after", "append:resumed:after", "append:model_requested:after"):
+        assert await asyncio.to_thread(case.life(runs=runs, **kill_self(at)).end) is None
+    done = await asyncio.to_thread(case.life("until_waits", runs=runs).end)
+    assert done is not None
+
+
+async def test_suspects_are_resumed_one_at_a_time(world: World) -> None:
+    """Each process ended before either run progressed, and it is unknown which one is the cause."""
     case, runs = world.case("suspects"), [("run_a", "waiter"), ("run_b", "waiter")]
     for at in ("append:started:after", "claim:after", "claim:after"):
         assert await asyncio.to_thread(case.life(runs=runs, **kill_self(at, 2)).end) is None
@@ -65,17 +93,16 @@ async def test_who_is_on_the_last_try_has_no_other_such_run_beside_it(world: Wor
     model = ScriptedModel(*[Answer(text="done", before=answer_now.wait)] * 2, name="model")
     model.provider = "remote"
     async with await SqliteStore.open(case.database) as store:
-        assert [run.tries for run in await store.runs()] == [2, 2]
-        runtime = Runtime(agents(Points(lambda name, number: None)), Resources(store=store, models=lambda _: model))
-        for _ in range(2):
+        known = agents(Points(lambda name, number: None))
+        runtime = Runtime(known, Resources(store=store, models=lambda _: model), back_off=0.0)
+        for _ in range(4):
             await runtime.look()
-            assert (runtime.live("run_a") is None) != (runtime.live("run_b") is None)
+            assert runtime.live("run_a") is None or runtime.live("run_b") is None
         answer_now.set()
-        for _ in range(2):
+        while not all(run.end is not None for run in await store.runs()):
             await runtime.look()
             for live in filter(None, map(runtime.live, ("run_a", "run_b"))):
                 assert (await live.result()).text == "done"
-        assert [run.end is not None for run in await store.runs()] == [True, True]
 
 
 async def test_what_is_damaged_keeps_nobody_else(world: World, reference: Evidence) -> None:

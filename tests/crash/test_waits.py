@@ -20,7 +20,7 @@ from .auditor import Evidence, audit, gather
 from .kit import Desk, chat, ended, results, two, until
 from .world import World, kill_self
 
-EXPIRED = "no result came in time"
+EXPIRED = "no result arrived in time"
 
 
 @tool(effect="once", remote=True)
@@ -171,7 +171,7 @@ async def test_an_approval_that_nobody_answers() -> None:
             run = await runtime.start(chat(model), "desk", run_id="run_1")
             assert (await run.result()).status == "suspended"
             await ended(store, "run_1")
-            assert await results(store, "run_1") == ["nobody allowed it in time"]
+            assert await results(store, "run_1") == ["approval timed out"]
             assert not (await runtime.approve("run_1:1.0", by="ann")).won
 
 

@@ -24,24 +24,19 @@ LARGE: set[str] = {
 """Files, functions (`file:function`) and classes over a budget."""
 DUPLICATE_MODULES: set[str] = {
     "call",
-    "context",
     "engine",
-    "result",
 }
 """Names of modules that occur more than once."""
 DUPLICATE_TYPES: set[str] = {
     "Answer",
-    "ContextWindow",
     "Entry",
     "Message",
     "RunState",
 }
 """Names of public types that occur more than once."""
 WORDING: set[str] = {
-    "cli",
     "orchestrator",
     "records",
     "runtime",
-    "token_engine",
 }
 """Units of the package and pages that are not rewritten yet."""

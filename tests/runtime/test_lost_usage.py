@@ -32,7 +32,7 @@ from .kit import state
 
 QUESTION = "word and more " * 500
 OUTPUT = 200
-COUNTED = "its prompt is counted"
+COUNTED = "its prompt is estimated"
 
 
 @tool(effect="read")
@@ -93,7 +93,8 @@ def hangs(*calls: Any) -> Answer:
 async def test_a_request_of_the_conversation_is_counted_with_its_tools(budget: Budget | None) -> None:
     model = ScriptedModel(hangs())
     (lost,) = await killed(Plain(), model, 1, budget=budget)
-    assert lost.tokens.prompt == tokens_of(model.requests[0], EstimatingCounter())
+    exact = tokens_of(model.requests[0], EstimatingCounter())
+    assert abs(lost.tokens.prompt - exact) <= max(20, exact // 5)
     assert lost.tokens.prompt > EstimatingCounter().count(look.spec.text)
     assert lost.how.endswith(COUNTED)
 
@@ -114,7 +115,8 @@ async def test_a_question_beside_the_conversation_is_as_known_as_it_is(
 async def test_a_question_beside_a_request_that_is_under_way() -> None:
     model = ScriptedModel(hangs(call("look", n=1)), hangs())
     request, question = await killed(Asks(), model, 2)
-    assert request.tokens.prompt == tokens_of(model.requests[0], EstimatingCounter())
+    exact = tokens_of(model.requests[0], EstimatingCounter())
+    assert abs(request.tokens.prompt - exact) <= max(20, exact // 5)
     assert request.how.endswith(COUNTED)
     assert question.tokens.prompt == tokens_of(model.requests[1], EstimatingCounter())
     assert question.how.endswith(COUNTED)

@@ -13,7 +13,7 @@ from .options import AsJson, ContextWindow, Corpus, Database, ModelName
 from .render.console import replace_invalid_input
 
 if TYPE_CHECKING:
-    from .context import Options
+    from .command_context import Options
     from .program import NewRunCommand
 
 app = typer.Typer(
@@ -66,8 +66,8 @@ def research(
     as_json: AsJson = False,
 ) -> None:
     """Research a question and write a report with citations."""
+    from .command_context import Options  # noqa: PLC0415
     from .commands.research import research as command  # noqa: PLC0415 - --help must not load it
-    from .context import Options  # noqa: PLC0415
 
     options = Options(corpus=tuple(corpus or ()), model=model, window=context, database=db, as_json=as_json)
     _perform(command, question, options, needs_text=True)
@@ -86,8 +86,8 @@ def chat(
 
     One turn for MESSAGE; without it, a turn for each line of standard input until its end or /quit.
     """
+    from .command_context import Options  # noqa: PLC0415
     from .commands.chat import chat as command  # noqa: PLC0415 - --help must not load it
-    from .context import Options  # noqa: PLC0415
 
     options = Options(corpus=tuple(corpus or ()), model=model, window=context, database=db, as_json=as_json)
     _perform(command, message, options, needs_text=False)
@@ -112,9 +112,9 @@ def usage(
     as_json: AsJson = False,
 ) -> None:
     """Sum up tokens and cost over the ledger."""
+    from .command_context import Options  # noqa: PLC0415
     from .commands.usage import UsageQuery  # noqa: PLC0415 - --help must not load it
     from .commands.usage import usage as command  # noqa: PLC0415
-    from .context import Options  # noqa: PLC0415
     from .program import perform_on_stored_runs  # noqa: PLC0415
 
     query = UsageQuery(by=tuple(by or ("model",)), run_id=run, since=since, until=until)

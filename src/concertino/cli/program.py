@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConcertinoError, ConfigurationError
-from .context import CommandContext, NewRunContext, Options, open_existing, open_new_run
+from .command_context import CommandContext, NewRunContext, Options, open_existing, open_new_run
 from .render.console import Console, OutputError, discard_output, read_all, replace_invalid, warnings_as_lines
 from .signals import Signals
 

@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> None:
     _concertino("runs", "resume", run, *db)
     _heading("4. The timeline of the run, over both processes")
     _concertino("runs", "show", run, *db)
-    _heading("5. The bill by agent and model, then by attempt; the killed attempt is booked as unknown")
+    _heading("5. The bill by agent and model, then by attempt; killed attempts are booked as unknown")
     _concertino("usage", "--by", "agent", "--by", "model", *db)
     _print_bill(asyncio.run(_run_and_usage(database))[1])
 

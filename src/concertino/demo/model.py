@@ -14,9 +14,6 @@ from ..usage import Tokens
 from .roles import plan
 from .transcript import PlannedCall
 
-_CHUNK = 400
-_COUNTED = "demo-count"
-
 
 class DemoModel:
     """A `Model` that plays supervisor, researcher and chat by fixed rules, and answers in quotes from sources.
@@ -40,8 +37,7 @@ class DemoModel:
             yield TextChunk(piece)
             await asyncio.sleep(0)
         for call in _with_ids(calls, request.messages):
-            for start in range(0, len(call.arguments), _CHUNK):
-                yield ToolCallChunk(call.id, call.name, call.arguments[start : start + _CHUNK])
+            yield ToolCallChunk(call.id, call.name, call.arguments)
             yield ToolCallReady(call)
             parts.append(call)
             stop = "tool_calls"
@@ -63,15 +59,8 @@ class DemoModel:
         return kept, "length"
 
     def _prompt_tokens(self, request: ModelRequest) -> int:
-        tools = sum(
-            self._count(f"{spec.name}\n{spec.description}\n{json.dumps(spec.parameters)}") for spec in request.tools
-        )
-        return self._count(request.system) + tools + sum(map(self._message_tokens, request.messages))
-
-    def _message_tokens(self, message: Message) -> int:
-        """Count a message once: the count is kept with it."""
-        counter, tokens = message.wire(_COUNTED, lambda one: (self._count, self._count(_message_text(one))))
-        return tokens if counter is self._count else self._count(_message_text(message))
+        tools = (f"{spec.name}\n{spec.description}\n{json.dumps(spec.parameters)}" for spec in request.tools)
+        return sum(map(self._count, [request.system, *tools, *map(_message_text, request.messages)]))
 
 
 def _with_ids(calls: Sequence[PlannedCall], messages: Sequence[Message]) -> Iterator[ToolCall]:

@@ -7,16 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from ..text import stems
 from ..tools.documents.markdown import Block, blocks, join
-from .questions import stems
 from .transcript import Step, parse_object
 
-WEAK = 0.45
-"""Below this share of the question's words, a passage is called a weak match."""
+WEAK = 0.45  # a passage with a smaller share of the question's words is a weak match
 _LONGEST_QUOTE = 1_100
 _MOST_PASSAGES = 4
-_NEAR = 0.8
-"""The share of the best passage's coverage that another one needs to be quoted next to it."""
+_NEAR = 0.8  # the share of the best passage's coverage that another one needs to be quoted
 _SOURCE_ID = re.compile(r"s[0-9a-f]{10}")
 _TEXTS = ("id", "title", "location", "heading", "snippet", "version", "date")
 
@@ -32,8 +30,7 @@ class Passage:
     snippet: str
     version: str = ""
     date: str = ""
-    coverage: float = field(default=0.0, kw_only=True)
-    """The share of the question that the passage contains."""
+    coverage: float = field(default=0.0, kw_only=True)  # the share of the question in the passage
 
     @property
     def path(self) -> str:
@@ -57,7 +54,8 @@ def chosen(question: str, searches: Sequence[Step]) -> list[Passage]:
     for passage in found.pop(question, []):
         passages.setdefault(passage.snippet, passage)
     best = max((one.coverage for one in list(passages.values())[:_MOST_PASSAGES]), default=0.0)
-    near = [one for one in list(passages.values())[:_MOST_PASSAGES] if one.coverage >= _NEAR * best]
+    first = list(passages.values())[:_MOST_PASSAGES]
+    near = [one for at, one in enumerate(first) if one.coverage >= best * (_NEAR if at > 1 else _NEAR / 2)]
     for query, results in found.items():
         wanted = stems(query)
         if results and not any(wanted <= stems(one.path) for one in near) and wanted <= stems(results[0].path):
@@ -92,13 +90,13 @@ def quoted(question: str, passage: Passage, section: str) -> str:
             if block.kind == "text" or len(join(parts)) > 2 * _LONGEST_QUOTE:
                 break
             parts.append(block)
-    start, end = _window(parts, stems(question))
+    start, end = _window(parts, stems(question), from_items=bool(passage.version))
     before = "[…]\n\n" if start else ""
     after = "\n\n[…]" if end < len(parts) else ""
     return before + join(parts[start:end]) + after
 
 
-def _window(parts: Sequence[Block], asked: frozenset[str]) -> tuple[int, int]:
+def _window(parts: Sequence[Block], asked: set[str], *, from_items: bool) -> tuple[int, int]:
     """Return the run of blocks that has most of the rare words of the question, within the length of a quote."""
     have = [stems(block.text) & asked for block in parts]
     frequency = Counter(word for words in have for word in words)
@@ -106,13 +104,14 @@ def _window(parts: Sequence[Block], asked: frozenset[str]) -> tuple[int, int]:
     best, found = (-1.0, 0), (0, len(parts))
     for start in range(len(parts)):
         # A quote begins with a sentence, not with the program text or list that another one announces.
-        if start and (parts[start].kind != "text" or parts[start - 1].text.endswith(":")):
+        entry = from_items and parts[start].kind == "item" and bool(have[start])  # of a list of changes
+        if start and not entry and (parts[start].kind != "text" or parts[start - 1].text.endswith(":")):
             continue
         end = start + 1
         while end < len(parts) and (sum(sizes[start : end + 1]) <= _LONGEST_QUOTE or parts[end - 1].text.endswith(":")):
             end += 1
-        covered = frozenset().union(*have[start:end])
+        covered = set().union(*have[start:end])
         value = sum(1 / frequency[word] ** 0.5 for word in covered)
-        if (value, -start) > best:
-            best, found = (value, -start), (start, end)
+        if (value, start if entry else -start) > best:
+            best, found = (value, start if entry else -start), (start, end)
     return found

@@ -5,21 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..tools.documents.ranking import STOP_WORDS, stem
+from ..text import STOP_WORDS, stem, stems
 
-_LONGEST = 1_500
-_MOST_PARTS = 4
-_MOST_QUERIES = 4
+_LONGEST, _MOST_PARTS, _MOST_QUERIES = 1_500, 4, 4
 _ASKING = "how|what|why|when|where|which|who|is|are|does|do|can|should|did|was|were|will"
 _END = re.compile(r"(?<=\?)\s+|;\s+")
-_NEXT = re.compile(
-    rf"(?:,\s*|\s+)(?:and|but|or)\s+(?=(?:in\s+)?(?:{_ASKING})\b)|,\s*(?=(?:{_ASKING})\b)", re.IGNORECASE
-)
+_NEXT = re.compile(rf"(?:,\s*|\s+)(?:and|but|or)\s+(?=(?:in\s+)?(?:{_ASKING})\b)|,\s*(?=(?:{_ASKING})\b)", re.I)
 _SIDES = (
     re.compile(r"\b(?:differences?|choose|compar\w+) (?:between |of )?(.{2,80}?) (?:and|or|with|to) (.{2,80})", re.I),
-    re.compile(
-        r"^(?:.{0,40}\b(?:is|are|use|choose) )?(.{2,60}?) (?:vs\.?|versus|instead of|rather than) (.{2,80})", re.I
-    ),
+    re.compile(r"^(?:.{0,40}\b(?:is|are|use) )?(.{2,60}?) (?:vs\.?|versus|instead of|rather than) (.{2,80})", re.I),
 )
 _POINTING = re.compile(r"\b(?:it|its|they|them|their|this|that|these|those|one|ones)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_](?:[\w.:'\u2019-]*\w)?")
@@ -29,12 +23,6 @@ _NAME = re.compile(r"\w+(?:[._]\w+)+|\w*[a-z]\w*[A-Z]\w*|[A-Z]{2,}\w*")
 def words(text: str) -> list[str]:
     """Return the words of *text* that carry meaning, each once."""
     return list(dict.fromkeys(word for word in _WORD.findall(text) if word.lower() not in STOP_WORDS))
-
-
-def stems(text: str) -> frozenset[str]:
-    """Return the stems of the words of *text*; names count whole and by their pieces."""
-    pieces = (piece for word in words(text.lower()) for piece in (word, *re.split(r"[\W_]+", word)))
-    return frozenset(stem(piece) for piece in pieces if len(piece) > 1 and piece not in STOP_WORDS)
 
 
 def parts(question: str, earlier: Sequence[str] = ()) -> list[str]:

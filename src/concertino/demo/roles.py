@@ -19,8 +19,7 @@ _WEAK = "*The match is weak. These are the closest passages; no model has judged
 _NOTHING = "*No passage contains a word of this question: {question}*"
 _ASK = "Ask a question, and I quote the passages of the sources that match it best. No language model is involved."
 _NO_SOURCES = "I can only quote from sources, and this chat has no search tool. No language model is involved."
-_Turn = tuple[str, Sequence[PlannedCall]]
-"""Text, and tool calls."""
+_Turn = tuple[str, Sequence[PlannedCall]]  # text and tool calls
 
 
 def plan(request: ModelRequest) -> _Turn:
@@ -41,11 +40,10 @@ def _free(transcript: Transcript, tools: Sequence[ToolSpec]) -> _Turn:
     known = {spec.name: spec for spec in tools}
     if RESEARCHER in known:
         return _supervise(transcript, known)
-    search = next((spec for name, spec in known.items() if name in SEARCH_TOOLS), None)
-    if search:
-        read = next((spec for name, spec in known.items() if name in READ_TOOLS), None)
-        return _research(transcript, search, read)
-    return _answer(transcript), ()
+    search, read = (
+        next((known[name] for name in known if name in names), None) for names in (SEARCH_TOOLS, READ_TOOLS)
+    )
+    return _research(transcript, search, read) if search else (_answer(transcript), ())
 
 
 def _supervise(transcript: Transcript, known: dict[str, ToolSpec]) -> _Turn:
@@ -85,22 +83,21 @@ def _own_question(transcript: Transcript) -> str:
 def _any_call(name: str, transcript: Transcript, tools: Sequence[ToolSpec]) -> PlannedCall:
     spec = next((spec for spec in tools if spec.name == name), ToolSpec(name, "", {}))
     question = transcript.question or "?"
-    title = re.sub(r"\s+", " ", question)[:120]
-    return make_call(spec, question, title=title, markdown=_answer(transcript), query=question, location=question)
+    return make_call(
+        spec, question, title=question[:120], markdown=_answer(transcript), query=question, location=question
+    )
 
 
 def _answer(transcript: Transcript) -> str:
     """Return the report or the answer that the results so far allow."""
-    if reports := transcript.named({REPORT}):
-        return f"The report “{reports[-1].text}” is ready." if reports[-1].content else _report(transcript)
+    if any(step.content for step in transcript.named({REPORT})):
+        return "The report is ready."
     if transcript.named({RESEARCHER}):
         return _report(transcript)
     question = _own_question(transcript)
-    searches = transcript.named(SEARCH_TOOLS)
-    if not searches:
+    if not transcript.named(SEARCH_TOOLS):
         return _NO_SOURCES if question else _ASK
-    quotes = _quotes(question, transcript)
-    return f"{_NO_MODEL}\n\n{quotes}"
+    return f"{_NO_MODEL}\n\n{_quotes(question, transcript)}"
 
 
 def _quotes(question: str, transcript: Transcript) -> str:
@@ -109,21 +106,17 @@ def _quotes(question: str, transcript: Transcript) -> str:
     if not passages:
         return _NOTHING.format(question=question)
     pages = {step.text: step.content for step in transcript.named(READ_TOOLS)}
-    shown = [
-        f"### {_heading(one)} [{one.id}]\n\n{quoted(question, one, pages.get(one.section, ''))}" for one in passages
-    ]
-    weak = max(passage.coverage for passage in passages) < WEAK
-    return "\n\n".join([_WEAK, *shown] if weak else shown)
+    quotes = [quoted(question, one, pages.get(one.section, "")) for one in passages]
+    shown = [f"### {_heading(one)} [{one.id}]\n\n{quote}" for one, quote in zip(passages, quotes, strict=True)]
+    return "\n\n".join([*([_WEAK] if max(one.coverage for one in passages) < WEAK else []), *shown])
 
 
 def _heading(passage: Passage) -> str:
     """Return the innermost headings and the title, with the version and date that the source states."""
-    names = [name for name in (passage.title, *passage.heading.split(" > ")) if name]
-    distinct = list(dict.fromkeys(names))
+    title, *path = dict.fromkeys(filter(None, (passage.title, *passage.heading.split(" > "))))
     stated = ", ".join(filter(None, (passage.version and f"version {passage.version}", passage.date)))
-    return " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ".join(distinct[:1] + distinct[1:][-2:]).replace(
-        "[", "("
-    ).replace("]", ")") + (f" ({stated})" if stated else "")
+    shown = " \u203a ".join([title, *path[-2:]]) + (f" ({stated})" if stated else "")
+    return shown.replace("[", "(").replace("]", ")")
 
 
 def _report(transcript: Transcript) -> str:

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import json_repair
 
 from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, UserMessage
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedCall:
+class PlannedCall(NamedTuple):
     """A tool call that the model makes."""
 
     name: str
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A tool call of the conversation and its result."""
 
     name: str
     arguments: Mapping[str, Any]
-    content: str
-    """Empty if there is no result, or if the call failed."""
+    content: str  # empty without a result, or if the call failed
     is_error: bool
 
     @property
@@ -67,9 +64,8 @@ def read_transcript(messages: Sequence[Message]) -> Transcript:
             results[message.call_id] = message
     for call in calls:
         result = results.get(call.id)
-        failed = result is not None and result.is_error
-        content = result.content if result and not failed else ""
-        found.steps.append(Step(call.name, parse_object(call.arguments), content, failed))
+        content = result.content if result and not result.is_error else ""
+        found.steps.append(Step(call.name, parse_object(call.arguments), content, bool(result and result.is_error)))
     return found
 
 
@@ -90,8 +86,6 @@ def make_call(spec: ToolSpec, text: str, **arguments: str) -> PlannedCall:
     values: dict[str, Any] = {name: value for name, value in arguments.items() if name in known or not known}
     for name in spec.parameters.get("required") or ():
         if name not in values:
-            schema = known.get(name)
-            kind = schema.get("type") if isinstance(schema, Mapping) else "string"
-            empty = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
-            values[name] = empty.get(kind, text) if isinstance(kind, str) else text
+            kind = str(known[name].get("type")) if isinstance(known.get(name), Mapping) else "string"
+            values[name] = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}.get(kind, text)
     return PlannedCall(spec.name, values)

@@ -136,9 +136,11 @@ class ToolOrchestrator:
         run = self._open()
         run.stream = stream = EventStream(self._observers, run.tree.policies)
         self._task = task = asyncio.create_task(self._drive(run))
+        task.add_done_callback(stream.wake)
         try:
-            while await stream.wait(task):
-                yield stream.take()
+            while events := await stream.take(task):
+                for event in events:
+                    yield event
         finally:
             stream.close()
             if not task.done():

@@ -69,26 +69,23 @@ class EventStream:
         """Whether the consumer is far behind."""
         return len(self._events) > _HIGH_WATER
 
-    async def wait(self, task: asyncio.Task[Any]) -> bool:
-        """Wait for an event. Return False when *task*, which produces them, has ended and every event is read."""
+    async def take(self, task: asyncio.Task[Any]) -> Sequence[RunEvent]:
+        """Wait for events and take all there are; none when *task*, which produces them, has ended.
+
+        The caller makes *task* call `wake` when it ends.
+        """
         while not self._events:
             if task.done():
-                return False
+                return ()
             self._waiter = waiter = self._loop.create_future()
-            task.add_done_callback(self._wake)
             try:
                 await waiter
             finally:
                 self._waiter = None
-                task.remove_done_callback(self._wake)
-        return True
-
-    def take(self) -> RunEvent:
-        """Remove and return the oldest event."""
-        event = self._events.popleft()
-        if self._read is not None and len(self._events) <= _HIGH_WATER // 2:
+        events, self._events = self._events, deque()
+        if self._read is not None:
             self._read.set()
-        return event
+        return events
 
     def close(self) -> None:
         """Drop events from now on; those in the queue can still be read."""
@@ -96,7 +93,8 @@ class EventStream:
         if self._read is not None:
             self._read.set()
 
-    def _wake(self, _task: asyncio.Task[Any]) -> None:
+    def wake(self, _task: asyncio.Task[Any]) -> None:
+        """Wake the consumer: the task that produces events has ended."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

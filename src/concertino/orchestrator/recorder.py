@@ -10,7 +10,6 @@ from ..messages import ToolCall
 from ..operations import Operation
 from ..providers.base import Model, ModelRequest, model_id
 from ..storage.types import Reservation
-from ..token_engine.counting.sizes import FRAME
 from ..token_engine.edits import Edit
 from ..waits import Wait
 from .journal.entries import (
@@ -88,7 +87,7 @@ async def record_request(
     if own_messages:
         prompt = tokens_of(request, run.resources.counter)
     else:
-        prompt = run.reserve.fixed(request) + run.window.tokens - FRAME * len(request.messages)
+        prompt = run.reserve.fixed(request) + run.window.estimated_tokens
     operation = _attempt_operation(run, model, usage_id, reserve, prompt)
     await journal.append(entry, run.state.step, [operation], reserve=reserve)
 

@@ -6,6 +6,7 @@ frozen: the next run of a long conversation checks only the new messages.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ from .model_call.retry import Retry
 from .resources import Resources
 
 Check = Callable[[Any], bool]
+_UNKNOWN = object()
 
 _PARTS = (Text, Reasoning, ToolCall, Opaque)
 _PART_TEXTS = {"text": ("text",), "reasoning": ("text",), "tool_call": ("id", "name", "arguments"), "opaque": ("raw",)}
@@ -142,7 +144,10 @@ def registry_of(config: AgentConfig[Any], registry: object) -> ToolRegistry:
     if registry is None:
         if isinstance(config.tools, Tool) or not isinstance(config.tools, Iterable):
             raise ConfigurationError(f"agent {config.name!r}: invalid tools {config.tools!r:.80}: use a tuple of tools")
-        return ToolRegistry(config.tools)
+        kept = vars(config).get("_concertino_registry")
+        if kept is None or kept[0] is not config.tools or isinstance(config.tools, list):
+            kept = vars(config)["_concertino_registry"] = (config.tools, ToolRegistry(config.tools))
+        return kept[1]  # type: ignore[no-any-return]  # every run copies it
     if not isinstance(registry, ToolRegistry):
         raise ConfigurationError(f"{registry!r:.80} is not a registry; pass ToolRegistry([...])")
     return registry
@@ -164,9 +169,9 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
     if not isinstance(resources, Resources):
         raise ConfigurationError(f"{resources!r:.80} are not Resources; pass Resources(store=...)")
     if not resources.is_valid():
-        _check_fields(resources, _RESOURCES)
+        _check_fields(resources, _RESOURCES, {})
         resources.mark_valid()
-    _check_fields(chat, _CHAT)
+    _check_fields(chat, _CHAT, _DEFAULTS)
     if not isinstance(chat.message, str) or not (resume or chat.message.strip()):
         raise ConfigurationError(f"Chat(message={chat.message!r:.80}): the message must be text and not empty")
     if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
@@ -177,19 +182,24 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
         raise ConfigurationError("Chat(budget=...) needs a store for the accounts: pass Resources(store=...)")
     if resources.fallback:
         _check_fallback(chat, resources)
-    _check_contents("history", chat.history)
+    if chat.history:
+        _check_contents("history", chat.history)
     for examples in chat.few_shot.values():
         _check_contents("few_shot", examples)
 
 
-def _check_fields(owner: object, fields: Mapping[str, tuple[Check, str]]) -> None:
+_DEFAULTS: dict[str, object] = {f.name: f.default for f in dataclasses.fields(Chat)}
+
+
+def _check_fields(owner: object, fields: Mapping[str, tuple[Check, str]], defaults: Mapping[str, object]) -> None:
     for field, (check, remedy) in fields.items():
-        if not check(value := getattr(owner, field)):
+        value = getattr(owner, field)
+        if value is not defaults.get(field, _UNKNOWN) and not check(value):
             raise ConfigurationError(f"{type(owner).__name__}({field}={value!r:.80}): {remedy}")
 
 
 def _check_fallback(chat: Chat, resources: Resources) -> None:
-    own = [model_id(model) for model in (chat.model, resources.model) if _is_model(model)]  # type: ignore[arg-type]
+    own = [model_id(model) for model in (chat.model, resources.model) if _is_model(model)]
     for wanted in resources.fallback:
         provider, _, name = wanted.partition(":")
         if not provider or not name:

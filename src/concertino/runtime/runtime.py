@@ -40,7 +40,7 @@ from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Resolution, Verdict, Wait, arguments_hash
 from .live_run import LiveRun
-from .watchdog import SWEEP, TRIES, Watchdog
+from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Runtime:
 
     *agents* are those whose runs this process can start and resume, each with its own tools or as a pair with a
     registry. Without a store in *resources*, runs are kept in memory. Inside `async with`, a watchdog resumes runs
-    whose process died and runs that were answered, and expires waits. A run that was resumed *tries* times without
-    progress is a dead letter: its process may have died of it. `retry` gives it another chance. Leaving the runtime
-    parks the runs in progress.
+    whose process died and runs that were answered, and expires waits. A run whose resumption made no progress is
+    resumed again after *back_off* seconds and twice as many each time; after *tries* times it is a dead letter, since
+    its process may have died of it. `retry` gives it another chance. Leaving the runtime parks the runs in progress.
 
     Every method may raise `StorageError`. Those that name a run or a wait raise `RunStateError` if its state does not
     allow the operation.
@@ -79,6 +79,7 @@ class Runtime:
         sweep: float = SWEEP,
         lease: float = LEASE,
         tries: int = TRIES,
+        back_off: float = BACK_OFF,
     ) -> None:
         self.resources = _with_store(resources or Resources())
         assert self.resources.store is not None
@@ -95,7 +96,9 @@ class Runtime:
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
         self._watching: asyncio.Task[None] | None = None
-        self._watchdog = Watchdog(self.store, self, self.resume, lambda: self._agents, sweep=sweep, tries=tries)
+        self._watchdog = Watchdog(
+            self.store, self, self.resume, lambda: self._agents, sweep=sweep, tries=tries, back_off=back_off
+        )
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:

@@ -20,7 +20,8 @@ SWEEP = 1.0
 TRIES = 5
 """The number of times that a run is resumed without making progress. Then it is a dead letter."""
 BACK_OFF = 1.0
-"""Seconds before the second try; twice as many before each further one."""
+"""Seconds before a run is resumed that its last resumption did not get any further; twice as many after each further
+try."""
 
 
 class _Runs(Protocol):
@@ -35,8 +36,9 @@ class Watchdog:
     """Looks after the trees in one store.
 
     A tree whose process died is resumed. One that makes no progress is tried again after a delay that doubles, up to
-    *tries* times: its process may have died of it. Then it is a dead letter until somebody retries or stops it. A tree
-    whose journal cannot be read takes the same path.
+    *tries* times: its process may have died of it. Such trees are resumed one at a time, so that none fails for its
+    neighbor. After the last try the tree is a dead letter until it is retried or stopped. A tree whose journal is
+    damaged is a dead letter at once.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Watchdog:
         *,
         sweep: float,
         tries: int,
+        back_off: float,
     ) -> None:
         self._store = store
         self._runs = runs
@@ -55,6 +58,8 @@ class Watchdog:
         self._agents = agents
         self._sweep = sweep
         self._tries = tries
+        self._back_off = back_off
+        self._suspect = ""
 
     async def run(self) -> None:
         """Look, and erase what is due, every *sweep* seconds until cancelled."""
@@ -87,7 +92,7 @@ class Watchdog:
                 await seal(self._store, root_id, "cancelled", "the run was stopped")
             elif stored.tries and not stored.reason:
                 await self._postpone(stored, f"its process ended {stored.tries} times without progress")
-            else:
+            elif not stored.tries or await self._is_only_suspect(root_id):
                 await self._resume(root_id)
         except (RunStateError, ConfigurationError) as error:
             log.info("run %s was not resumed: %s", root_id, error)
@@ -96,11 +101,21 @@ class Watchdog:
         except Exception as error:  # noqa: BLE001 - one run must not keep the watchdog from the others
             log.warning("run %s could not be resumed: %s", root_id, type(error).__name__)
 
+    async def _is_only_suspect(self, root_id: str) -> bool:
+        """Return whether no other tree that may kill its process is in progress here."""
+        other = self._runs.live(self._suspect)
+        if other is not None and not other.done and self._suspect != root_id:
+            stored = await self._store.run(self._suspect)
+            if stored is not None and stored.tries:
+                return False
+        self._suspect = root_id
+        return True
+
     async def _postpone(self, stored: StoredRun, reason: str) -> None:
         """Try again later, or never if every try is used up."""
         root_id = stored.start.run_id
         last = stored.tries >= self._tries
-        seconds = None if last else BACK_OFF * 2.0 ** (stored.tries - 1)
+        seconds = None if last else self._back_off * 2.0 ** (stored.tries - 1)
         await self._store.postpone(stored.start.scope, root_id, reason=reason, seconds=seconds)
         log.warning("run %s %s: %s", root_id, "is a dead letter" if last else f"waits {seconds:g} s", reason)
 

@@ -28,7 +28,7 @@ from .fold import ConversationFold, FoldedConversation
 from .planner import FULL, Conditions, Plan, SummaryJob
 from .recall import recalled
 from .retention import Retention
-from .window import ContextWindow
+from .window import WindowBudget
 
 _SHARED = TokenStatistics()
 """Counts and calibrations of engines that are given none."""
@@ -62,7 +62,7 @@ class TokenEngine:
         """View positions that end a cached prefix in the last request; None if the provider needs none."""
         self.tokens_before = 0
         """Tokens of the view before the last plan's edits."""
-        self._window = ContextWindow(counter, limit, self.retention.soft_limit, statistics or _SHARED)
+        self._window = WindowBudget(counter, limit, self.retention.soft_limit, statistics or _SHARED)
         self._clock = clock
         self._measure = measure_with(counter)
         self._monitor = CacheMonitor()

@@ -16,7 +16,7 @@ from .planner import FULL, Conditions, Planner
 from .retention import Retention
 from .summaries import PendingSummaries, prepared_edits
 from .view import View
-from .window import ContextWindow
+from .window import WindowBudget
 
 
 class ConversationFold:
@@ -82,7 +82,7 @@ class ConversationFold:
         if len(candidates.users) != users:
             self._user_tokens = None
 
-    def uncounted_slack(self, window: ContextWindow) -> int:
+    def uncounted_slack(self, window: WindowBudget) -> int:
         """Return the bytes that an uncounted record may have before an edit can be due; -1 if edits are possible.
 
         A token is at least a byte, so a record with fewer bytes than the floor has tokens needs no count.
@@ -146,7 +146,7 @@ class ConversationFold:
         )
         return ContextState(edits, prepared, sent_at, model, self.planner.carrying_cost)
 
-    def conditions(self, window: ContextWindow, *, cold: bool, sent: int, requests: int, summaries: bool) -> Conditions:
+    def conditions(self, window: WindowBudget, *, cold: bool, sent: int, requests: int, summaries: bool) -> Conditions:
         """Return the conditions of the next request; *sent*: messages of the record at the last one."""
         users = self.candidates.users
         return Conditions(

@@ -1,4 +1,4 @@
-"""Summaries on their way into the view: the one being made, and the ones that wait to be applied."""
+"""Pending summaries: the one in progress, and the finished ones before they are applied."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _LARGEST_MESSAGE = 0.75
 """Share of the budget that one message of the user may fill."""
 
 
-class ContextWindow:
+class WindowBudget:
     """The limits of the model that is asked, and the budget of a view in counted tokens.
 
     *limit* is the model's context in tokens; *soft_limit* is the number of tokens that a request should have at most,

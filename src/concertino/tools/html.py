@@ -21,12 +21,12 @@ class HtmlPage(NamedTuple):
     """The date that the page's metadata states."""
 
 
-def read_html(page: str) -> HtmlPage:
+def read_html(page: str, *, needed_extra: str = "documents") -> HtmlPage:
     """Return the main text of *page*, or all visible text if trafilatura finds no main text.
 
-    Raises `MissingExtraError` if trafilatura or one of its dependencies is missing.
+    Raises `MissingExtraError`, which names *needed_extra*, if trafilatura or one of its dependencies is missing.
     """
-    with extra("documents", "reading HTML"):
+    with extra(needed_extra, "reading HTML"):
         import trafilatura  # noqa: PLC0415 - an optional dependency
         from lxml import etree, html  # noqa: PLC0415
     try:

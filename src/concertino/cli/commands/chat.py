@@ -10,9 +10,9 @@ from ...orchestrator.chat import Chat
 from ...orchestrator.engine import ToolOrchestrator
 from ...runtime import LiveRun
 from ...tools.builtin.default import Settings, default_registry
-from ..context import NewRunContext
+from ..command_context import NewRunContext
 from ..render.console import read_line
-from ..render.result import CitedSources, ResultDocument, result_document
+from ..render.result_document import CitedSources, ResultDocument, result_document
 from .watch import LEASE, print_result, watch
 
 QUIT = "/quit"

@@ -12,9 +12,9 @@ from ...orchestrator.engine import ToolOrchestrator
 from ...runtime import LiveRun
 from ...tools.builtin.feedback import feedback_questions
 from ...tools.registry import ToolRegistry
-from ..context import NewRunContext
+from ..command_context import NewRunContext
 from ..render.console import is_terminal, read_line
-from ..render.result import CitedSources, ResultDocument, result_document
+from ..render.result_document import CitedSources, ResultDocument, result_document
 from .chat import new_conversation_id
 from .watch import LEASE, print_result, watch
 

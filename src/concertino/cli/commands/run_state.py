@@ -11,7 +11,7 @@ from ...errors import UnknownRunError
 from ...storage.base import Store
 from ...storage.types import RunState, StoredRun
 from ...usage import Totals, UsageRecord, total
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.format import exact, iso
 
 ShownState = Literal["interrupted"] | RunState

@@ -201,7 +201,7 @@ def _perform(
     *,
     read_only: bool = False,
 ) -> None:
-    from ..context import Options  # noqa: PLC0415 - --help must not load it
+    from ..command_context import Options  # noqa: PLC0415 - --help must not load it
     from ..program import perform_on_stored_runs  # noqa: PLC0415
 
     options = Options(database=db, corpus=tuple(corpus or ()), app=app, as_json=as_json)

@@ -14,7 +14,7 @@ from ...orchestrator.journal.replay import replay
 from ...orchestrator.resources import Resources
 from ...runtime import Answer, Runtime
 from ...waits import Wait
-from ..context import CommandContext, user_name
+from ..command_context import CommandContext, user_name
 from ..render.console import read_all, replace_invalid
 from ..render.format import counted, moment, one_line
 from ..render.wait import wait_object

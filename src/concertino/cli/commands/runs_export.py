@@ -12,7 +12,7 @@ from ...orchestrator.journal.replay import read_steps
 from ...storage.codec import encode_message
 from ...storage.types import StoredEntry, StoredJournal, StoredMessage
 from ...waits import Wait
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.format import exact, iso
 from ..render.wait import wait_object
 from .run_state import ALL, find_run, own_usage, resumable_trees, run_object, tree_of

@@ -9,13 +9,13 @@ from rich.text import Text
 from ...errors import ConfigurationError
 from ...storage.types import StoredRun
 from ...usage import UsageRecord, total
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.format import moment, money, one_line
 from ..render.table import table
 from .run_state import ALL, STATES, ResumableTrees, own_usage, resumable_trees, run_object, step_count, tree_usage
 
 _WIDE = 110
-"""Columns from which a line has room for the task; a narrower terminal shows it on a line of its own."""
+"""Columns from which the task is on the same line; a narrower terminal shows it on the next line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

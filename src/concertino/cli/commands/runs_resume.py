@@ -19,8 +19,8 @@ from ...orchestrator.journal.replay import replay
 from ...orchestrator.resources import Resources
 from ...runtime import Runtime
 from ...storage.types import StoredRun
-from ..context import CommandContext, open_library
-from ..render.result import CitedSources, result_document
+from ..command_context import CommandContext, open_library
+from ..render.result_document import CitedSources, result_document
 from .run_state import find_run, tree_of
 from .watch import LEASE, print_result, watch
 

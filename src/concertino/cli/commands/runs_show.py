@@ -10,7 +10,7 @@ from ...storage.accounts import accounts_of
 from ...storage.base import Store
 from ...storage.types import Account
 from ...usage import total
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.format import exact, iso
 from ..render.run_report import AgentSummary, RunReport, report_blocks
 from ..render.timeline import Timeline, TimelineAttempt, TimelineCall, TimelineReader, TimelineStep

@@ -9,7 +9,7 @@ from rich.text import Text
 from ...errors import ConfigurationError
 from ...orchestrator.resources import Resources
 from ...runtime import Runtime
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.console import read_line, replace_invalid
 from ..render.format import counted
 from ..render.run_report import receipt_lines

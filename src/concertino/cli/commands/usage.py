@@ -16,7 +16,7 @@ from rich.text import Text
 from ...errors import ConfigurationError
 from ...storage.types import UsageSum
 from ...usage import Tokens, UsageRecord
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.format import exact, money
 from ..render.table import table
 from .run_state import attempt_of, find_run, step_of, tree_usage
@@ -59,6 +59,10 @@ async def usage(query: UsageQuery, context: CommandContext) -> int:
 
 def _table(fields: Sequence[str], rows: list[list[str]]) -> Table:
     heads = [*(field.upper() for field in fields), *_FIGURES]
+    if "attempt" in fields:  # the count would be 1 in every row
+        count = heads.index("ATTEMPTS")
+        heads.pop(count)
+        rows = [[*row[:count], *row[count + 1 :]] for row in rows]
     if any(row[-1] for row in rows):
         heads.append("NOTES")
     else:

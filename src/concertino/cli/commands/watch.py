@@ -13,11 +13,11 @@ from ...events import RunEnded, RunEvent, RunResult
 from ...orchestrator.journal.lease import STOP_DEADLINE
 from ...runtime import LiveRun
 from ...waits import Wait
-from ..context import CommandContext
+from ..command_context import CommandContext
 from ..render.console import rich_console
 from ..render.format import one_line, readable, waits_for
 from ..render.log import LogView
-from ..render.result import CitedSources, ResultDocument
+from ..render.result_document import CitedSources, ResultDocument
 
 LEASE = 9.0
 """Seconds of a lease in this program. `runs stop` in another process takes effect after a third of it."""

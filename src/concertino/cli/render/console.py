@@ -93,6 +93,8 @@ class Console:
         with console.capture() as capture:  # rich itself would end the process when the reader of a pipe has gone
             for block in blocks:
                 for line in [block] if isinstance(block, Text) else self.lines(block):
+                    if safe(line.plain) != line.plain:
+                        line.plain = safe(line.plain)
                     if line.overflow is not None:
                         line.truncate(console.width)
                     console.print(line, soft_wrap=True)
@@ -121,7 +123,7 @@ class Console:
 
 
 def rich_console(stream: TextIO, plain_width: int | None = None) -> RichConsole:
-    """Return a rich console on *stream*; with *plain_width*, one that writes no styles."""
+    """Return a rich console on *stream*; with *plain_width*, a console without styles."""
     from rich.console import Console as RichConsole  # noqa: PLC0415 - `--help` must not load it
 
     if plain_width is not None:

@@ -133,7 +133,7 @@ def lost_usage(operation: Operation, path: str, accounts: tuple[str, ...]) -> tu
     Budgets must hold, so the attempt takes everything that was reserved for it.
     """
     provider, _, model = operation.name.partition(":")
-    prompt = "its prompt is not recorded" if operation.prompt is None else "its prompt is counted"
+    prompt = "its prompt is not recorded" if operation.prompt is None else "its prompt is estimated"
     record = UsageRecord(
         id=operation.key,
         run_id=operation.run_id,

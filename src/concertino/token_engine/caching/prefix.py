@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..candidates import Candidates
 from ..edits import Edit, Reduce, Summarize
 from ..view import View
-from ..window import ContextWindow
+from ..window import WindowBudget
 from .breakpoints import Breakpoints
 
 
@@ -29,7 +29,7 @@ class CachedPrefix:
         self.edited = False
         """True if the view was edited since the last observation."""
 
-    def shorten(self, edits: Sequence[Edit], view: View, window: ContextWindow, candidates: Candidates) -> None:
+    def shorten(self, edits: Sequence[Edit], view: View, window: WindowBudget, candidates: Candidates) -> None:
         """Take in *edits* that the view has applied: the next request shares less with the last one."""
         for edit in edits:
             first = edit.indexes[0] if isinstance(edit, Reduce) else edit.first if isinstance(edit, Summarize) else 0
@@ -43,7 +43,7 @@ class CachedPrefix:
         self.edited = True
 
     def extend(
-        self, view: View, window: ContextWindow, candidates: Candidates, summarized: int, *, counted: bool
+        self, view: View, window: WindowBudget, candidates: Candidates, summarized: int, *, counted: bool
     ) -> None:
         """Set the breakpoints of a request for the view. *counted*: its messages are counted, so sizes are known."""
         end = len(view.shown)

@@ -19,8 +19,7 @@ _READERS: dict[str, Callable[[str], Document]] = {
     ".html": lambda text: Document(*read_html(text)), ".htm": lambda text: Document(*read_html(text)),
 }  # fmt: skip
 _READABLE = f"readable files end in {' '.join(_READERS)}"
-_LONGEST = 1_000_000
-"""The number of characters that are read of a longer file."""
+_LONGEST = 1_000_000  # characters; the rest of a longer file is not read
 _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 

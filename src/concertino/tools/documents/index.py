@@ -40,8 +40,7 @@ class Collection(Protocol):
     """The documents that an index is made from, such as the files of some folders."""
 
     name: str
-    key: str
-    """The name of the index file: the same for the same documents."""
+    key: str  # the name of the index file: the same for the same documents
 
     def scan(self, known: Mapping[str, str]) -> Mapping[str, str]:
         """Return a stamp for each location, which changes with the document; *known* are those of the index."""

@@ -5,29 +5,24 @@ from __future__ import annotations
 import re
 import sqlite3
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain
 from math import log, sqrt
 
+from ...text import STOP_WORDS, bigrams, runs, stems
 from ..library import Hit, Source
 
 ROW_BITS = 20
 """A chunk's row number is its document's, shifted by this many bits, plus the chunk's index in the document."""
-_WEIGHTS = "4.0, 3.0, 1.0, 0.7"
-"""BM25's weights of title, headings, body and hidden words."""
+_WEIGHTS = "4.0, 3.0, 1.0, 0.7"  # of title, headings, body and hidden words, for BM25
 _HIT = f"""SELECT source, documents.title, location, headings, body, version, date
     FROM chunks JOIN documents ON documents.id = chunks.rowid >> {ROW_BITS} WHERE chunks.rowid = ?"""  # noqa: S608
 _CANDIDATES, _MOST_TERMS, _SHORT = 200, 32, 300
-_RARE = 0.005
-"""Terms in a smaller share of the chunks all weigh the same: the rarest word is seldom the topic."""
+_RARE = 0.005  # terms in a smaller share of the chunks weigh the same: the rarest word is seldom the topic
 _SAME_DOCUMENT, _CHANGELOG, _OTHER_NAME = 0.85, 0.5, 0.75
 """Factors for each further chunk of a document, for release notes, and for a heading that is another name."""
 _CAMEL = re.compile(r"\b(?:[A-Z]?[a-z0-9]+|[A-Z]{2,}(?=[A-Z][a-z]))[A-Z][A-Za-z0-9]*\b")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _COMPOUND = re.compile(r"\b[A-Za-z]{2,}(?:-[A-Za-z]{2,})+\b")
-_UNSPACED = re.compile(  # scripts without spaces between words, or with particles attached, as in Korean
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-    "\U00020000-\U0002fa1f]+"
-)
 _WORD = re.compile(r"[^\W_]+(?:(?:[._\-]|::)+[^\W_]+)*(?:['\u2019][^\W_]+)?")
 _NAME = re.compile(r"`?[\w.-]*[._-][\w.-]*(?:\(.*\))?`?")
 _GENERAL = re.compile(r"(?:introduction|overview|basics|usage|summary|abstract|descriptions?|examples?)$", re.I)
@@ -35,15 +30,6 @@ _ASKS_FOR_CHANGES = re.compile(
     r"\b(?:changelog|chang(?:ed|es)|release[ds]?|version|since|when (?:was|were|did)|what'?s new|added|removed"
     r"|deprecated|introduced|dropped)\b", re.IGNORECASE
 )  # fmt: skip
-STOP_WORDS = frozenset(
-    """a about after again all also am an and any are as at be because been before being between both but by can cannot
-    could did do does doing each few for from further had has have having he her here his how i if in into is it its
-    itself just like may me might more most must my need no nor not now of off on once one only or other our out over
-    own please same shall she should so some such tell than that the their them then there these they this those
-    through to too under until up upon us use used using very was way we were what when where whether which while who
-    whom whose why will with would you your explain describe difference differences different differ compare compared
-    vs versus pros cons way ways want s t re ve ll d m""".split()  # noqa: SIM905 - a list takes a page
-)
 
 
 @dataclass(slots=True)
@@ -51,52 +37,37 @@ class _Candidate:
     row: int
     bm25: float
     length: int
-    covered: float = 0.0
-    """The share of the query in the chunk; rare terms count for more."""
-    headed: float = 0.0
-    """The share of the query in the chunk's title and headings."""
+    covered: float = 0.0  # the share of the query in the chunk; rare terms count for more
+    headed: float = 0.0  # the share of the query in the chunk's title and headings
     score: float = 0.0
-
-
-def stem(word: str) -> str:
-    """Return *word* without its most common endings: `retries`, `retried` and `retrying` compare equal."""
-    for ending in ("ing", "ies", "ied", "es", "ed", "s", "y", "e"):
-        if word.endswith(ending) and len(word) - len(ending) > 2:
-            return word[: -len(ending)]
-    return word
-
-
-def stems(text: str) -> set[str]:
-    """Return the stems of the words of *text*, without stop words."""
-    return {stem(word) for word in re.findall(r"[^\W_]+", text.lower()) if word not in STOP_WORDS}
 
 
 def hidden_words(text: str) -> str:
     """Return the words that FTS5 does not see in *text*: parts of CamelCase, joined compounds, pairs of characters."""
     found = [" ".join(_CAMEL_PART.findall(word)) for word in _CAMEL.findall(text)]
     found += [compound.replace("-", "") for compound in _COMPOUND.findall(text)]
-    found += ["".join(pair) for run in _UNSPACED.findall(text) for pair in pairwise(run)]
+    found += [pair for run, unspaced in ([] if text.isascii() else runs(text)) if unspaced for pair in bigrams(run)]
     return " ".join(dict.fromkeys(found))
 
 
 def _terms(query: str) -> list[dict[str, float]]:
     """Return the terms of *query*: phrases, any of which counts as finding the term, and their worth from 0 to 1."""
-    query = _UNSPACED.sub(lambda run: f" {run[0]} ", query.replace("\0", " ").encode("utf-8", "ignore").decode())
+    query = query.replace("\0", " ").encode("utf-8", "ignore").decode()
     words = [re.sub(r"['\u2019]\w+$", "", word) for word in _WORD.findall(query)[: 4 * _MOST_TERMS]]
     words = [word for word in words if word.lower() not in STOP_WORDS] or words
     found: list[dict[str, float]] = []
     for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
         names = re.split(r"\.+|::", word)
-        if _UNSPACED.fullmatch(word):
-            pairs = ["".join(pair) for pair in pairwise(word)] or [f"{word}*"]
-            found += [{pair: 1.0} for pair in pairs]
+        if any(unspaced for _, unspaced in runs(word)):
+            parts = [(bigrams(run) or [f"{run}*"]) if unspaced else [run] for run, unspaced in runs(word)]
+            found += [{part: 1.0} for part in chain(*parts)]
         elif len(names) > 1:  # a dotted name is also found by its tail, and by its last part at half the worth
             found += [{".".join(names[at:]): 1.0 if at < len(names) - 1 else 0.5 for at in range(len(names))}]
             found += [{names[0]: 1.0}]
         else:
             joined = [one for one in (before + word, word + after) if one != word and one.isascii() and one.isalpha()]
-            parts = [" ".join(_CAMEL_PART.findall(word))] if _CAMEL.fullmatch(word) else []
-            found.append(dict.fromkeys(joined, 0.8) | dict.fromkeys([*parts, word.replace("-", "")], 0.9) | {word: 1.0})
+            camel = [" ".join(_CAMEL_PART.findall(word))] if _CAMEL.fullmatch(word) else []
+            found.append(dict.fromkeys(joined, 0.8) | dict.fromkeys([*camel, word.replace("-", "")], 0.9) | {word: 1.0})
     return list({tuple(term): term for term in found}.values())[:_MOST_TERMS]
 
 

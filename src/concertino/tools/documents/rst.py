@@ -21,9 +21,7 @@ _SIGNATURE = re.compile(
     r"|macro|type|enum|envvar|command|fixture|role|directive|describe|object)$"
 )
 _CODE = re.compile(r"(?:code\S*|sourcecode|math|testcode|testoutput|ipython|prompt|productionlist|graphviz|mermaid)$")
-_SILENT = re.compile(
-    r"(?:auto\w+|toctree|contents|index|highlight|\w*module|testsetup|testcleanup|\w+author|meta|plot|click:\w+)$"
-)
+_SILENT = re.compile(r"(?:auto\w+|toctree|contents|index|highlight|\w*module|testsetup|\w+author|meta|plot|click:\w+)$")
 _VERSIONS = {"versionadded": "Added in version", "versionchanged": "Changed in version",
              "deprecated": "Deprecated since version", "versionremoved": "Removed in version"}  # fmt: skip
 _LABELLED = re.compile(r"^(.+?)\s*<[^<>]*>$", re.DOTALL)
@@ -40,9 +38,8 @@ def read_rst(text: str) -> Document:
     Raises what docutils raises for input that it cannot parse, such as `RecursionError` for lists nested too deeply.
     """
     header = _HEADER.match(text)
-    fields = {
-        name.lower(): " ".join(value.split()) for name, value in _FIELD.findall(header[0] if header else text[:2_000])
-    }
+    found = _FIELD.findall(header[0] if header else text[:2_000])
+    fields = {name.lower(): " ".join(value.split()) for name, value in found}
     markdown = "\n\n".join(_blocks(_parsed(text[header.end() :] if header else text), 0))
     title = fields.get("title", "") if header else ""
     name, number = next(iter(fields.items()), ("", ""))
@@ -56,22 +53,17 @@ def read_rst(text: str) -> Document:
 
 
 def _parsed(text: str) -> Any:
-    document = utils.new_document("document", _settings().copy())
+    settings = frontend.get_default_settings(rst.Parser)
+    settings.file_insertion_enabled = settings.raw_enabled = False
+    settings.report_level, settings.halt_level = 5, 6
+    settings.warning_stream, settings.syntax_highlight = io.StringIO(), "none"
+    document = utils.new_document("document", settings)
     inliner = states.Inliner()
     inliner.interpreted = _role  # type: ignore[method-assign, assignment]
     parser = rst.Parser(inliner=inliner)
     parser.state_classes = _state_classes()
     parser.parse(text, document)
     return document
-
-
-@cache
-def _settings() -> Any:
-    settings = frontend.get_default_settings(rst.Parser)
-    settings.file_insertion_enabled = settings.raw_enabled = False
-    settings.report_level, settings.halt_level = 5, 6
-    settings.warning_stream, settings.syntax_highlight = io.StringIO(), "none"
-    return settings
 
 
 def _role(_source: str, text: str, role: str, _line: int) -> tuple[list[Any], list[Any]]:

@@ -32,7 +32,7 @@ def page_text(url: str, body: ResponseBody) -> tuple[str, str]:
     kind = header.get_content_type() if body.content_type else _sniff(body.data)
     charset = header.get_content_charset()
     if kind in _HTML:
-        page = read_html(_decode(body.data, charset, markup=True))
+        page = read_html(_decode(body.data, charset, markup=True), needed_extra="web")
         return page.title, page.text or "[This page has no text.]"
     if kind in _TEXT or kind.endswith("+json"):
         return "", _decode(body.data, charset, markup=False).strip() or "[This page has no text.]"

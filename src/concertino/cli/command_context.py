@@ -124,7 +124,7 @@ async def open_new_run(options: Options, console: Console, signals: Signals) -> 
 async def open_existing(
     options: Options, console: Console, signals: Signals, *, read_only: bool
 ) -> AsyncIterator[CommandContext]:
-    """Open an existing database. Raises `ConfigurationError` if there is none at the path; it is not created.
+    """Open an existing database. Raises `ConfigurationError` if the path has no file; it is not created.
 
     With *read_only*, a database that cannot be written can be read. Its overdue waits do not expire, and the leases of
     dead processes do not end early.
