@@ -42,7 +42,18 @@ VENDORS = {
     "trafilatura": ("tools",),
     "typer": ("cli",),
 }
-HEAVY = ("anthropic", "openai", "google.genai", "httpx2", "pydantic", "jsonschema", "tiktoken", "genai_prices")
+HEAVY = (
+    "anthropic",
+    "openai",
+    "google.genai",
+    "httpx2",
+    "pydantic",
+    "jsonschema",
+    "sqlite3",
+    "tiktoken",
+    "genai_prices",
+)
+CHEAP = ("concertino", "concertino.agents", "concertino.runtime", "concertino.storage", "concertino.testing")
 
 
 def test_imports_go_down() -> None:
@@ -102,7 +113,8 @@ def test_the_loop_is_not_imported_by_its_parts() -> None:
 
 
 def test_importing_loads_no_sdk_and_nothing_heavy() -> None:
-    program = f"import sys, json, concertino; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+    imported = f"import sys, json, {', '.join(CHEAP)}; concertino.open_model"
+    program = f"{imported}; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
 
