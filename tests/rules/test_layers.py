@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 
+from . import allowed
 from .source import FILES, PACKAGE, ROOT, imports, module, name, unit
 
 LAYERS = (
@@ -53,6 +54,11 @@ HEAVY = (
     "tiktoken",
     "genai_prices",
 )
+BEHAVIOUR = (
+    *("agents", "airline", "conformance", "crash", "docs", "engine", "guards", "policy", "runtime", "testing"),
+    "token_engine",
+)
+"""Folders of tests of behaviour, which use the public names."""
 CHEAP = ("concertino", "concertino.agents", "concertino.runtime", "concertino.storage", "concertino.testing")
 
 
@@ -142,6 +148,21 @@ def deep_examples() -> Iterator[tuple[str, str]]:
 
 def test_examples_import_packages_only() -> None:
     assert list(deep_examples()) == []
+
+
+def deep_tests() -> dict[str, set[str]]:
+    """Return the private modules that the tests of behaviour import, by file."""
+    files = [path for folder in BEHAVIOUR for path in (ROOT / "tests" / folder).rglob("*.py")]
+    deep = {name(path): {imported for imported, _ in imports(path) if not is_public(imported)} for path in files}
+    return {path: imported for path, imported in deep.items() if imported}
+
+
+def test_tests_of_behaviour_import_packages_only() -> None:
+    assert {path: imported for path, imported in deep_tests().items() if path not in allowed.DEEP_TESTS} == {}
+
+
+def test_the_list_of_exceptions_shrinks() -> None:
+    assert allowed.DEEP_TESTS - deep_tests().keys() == set(), "remove these from tests/rules/allowed.py"
 
 
 def _imported(source: str) -> list[str]:
