@@ -9,19 +9,21 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from .errors import ConfigurationError, StorageError, UnknownModelError, UnknownProviderError
 from .orchestrator.journal.lease import LEASE
 from .orchestrator.resources import Resources
 from .providers.base import Model
 from .runtime import Runtime
-from .storage.sqlite import SqliteStore
 from .token_engine.counting.base import EstimatingCounter, TokenCounter
 from .tools.base import Tool
-from .tools.builtin.research import ResearchTools
 from .tools.library import Library
 from .tools.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from .storage.sqlite import SqliteStore
+    from .tools.builtin import ResearchTools
 
 DEMO = "demo"
 """Name of the demo model, which needs no key."""
@@ -138,6 +140,8 @@ async def open_store(path: Path) -> SqliteStore:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"cannot create the folder {path.parent}: {error.strerror}; choose another --db") from error
+    from .storage.sqlite import SqliteStore  # noqa: PLC0415 - only programs with a store load sqlite3
+
     return await SqliteStore.open(path)
 
 
@@ -149,6 +153,8 @@ def default_database(environ: Mapping[str, str] = os.environ) -> Path:
 
 def research_team(library: Library) -> tuple[Tool, ...]:
     """Return the supervisor's tools: a researcher over *library*, and the report."""
+    from .tools.builtin import ResearchTools  # noqa: PLC0415 - only programs that search need it
+
     return _team(ResearchTools(library))
 
 
@@ -161,7 +167,7 @@ def open_runtime(
 ) -> Runtime:
     """Return a `Runtime` over *library* with the agents `supervisor`, `researcher` and `main_thread`."""
     from .agents import DeepResearchSupervisor, MainThreadAgent, ResearcherAgent  # noqa: PLC0415 - as above
-    from .tools.builtin import Settings, default_registry, feedback_questions  # noqa: PLC0415
+    from .tools.builtin import ResearchTools, Settings, default_registry, feedback_questions  # noqa: PLC0415
 
     tools = ResearchTools(library)
     return Runtime(

@@ -8,14 +8,13 @@ from typing import Any, Literal
 
 import pytest
 
-from concertino import Chat, Resources, RunResult, ToolOrchestrator, ToolRegistry
+from concertino import Chat, MemoryStore, Resources, RunResult, ToolOrchestrator, ToolRegistry
 from concertino.agents import DeepResearchSupervisor
 from concertino.errors import LibraryError
 from concertino.messages import ForcedTool, SystemMessage
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
+from concertino.tools import Hit, Page, Source, source_id
 from concertino.tools.builtin import feedback_questions
-from concertino.tools.library import Hit, Page, Source, source_id
 from concertino.wiring import research_team
 
 TEA = source_id("tea.md")

@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from concertino import Attachment, Chat, Resources, Session, ToolOrchestrator, ToolRegistry
+from concertino import Attachment, Chat, MemoryStore, Resources, Session, Tool, ToolOrchestrator, ToolRegistry
 from concertino.agents import MainThreadAgent
 from concertino.errors import ConfigurationError
 from concertino.events import Notice
 from concertino.messages import ForcedTool, SystemMessage, UserMessage
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
-from concertino.tools.base import Tool
 from concertino.tools.builtin import Settings, default_registry
 
 PASSAGES = "Section 4: refunds take five days."

@@ -12,10 +12,20 @@ from typing import Any
 
 import pytest
 
-from concertino import AssistantMessage, Chat, Message, Resources, RunResult, ToolMessage, ToolOrchestrator, UserMessage
-from concertino.providers.base import ModelRequest
-from concertino.storage.base import Store
-from concertino.storage.sqlite import MemoryStore, SqliteStore
+from concertino import (
+    AssistantMessage,
+    Chat,
+    MemoryStore,
+    Message,
+    ModelRequest,
+    Resources,
+    RunResult,
+    SqliteStore,
+    ToolMessage,
+    ToolOrchestrator,
+    UserMessage,
+)
+from concertino.storage import Store
 from concertino.testing import call
 from concertino.usage import Tokens
 

@@ -10,12 +10,11 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
+from concertino import MemoryStore, SqliteStore
 from concertino.messages import Message, UserMessage
 from concertino.operations import Operation
 from concertino.scope import Scope
-from concertino.storage.base import Memories, Store
-from concertino.storage.sqlite import MemoryStore, SqliteStore
-from concertino.storage.types import Claim, Entry, EntryKind, EntryMessage, Head, RunEnd, RunStart
+from concertino.storage import Claim, Entry, EntryKind, EntryMessage, Head, Memories, RunEnd, RunStart, Store
 from concertino.usage import Tokens, UsageRecord
 from concertino.waits import Resolution, Wait
 

@@ -21,7 +21,7 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.storage.types import Claim, Entry, EntryMessage, StoredMessage, StoredText
+from concertino.storage import Claim, Entry, EntryMessage, StoredMessage, StoredText
 
 from .kit import ANY_TEXT, Factory, FullStore, Tree, end, record, start, start_tree, wait, whole
 

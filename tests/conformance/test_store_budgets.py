@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from concertino import Budget
 from concertino.errors import BudgetError
-from concertino.storage import user_account
-from concertino.storage.types import Account, Budget, Reservation, Settlement
+from concertino.storage import Account, Reservation, Settlement, user_account
 
 from .kit import ADAPTERS, FullStore, Tree, record, start_tree, whole
 

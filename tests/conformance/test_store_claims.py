@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from concertino.errors import RunClaimedError, RunEndedError, StaleClaimError, StorageError, UnknownRunError
-from concertino.storage import process
+from concertino.storage import Claim, Entry, process
 from concertino.storage.process import is_dead, process_owner
-from concertino.storage.types import Claim, Entry
 
 from .kit import FullStore, claim_tree, record, start, start_tree, whole
 

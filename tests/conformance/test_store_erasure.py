@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from concertino import Budget
 from concertino.errors import StorageError
 from concertino.messages import ToolMessage, UserMessage
-from concertino.storage.types import Budget, EntryMessage, StoredText
+from concertino.storage import EntryMessage, StoredText
 
 from .kit import FullStore, Tree, record, result_of, start_tree, traces, wait, whole
 

@@ -15,10 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from concertino import Budget
 from concertino.errors import StaleClaimError, StorageError, UnknownRunError, UnknownWaitError
 from concertino.operations import ENDED, Operation, OperationEvent, OperationState, transition
 from concertino.scope import Scope
-from concertino.storage.types import Budget, Reservation, Settlement
+from concertino.storage import Reservation, Settlement
 from concertino.usage import Tokens
 from concertino.waits import Resolution, Verdict, WaitKind
 

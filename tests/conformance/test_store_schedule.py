@@ -7,7 +7,7 @@ import time
 import pytest
 
 from concertino.errors import RunClaimedError, RunEndedError, RunStateError, UnknownRunError
-from concertino.storage.types import StoredRun
+from concertino.storage import StoredRun
 from concertino.waits import Resolution
 
 from .kit import SCOPE, FullStore, claim_tree, operation, result_of, start_tree, wait

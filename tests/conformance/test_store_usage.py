@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from concertino import MemoryStore
 from concertino.errors import StorageError
-from concertino.storage.sqlite import MemoryStore
 from concertino.usage import Tokens
 
 from .kit import FullStore, record, start_tree, whole

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from concertino import SqliteStore
 from concertino.messages import AssistantMessage, Message, ToolMessage
-from concertino.orchestrator.journal.replay import replay, requests
-from concertino.storage.codec import decode_message, encode_message
-from concertino.storage.sqlite import SqliteStore
-from concertino.storage.types import StoredJournal, StoredRun
+from concertino.orchestrator import replay, requests
+from concertino.storage import StoredJournal, StoredRun, decode_message, encode_message
 from concertino.usage import UsageRecord
 from concertino.waits import Wait
 

@@ -10,16 +10,24 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from concertino import RunContext
-from concertino.agents.delegate import delegate
+from concertino import (
+    AgentConfig,
+    Allow,
+    Ask,
+    Done,
+    ModelRequest,
+    NotDone,
+    Pending,
+    RunContext,
+    Tool,
+    ToolContext,
+    delegate,
+    tool,
+)
 from concertino.messages import AssistantMessage, Part, Text, ToolCall
-from concertino.orchestrator.agent import AgentConfig
-from concertino.orchestrator.outcome import Allow, Ask
-from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk
-from concertino.storage.codec import encode_message
-from concertino.testing.faults import FaultyTool, Points
-from concertino.tools.base import Done, NotDone, Pending, Tool, ToolContext
-from concertino.tools.function import tool
+from concertino.providers import ModelEvent, Reply, TextChunk
+from concertino.storage import encode_message
+from concertino.testing import FaultyTool, Points
 from concertino.usage import Tokens
 
 

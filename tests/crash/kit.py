@@ -8,16 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from concertino import Resources
+from concertino import AgentConfig, Chat, Resources, Session, SqliteStore, Tool
 from concertino.messages import AssistantMessage, ToolMessage
-from concertino.orchestrator.agent import AgentConfig
-from concertino.orchestrator.chat import Chat
-from concertino.orchestrator.journal.replay import replay
+from concertino.orchestrator import replay
 from concertino.runtime import Runtime
-from concertino.storage.base import Store
-from concertino.storage.sqlite import SqliteStore
+from concertino.storage import Store
 from concertino.testing import ScriptedModel
-from concertino.tools.base import Session, Tool
 
 from .auditor import unpaired
 

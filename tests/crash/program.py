@@ -22,14 +22,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from concertino import Resources
+from concertino import Chat, Resources, Session, SqliteStore
 from concertino.errors import ConcertinoError, RunExistsError
-from concertino.orchestrator.chat import Chat
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import SqliteStore
-from concertino.testing.faults import FaultyModel, FaultyStore, Points
-from concertino.token_engine.pricing import price
-from concertino.tools.base import Session
+from concertino.testing import FaultyModel, FaultyStore, Points
+from concertino.token_engine import price
 from concertino.usage import Tokens
 
 from .cast import Outside, RemoteModel, agents

@@ -11,17 +11,13 @@ from typing import Any
 
 import pytest
 
-from concertino import Resources
+from concertino import MemoryStore, ModelRequest, Resources, ToolContext, tool
 from concertino.messages import AssistantMessage, ToolCall
-from concertino.orchestrator.journal.replay import replay, requests
-from concertino.providers.base import ModelEvent, ModelRequest, Reply
+from concertino.orchestrator import replay, requests
+from concertino.providers import ModelEvent, Reply
 from concertino.runtime import Runtime
-from concertino.storage.codec import encode_message
-from concertino.storage.sqlite import MemoryStore
-from concertino.testing import Answer, ScriptedModel, call
-from concertino.testing.faults import FaultyStore, Points
-from concertino.tools.base import ToolContext
-from concertino.tools.function import tool
+from concertino.storage import encode_message
+from concertino.testing import Answer, FaultyStore, Points, ScriptedModel, call
 
 from .kit import Desk, chat, ended, results, steal
 

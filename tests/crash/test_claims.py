@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from concertino import Resources
+from concertino import MemoryStore, Resources, ToolOrchestrator, tool
 from concertino.errors import RunClaimedError, RunError, StaleClaimError
-from concertino.orchestrator.engine import ToolOrchestrator
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.tools.function import tool
 
 from .auditor import Evidence, audit
 from .kit import Desk, asked_of, chat, ended, results, steal, two

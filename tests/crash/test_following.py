@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from concertino import Resources
+from concertino import MemoryStore, Resources, tool
 from concertino.events import RunEnded, TextDelta, ToolDone, TurnCompleted
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.tools.function import tool
 
 from .kit import Desk, chat
 

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from concertino import Continue, Finish, NextStep, Resources, RunContext
+from concertino import Continue, Finish, MemoryStore, NextStep, Resources, RunContext, tool
 from concertino.messages import Message, SystemMessage
-from concertino.orchestrator.journal.replay import replay
+from concertino.orchestrator import replay
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.tools.function import tool
 
 from .auditor import unpaired
 from .kit import Desk, chat, ended, results, two, until

@@ -6,12 +6,10 @@ import asyncio
 
 import pytest
 
-from concertino import Chat, Resources
+from concertino import Chat, MemoryStore, Resources, SqliteStore
 from concertino.errors import RunStateError
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import MemoryStore, SqliteStore
-from concertino.testing import Answer, ScriptedModel
-from concertino.testing.faults import Points
+from concertino.testing import Answer, Points, ScriptedModel
 
 from .auditor import Evidence, audit, gather, ledger
 from .cast import Agent, agents

@@ -9,8 +9,8 @@ import signal
 import sqlite3
 from pathlib import Path
 
-from concertino.storage.sqlite import SqliteStore
-from concertino.storage.types import StoredEntry
+from concertino import SqliteStore
+from concertino.storage import StoredEntry
 
 from .auditor import Evidence, audit, gather
 from .test_kill_random import SEED

@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from concertino import Resources
-from concertino.agents.delegate import delegate
+from concertino import MemoryStore, Pending, Resources, ToolContext, delegate, tool
 from concertino.errors import RunEndedError
 from concertino.events import StopReceipt
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.tools.base import Pending, ToolContext
-from concertino.tools.function import tool
 
 from .auditor import Evidence, audit, gather
 from .kit import Desk, calls, chat, ended, results, two, until

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from concertino import Resources
+from concertino import Resources, SqliteStore
 from concertino.errors import StorageError
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import SqliteStore
 from concertino.testing import Answer, ScriptedModel
 
 from .auditor import Evidence, audit

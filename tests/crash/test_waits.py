@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from concertino import Resources
+from concertino import Ask, MemoryStore, Pending, Resources, ToolContext, tool
 from concertino.errors import RunEndedError, UnknownWaitError
-from concertino.orchestrator.outcome import Ask
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
-from concertino.tools.base import Pending, ToolContext
-from concertino.tools.function import tool
 
 from .auditor import Evidence, audit, gather
 from .kit import Desk, chat, ended, results, two, until

@@ -1,4 +1,4 @@
-"""Every example of the documentation runs, as it stands there."""
+"""Every example of the documentation runs as printed."""
 
 from __future__ import annotations
 
@@ -13,30 +13,34 @@ from typing import Any
 
 import pytest
 
+from .local_model import ollama
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = ("README.md", "coming-from.md")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of the page, in one namespace, with `await` allowed as in `python -m asyncio`.
+    """Run them in the order of the page, in one namespace, with `await` allowed as in `python -m asyncio`.
 
-    Those of the README are whole programs: each of them is copied alone.
+    The examples in `PROGRAMS` are whole programs: each runs alone.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     text = page.read_text()
     namespace: dict[str, Any] = {"__name__": "__example__"}
     for block in BLOCK.finditer(text):
-        if page.name == "README.md":
+        if page.name in PROGRAMS:
             namespace = {"__name__": "__example__"}
         line = text.count("\n", 0, block.start(1))
         source = "\n" * line + block[1]
         code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-        outcome = eval(code, namespace)
-        if inspect.iscoroutine(outcome):
-            asyncio.run(outcome)
+        with ollama(monkeypatch):
+            outcome = eval(code, namespace)
+            if inspect.iscoroutine(outcome):
+                asyncio.run(outcome)
 
 
 def test_every_hook_has_its_example() -> None:
@@ -57,7 +61,7 @@ def test_examples_run(example: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if not link.startswith("http"):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"

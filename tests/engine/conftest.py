@@ -8,9 +8,19 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, RunEvent, RunResult, Tool, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    Resources,
+    Retry,
+    RunEvent,
+    RunResult,
+    Tool,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.events import RunEnded
-from concertino.orchestrator.model_call.retry import Retry
 from concertino.testing import ScriptedModel
 
 

@@ -7,12 +7,22 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, RunError, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    MemoryStore,
+    Resources,
+    RunError,
+    Tool,
+    ToolContext,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import RunEnded, RunStarted, TextDelta, ToolDone, ToolFailed
 from concertino.messages import ToolMessage
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.usage import total
 

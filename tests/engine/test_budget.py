@@ -18,7 +18,10 @@ from concertino import (
     Chat,
     Finish,
     Limits,
+    MemoryStore,
+    ModelRequest,
     Resources,
+    Retry,
     RunContext,
     RunResult,
     Session,
@@ -30,11 +33,8 @@ from concertino import (
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import Notice, RunEvent
-from concertino.orchestrator.model_call.retry import Retry
-from concertino.providers.base import ModelRequest
 from concertino.runtime import Runtime
 from concertino.storage import organization_account, user_account
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.usage import total
 

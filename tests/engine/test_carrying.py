@@ -10,15 +10,25 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Resources, RunContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    Limits,
+    MemoryStore,
+    ModelRequest,
+    Outcome,
+    Resources,
+    Retention,
+    RunContext,
+    Special,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.events import Notice, RunResult
 from concertino.ids import new_run_id
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
-from concertino.orchestrator.outcome import Outcome, Special
-from concertino.providers.base import ModelRequest
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.token_engine.retention import Retention
 
 REDUCES = Retention(results=2, patience=0.01, floor=0, summaries=False)
 SUMMARISES = Retention(results=100, messages=4, patience=0.01, floor=0)

@@ -9,20 +9,31 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Resources, RunContext, Tool, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    Limits,
+    MemoryStore,
+    ModelRequest,
+    Resources,
+    Retention,
+    RunContext,
+    Tool,
+    ToolOrchestrator,
+    ToolRegistry,
+    ToolResult,
+    tool,
+)
 from concertino.context_state import ContextState
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import CacheMiss, ContextEdited, Notice
 from concertino.ids import new_run_id
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage, UserMessage
-from concertino.orchestrator.journal.replay import requests
+from concertino.orchestrator import requests
 from concertino.orchestrator.model_call.summarize import ASKS
-from concertino.providers.base import ModelRequest, Reply
-from concertino.storage.base import Store
-from concertino.storage.sqlite import MemoryStore
+from concertino.providers import Reply
+from concertino.storage import Store
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.token_engine.retention import Retention
-from concertino.tools.base import ToolResult
 from concertino.tools.builtin import Recall
 from concertino.usage import Tokens
 

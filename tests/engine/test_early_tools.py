@@ -13,6 +13,7 @@ from concertino import (
     AssistantMessage,
     Chat,
     Limits,
+    MemoryStore,
     Resources,
     RunContext,
     Tokens,
@@ -26,8 +27,7 @@ from concertino import (
 )
 from concertino.errors import BrokenStreamError
 from concertino.events import ToolDone, ToolStarted, TurnCompleted, UsageRecorded
-from concertino.providers.base import ToolCallReady
-from concertino.storage.sqlite import MemoryStore
+from concertino.providers import ToolCallReady
 from concertino.testing import Answer, ScriptedModel, call
 
 from .conftest import Play

@@ -14,6 +14,8 @@ from concertino import (
     Allow,
     Chat,
     Done,
+    MemoryStore,
+    ModelRequest,
     NotDone,
     Resources,
     RunContext,
@@ -25,9 +27,8 @@ from concertino import (
 )
 from concertino.errors import ConfigurationError
 from concertino.events import Notice, RunEvent, ToolFailed
-from concertino.providers.base import ModelEvent, ModelRequest, Reply
+from concertino.providers import ModelEvent, Reply
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 
 from ..runtime.kit import state

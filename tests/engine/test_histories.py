@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concertino import AgentConfig, Chat, Resources, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, MemoryStore, ModelRequest, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import ConfigurationError
 from concertino.events import Notice, RunEvent, ToolCallDelta, ToolDone, ToolStarted
 from concertino.messages import (
@@ -21,8 +21,7 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
-from concertino.storage.sqlite import MemoryStore
+from concertino.providers import ModelEvent, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.testing import ScriptedModel
 from concertino.usage import Tokens
 

@@ -20,7 +20,9 @@ from concertino import (
     Fail,
     Finish,
     HookError,
+    MemoryStore,
     Message,
+    ModelRequest,
     NextStep,
     RunContext,
     RunError,
@@ -40,8 +42,6 @@ from concertino.events import Notice, TextDelta
 from concertino.messages import ForcedTool, Text, ToolMessage
 from concertino.orchestrator.agent import HOOKS as ALL
 from concertino.orchestrator.agent import OBSERVERS
-from concertino.providers.base import ModelRequest
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 
 from .conftest import Play

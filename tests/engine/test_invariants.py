@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from concertino import (
     AgentConfig,
     Chat,
+    MemoryStore,
     Resources,
     RunResult,
     Tool,
@@ -25,7 +26,6 @@ from concertino.agents import delegate
 from concertino.errors import OverloadedError
 from concertino.events import RunEnded, RunEvent, RunStarted, ToolDone, ToolFailed, ToolStarted, UsageRecorded
 from concertino.messages import AssistantMessage, ToolMessage
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 
 

@@ -16,6 +16,7 @@ from concertino import (
     Chat,
     Continue,
     Finish,
+    MemoryStore,
     Message,
     NextStep,
     Pending,
@@ -32,11 +33,9 @@ from concertino import (
 )
 from concertino.errors import StorageError
 from concertino.messages import AssistantMessage, Text
-from concertino.orchestrator.journal.replay import replay, requests
+from concertino.orchestrator import replay, requests
 from concertino.scope import Scope
-from concertino.storage.base import Store
-from concertino.storage.sqlite import MemoryStore
-from concertino.storage.types import Entry, Head, StoredJournal
+from concertino.storage import Entry, Head, Store, StoredJournal
 from concertino.testing import Answer, ScriptedModel, call
 
 from ..runtime.kit import state

@@ -11,7 +11,9 @@ from concertino import (
     AgentConfig,
     Chat,
     Limits,
+    MemoryStore,
     Resources,
+    Retry,
     RunContext,
     RunError,
     Tool,
@@ -22,10 +24,8 @@ from concertino import (
 from concertino.errors import ConfigurationError, ContextFloorError, OverloadedError
 from concertino.events import Notice, StepStarted, TextDelta, ToolDone, ToolFailed, UsageRecorded
 from concertino.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from concertino.orchestrator.model_call.retry import Retry
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.token_engine.counting.tiktoken import TiktokenCounter
+from concertino.token_engine import TiktokenCounter
 from concertino.usage import Tokens
 
 from .conftest import Play

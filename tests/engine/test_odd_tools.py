@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, ToolContext, ToolError, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    MemoryStore,
+    Resources,
+    ToolContext,
+    ToolError,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.agents import delegate
 from concertino.events import ToolFailed
 from concertino.messages import AssistantMessage, Text, ToolCall, ToolMessage
 from concertino.orchestrator.journal import lease as tree
-from concertino.providers.base import Reply
-from concertino.storage.sqlite import MemoryStore
+from concertino.providers import Reply
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, RunContext, RunError, ToolOrchestrator, ToolRegistry
+from concertino import AgentConfig, Chat, Resources, Retry, RunContext, RunError, ToolOrchestrator, ToolRegistry
 from concertino.agents import delegate
 from concertino.errors import MissingKeyError, OverloadedError, UnknownModelError
 from concertino.events import AttemptFailed, Notice
-from concertino.orchestrator.model_call.retry import Retry
 from concertino.testing import ScriptedModel, call
 
 

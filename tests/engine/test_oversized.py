@@ -10,8 +10,7 @@ from concertino import AgentConfig, Chat, Limits, Resources, RunContext, ToolOrc
 from concertino.events import ContextEdited, Notice, RunEvent
 from concertino.messages import AssistantMessage, SystemMessage, Text, UserMessage
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
-from concertino.token_engine.counting.tiktoken import TiktokenCounter
+from concertino.token_engine import EstimatingCounter, TiktokenCounter, TokenCounter
 
 COUNTERS = [EstimatingCounter(), TiktokenCounter()]
 SENTENCE = "The quick brown fox jumps over the lazy dog, as it has done before. "

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, RunError, RunResult, Session, ToolOrchestrator, ToolRegistry
+from concertino import AgentConfig, Chat, Resources, Retry, RunError, RunResult, Session, ToolOrchestrator, ToolRegistry
 from concertino.agents import delegate
 from concertino.errors import RateLimitError
 from concertino.events import AttemptFailed
-from concertino.orchestrator.model_call.retry import Retry
 from concertino.providers import RateLimit
 from concertino.providers import rate_limit as rate_limit_module
 from concertino.testing import Answer, ScriptedModel, call

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Resources, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, ModelRequest, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.messages import ToolMessage
-from concertino.providers.base import ModelRequest
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine.counting.base import EstimatingCounter, TokenCounter
-from concertino.token_engine.counting.tiktoken import TiktokenCounter
+from concertino.token_engine import EstimatingCounter, TiktokenCounter, TokenCounter
 from concertino.tools.builtin import Recall
 
 PIECES = 4_000

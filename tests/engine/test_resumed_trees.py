@@ -7,10 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, RunError, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, MemoryStore, Resources, RunError, ToolOrchestrator, ToolRegistry, tool
 from concertino.agents import delegate
 from concertino.ids import new_run_id
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import ScriptedModel, call
 
 

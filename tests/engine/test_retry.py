@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Budget, Chat, Resources, RunError, ToolOrchestrator
+from concertino import (
+    AgentConfig,
+    Budget,
+    Chat,
+    MemoryStore,
+    ModelRequest,
+    Resources,
+    Retry,
+    RunError,
+    ToolOrchestrator,
+)
 from concertino.errors import (
     AuthenticationError,
     BadRequestError,
@@ -21,11 +31,9 @@ from concertino.errors import (
     RateLimitError,
 )
 from concertino.events import AttemptFailed, StepStarted, TextDelta
-from concertino.orchestrator.journal.replay import requests
-from concertino.orchestrator.model_call.retry import Attempts, Retry
-from concertino.providers import RateLimit
-from concertino.providers.base import ModelRequest, OutputSchema
-from concertino.storage.sqlite import MemoryStore
+from concertino.orchestrator import requests
+from concertino.orchestrator.model_call.retry import Attempts
+from concertino.providers import OutputSchema, RateLimit
 from concertino.testing import Answer, ScriptedModel
 
 AT_ONCE = Retry(first=0.0)

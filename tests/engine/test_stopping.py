@@ -10,15 +10,26 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, RunContext, Tool, ToolContext, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    MemoryStore,
+    ModelRequest,
+    Resources,
+    RunContext,
+    SqliteStore,
+    Tool,
+    ToolContext,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.agents import delegate
 from concertino.errors import StorageError
 from concertino.events import RunStarted, StoppedWork, ToolStarted
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage
-from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk
-from concertino.storage.base import Store
-from concertino.storage.sqlite import MemoryStore, SqliteStore
-from concertino.storage.types import Claim, Entry, Head, RunStart
+from concertino.providers import ModelEvent, Reply, TextChunk
+from concertino.storage import Claim, Entry, Head, RunStart, Store
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
 

@@ -19,16 +19,13 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Resources, RunResult, tool
+from concertino import AgentConfig, Chat, Limits, ModelRequest, Resources, RunResult, SqliteStore, tool
 from concertino.errors import RunClaimedError, StorageError
 from concertino.messages import ToolMessage
-from concertino.orchestrator.journal.replay import replay
-from concertino.providers.base import ModelRequest
+from concertino.orchestrator import replay
 from concertino.runtime import LiveRun, Runtime
-from concertino.storage.sqlite import SqliteStore
-from concertino.storage.types import StoredJournal
-from concertino.testing import ScriptedModel, call
-from concertino.testing.scripted import Answer
+from concertino.storage import StoredJournal
+from concertino.testing import Answer, ScriptedModel, call
 from tests.policy.faults import (
     deleted,
     file_size_limit,

@@ -14,7 +14,10 @@ from concertino import (
     Budget,
     Chat,
     Limits,
+    MemoryStore,
+    ModelRequest,
     Resources,
+    Retention,
     RunContext,
     RunError,
     RunEvent,
@@ -28,17 +31,13 @@ from concertino import (
 )
 from concertino.events import ContextEdited
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
+from concertino.orchestrator import read_steps
 from concertino.orchestrator.journal.entries import ModelRequested, SideRequested
-from concertino.orchestrator.journal.replay import read_steps
 from concertino.orchestrator.model_call.summarize import ASKS
-from concertino.providers.base import ModelRequest
-from concertino.storage import user_account
-from concertino.storage.sqlite import MemoryStore
-from concertino.storage.types import StoredJournal
+from concertino.storage import StoredJournal, user_account
 from concertino.testing import Answer, ScriptedModel, call
+from concertino.token_engine import TiktokenCounter
 from concertino.token_engine.counting.sizes import message_text
-from concertino.token_engine.counting.tiktoken import TiktokenCounter
-from concertino.token_engine.retention import Retention
 
 COUNTER = TiktokenCounter()
 OFTEN = Retention(results=100, messages=5, patience=0.01, floor=0)

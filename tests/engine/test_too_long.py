@@ -8,16 +8,27 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Resources, RunContext, RunError, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    Limits,
+    MemoryStore,
+    ModelRequest,
+    Resources,
+    Retry,
+    RunContext,
+    RunError,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.errors import BadRequestError, ContentFilteredError, ContextTooLongError, OverloadedError
 from concertino.events import AttemptFailed, ContextEdited
 from concertino.messages import Message, ToolMessage, UserMessage
-from concertino.orchestrator.journal.replay import requests
-from concertino.orchestrator.model_call.retry import Retry
-from concertino.providers.base import ModelEvent, ModelRequest
-from concertino.storage.sqlite import MemoryStore
+from concertino.orchestrator import requests
+from concertino.providers import ModelEvent
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine.counting.base import EstimatingCounter
+from concertino.token_engine import EstimatingCounter
 from concertino.token_engine.counting.sizes import message_text
 
 from .conftest import Seen, play

@@ -15,7 +15,7 @@ from concertino.errors import ConfigurationError
 from concertino.events import ToolDone, ToolFailed, ToolProgress, ToolStarted, ToolStreamed, UsageRecorded
 from concertino.messages import AssistantMessage, ToolMessage
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine.counting.tiktoken import TiktokenCounter
+from concertino.token_engine import TiktokenCounter
 from concertino.usage import Tokens
 
 from .conftest import Play

@@ -25,7 +25,17 @@ from benchmarks.sqlite_log import written
 from benchmarks.trace import one_turn
 
 import concertino
-from concertino import AgentConfig, Chat, Resources, ToolContext, ToolOrchestrator, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    MemoryStore,
+    ModelRequest,
+    Resources,
+    SqliteStore,
+    ToolContext,
+    ToolOrchestrator,
+    tool,
+)
 from concertino.messages import (
     AssistantMessage,
     Message,
@@ -36,9 +46,8 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.providers.base import ModelEvent, ModelRequest, Reply, TextChunk
+from concertino.providers import ModelEvent, Reply, TextChunk
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import MemoryStore, SqliteStore
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
 

@@ -10,8 +10,7 @@ from typing import Any
 from concertino import Done, Fail, Finish, NextStep, NotDone, RunContext, ToolContext, Turn, tool
 from concertino.errors import OverloadedError
 from concertino.messages import AssistantMessage
-from concertino.testing import call
-from concertino.testing.scripted import Answer
+from concertino.testing import Answer, call
 
 from .drive import Play, sealed, to_the_end
 from .kit import Canaries

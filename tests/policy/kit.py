@@ -14,11 +14,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from concertino import DataPolicy, KeepFor, RunEvent, ToolData
-from concertino.orchestrator.journal.data_policy import Treatment
-from concertino.storage.base import Memories, Store
-from concertino.storage.sqlite import MemoryStore, SqliteStore
-from concertino.storage.types import StoredJournal
+from concertino import DataPolicy, KeepFor, MemoryStore, RunEvent, SqliteStore, ToolData
+from concertino.orchestrator import Treatment
+from concertino.storage import Memories, Store, StoredJournal
 
 _LETTERS = "ghjkmnpqrstvwxyz"  # no hex digit: no id and no hash looks like a canary
 FORMS = {"ascii": "{0}", "unicode": "ключ-{0}-漢字-🦜", "surrogate": "a\ud800{0}\udfff"}

@@ -17,7 +17,9 @@ from concertino import (
     DataPolicy,
     Finish,
     Message,
+    ModelRequest,
     NextStep,
+    Outcome,
     Pending,
     RunContext,
     Session,
@@ -31,10 +33,8 @@ from concertino import (
 )
 from concertino.agents import delegate
 from concertino.messages import AssistantMessage, Reasoning, SystemMessage, Text, ToolMessage, UserMessage
-from concertino.orchestrator.outcome import Outcome
-from concertino.providers.base import ModelEvent, ModelRequest, Reply, ToolCallReady
-from concertino.testing import ScriptedModel, call
-from concertino.testing.scripted import Answer
+from concertino.providers import ModelEvent, Reply, ToolCallReady
+from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import Canaries
 

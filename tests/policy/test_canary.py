@@ -10,7 +10,7 @@ import pytest
 
 from concertino import DataPolicy
 from concertino.ids import text_id
-from concertino.storage.types import RunStart
+from concertino.storage import RunStart
 from concertino.waits import arguments_hash
 
 from .drive import Play, answer_all, suspended, to_the_end

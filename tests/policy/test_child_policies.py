@@ -11,10 +11,9 @@ import pytest
 from concertino import AgentConfig, Chat, DataPolicy, Resources, RunContext, tool
 from concertino.agents import delegate
 from concertino.messages import AssistantMessage, ToolMessage
-from concertino.orchestrator.journal.data_policy import Treatment
+from concertino.orchestrator import Treatment
 from concertino.runtime import Runtime
-from concertino.testing import ScriptedModel, call
-from concertino.testing.scripted import Answer
+from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import POLICIES, Canaries, FullStore, Leaks, everywhere, files, look_by_port, open_store
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from concertino import Budget, DataPolicy, Resources, Session
+from concertino import Budget, DataPolicy, Resources, Session, SqliteStore
 from concertino.errors import ErasedError, StorageError
 from concertino.runtime import Runtime
 from concertino.storage import user_account
-from concertino.storage.sqlite import SqliteStore
 from concertino.testing import ScriptedModel
 
 from .drive import Play, to_the_end

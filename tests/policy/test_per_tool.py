@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, DataPolicy, Resources, ToolData, tool
+from concertino import AgentConfig, Chat, DataPolicy, ModelRequest, Resources, SqliteStore, ToolData, tool
 from concertino.errors import ConfigurationError, ErasedError
 from concertino.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from concertino.orchestrator.journal.data_policy import Treatment
-from concertino.providers.base import ModelRequest
+from concertino.orchestrator import Treatment
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import SqliteStore
 from concertino.testing import ScriptedModel, call
 from tests.wire_bodies import wire_bodies
 

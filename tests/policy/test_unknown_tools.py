@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from concertino import AgentConfig, Chat, DataPolicy, KeepFor, Resources, ToolData, tool
+from concertino import AgentConfig, Chat, DataPolicy, KeepFor, Resources, SqliteStore, ToolData, tool
 from concertino.cli import main
 from concertino.messages import AssistantMessage, ToolMessage
-from concertino.orchestrator.journal.data_policy import UNKNOWN_TOOL, Treatment
+from concertino.orchestrator import Treatment
+from concertino.orchestrator.journal.data_policy import UNKNOWN_TOOL
 from concertino.runtime import Runtime
-from concertino.storage.sqlite import SqliteStore
 from concertino.testing import ScriptedModel, call
 
 from .kit import SECRET, Canaries, Leaks, Sinks, everywhere, look_by_port

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 
+from . import allowed
 from .source import FILES, PACKAGE, ROOT, imports, module, name, unit
 
 LAYERS = (
@@ -42,7 +43,23 @@ VENDORS = {
     "trafilatura": ("tools",),
     "typer": ("cli",),
 }
-HEAVY = ("anthropic", "openai", "google.genai", "httpx2", "pydantic", "jsonschema", "tiktoken", "genai_prices")
+HEAVY = (
+    "anthropic",
+    "openai",
+    "google.genai",
+    "httpx2",
+    "pydantic",
+    "jsonschema",
+    "sqlite3",
+    "tiktoken",
+    "genai_prices",
+)
+BEHAVIOUR = (
+    *("agents", "airline", "conformance", "crash", "docs", "engine", "guards", "policy", "runtime", "testing"),
+    "token_engine",
+)
+"""Folders of tests of behaviour, which use the public names."""
+CHEAP = ("concertino", "concertino.agents", "concertino.runtime", "concertino.storage", "concertino.testing")
 
 
 def test_imports_go_down() -> None:
@@ -102,7 +119,8 @@ def test_the_loop_is_not_imported_by_its_parts() -> None:
 
 
 def test_importing_loads_no_sdk_and_nothing_heavy() -> None:
-    program = f"import sys, json, concertino; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+    imported = f"import sys, json, {', '.join(CHEAP)}; concertino.open_model"
+    program = f"{imported}; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
 
@@ -130,6 +148,21 @@ def deep_examples() -> Iterator[tuple[str, str]]:
 
 def test_examples_import_packages_only() -> None:
     assert list(deep_examples()) == []
+
+
+def deep_tests() -> dict[str, set[str]]:
+    """Return the private modules that the tests of behaviour import, by file."""
+    files = [path for folder in BEHAVIOUR for path in (ROOT / "tests" / folder).rglob("*.py")]
+    deep = {name(path): {imported for imported, _ in imports(path) if not is_public(imported)} for path in files}
+    return {path: imported for path, imported in deep.items() if imported}
+
+
+def test_tests_of_behaviour_import_packages_only() -> None:
+    assert {path: imported for path, imported in deep_tests().items() if path not in allowed.DEEP_TESTS} == {}
+
+
+def test_the_list_of_exceptions_shrinks() -> None:
+    assert allowed.DEEP_TESTS - deep_tests().keys() == set(), "remove these from tests/rules/allowed.py"
 
 
 def _imported(source: str) -> list[str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from concertino.storage.base import Store
-from concertino.storage.sqlite import MemoryStore, SqliteStore
+from concertino import MemoryStore, SqliteStore
+from concertino.storage import Store
 
 
 @pytest.fixture(params=["file", "memory"])

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from concertino import AgentConfig, AssistantMessage, Message, Resources, RunEvent, ToolMessage
-from concertino.providers.base import ModelEvent, ModelRequest
+from concertino import AgentConfig, AssistantMessage, Message, ModelRequest, Resources, RunEvent, ToolMessage
+from concertino.providers import ModelEvent
 from concertino.runtime import LiveRun, Runtime
-from concertino.storage.base import Store
+from concertino.storage import Store
 from concertino.testing import ScriptedModel
 from tests.wire_bodies import wire_bodies
 

@@ -26,7 +26,7 @@ from concertino import (
 from concertino.agents import delegate
 from concertino.errors import ErasedError, RunStateError, UnknownRunError
 from concertino.events import RunStarted
-from concertino.storage.base import Store
+from concertino.storage import Store
 from concertino.testing import ScriptedModel, call
 
 from .kit import Steady, is_valid, plain, runtime, seen, wire

@@ -14,6 +14,7 @@ from concertino import (
     Budget,
     Chat,
     Limits,
+    MemoryStore,
     Message,
     Resources,
     RunContext,
@@ -23,9 +24,8 @@ from concertino import (
 )
 from concertino.orchestrator.lifecycle.seal import seal
 from concertino.orchestrator.model_call.budget import tokens_of
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.token_engine.counting.base import EstimatingCounter
+from concertino.token_engine import EstimatingCounter
 from concertino.usage import UsageRecord
 
 from .kit import state

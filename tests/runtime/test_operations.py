@@ -18,10 +18,13 @@ from concertino import (
     Allow,
     Ask,
     Chat,
+    MemoryStore,
+    ModelRequest,
     Pending,
     Resources,
     RunContext,
     Session,
+    SqliteStore,
     Tool,
     ToolCall,
     ToolContext,
@@ -31,10 +34,8 @@ from concertino import (
 from concertino.agents import delegate
 from concertino.errors import RunClaimedError, StorageError, UnknownWaitError
 from concertino.messages import AssistantMessage, ToolMessage
-from concertino.providers.base import ModelRequest
 from concertino.runtime import Runtime
 from concertino.scope import Scope
-from concertino.storage.sqlite import MemoryStore, SqliteStore
 from concertino.testing import ScriptedModel, call
 
 from .kit import Steady

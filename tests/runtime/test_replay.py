@@ -21,8 +21,11 @@ from concertino import (
     DataPolicy,
     Finish,
     Limits,
+    MemoryStore,
     Message,
+    ModelRequest,
     NextStep,
+    Outcome,
     RunContext,
     Session,
     Special,
@@ -36,9 +39,6 @@ from concertino import (
 )
 from concertino.errors import ErasedError, OverloadedError
 from concertino.messages import ForcedTool, Reasoning, Text, ToolSpec
-from concertino.orchestrator.outcome import Outcome
-from concertino.providers.base import ModelRequest
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import plain, runtime, wire

@@ -7,13 +7,22 @@ from typing import Any, Literal
 
 import pytest
 
-from concertino import AgentConfig, Budget, Chat, Limits, Resources, Tokens, ToolOrchestrator, ToolRegistry
+from concertino import (
+    AgentConfig,
+    Budget,
+    Chat,
+    Limits,
+    MemoryStore,
+    ModelRequest,
+    Resources,
+    Tokens,
+    ToolOrchestrator,
+    ToolRegistry,
+)
 from concertino.agents import DeepResearchSupervisor, delegate
-from concertino.providers.base import ModelRequest
-from concertino.storage.sqlite import MemoryStore
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.tools.builtin.research import ResearchTools
-from concertino.tools.library import Hit, Page, Source
+from concertino.tools import Hit, Page, Source
+from concertino.tools.builtin import ResearchTools
 from concertino.usage import total
 from concertino.wiring import research_team
 

@@ -15,6 +15,7 @@ from concertino import (
     Continue,
     Done,
     Finish,
+    MemoryStore,
     Message,
     NextStep,
     NotDone,
@@ -33,8 +34,7 @@ from concertino import (
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError, RunEndedError
 from concertino.runtime import Runtime
-from concertino.storage.base import Store
-from concertino.storage.sqlite import MemoryStore
+from concertino.storage import Store
 from concertino.testing import ScriptedModel, call
 
 from .kit import Steady, ended, is_valid, measured, plain, runtime, texts, wire

@@ -34,7 +34,7 @@ from concertino.errors import (
 )
 from concertino.events import RunEnded, RunStarted, TextDelta, TurnCompleted
 from concertino.runtime import Runtime
-from concertino.storage.base import Store
+from concertino.storage import Store
 from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import Steady, runtime, seen, state

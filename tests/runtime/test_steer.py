@@ -12,6 +12,7 @@ from concertino import (
     Ask,
     Chat,
     Finish,
+    MemoryStore,
     Resources,
     RunContext,
     SystemMessage,
@@ -22,8 +23,7 @@ from concertino import (
 )
 from concertino.errors import ConfigurationError, RunEndedError, UnknownRunError
 from concertino.events import RunEvent, Steered, StepStarted, ToolStarted
-from concertino.storage.base import Store
-from concertino.storage.sqlite import MemoryStore
+from concertino.storage import Store
 from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import is_valid, plain, runtime, seen, state

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Ask, Chat, Pending, RunContext, ToolCall, ToolContext, tool
+from concertino import AgentConfig, Allow, Ask, Chat, MemoryStore, Pending, RunContext, ToolCall, ToolContext, tool
 from concertino.agents import delegate
 from concertino.errors import RunEndedError, RunStateError, UnknownRunError
 from concertino.events import CallWaiting, RunEnded, StopReceipt, ToolStarted
 from concertino.runtime import LiveRun, Runtime
-from concertino.storage.base import Store
-from concertino.storage.sqlite import MemoryStore
-from concertino.storage.types import Claim
+from concertino.storage import Claim, Store
 from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import Steady, ended, is_valid, runtime, state, texts, until

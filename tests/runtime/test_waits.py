@@ -15,6 +15,7 @@ from concertino import (
     Ask,
     Chat,
     Deny,
+    MemoryStore,
     Pending,
     RunContext,
     RunResult,
@@ -27,8 +28,7 @@ from concertino import (
 from concertino.errors import NotAllowedError, RunStateError, UnknownWaitError
 from concertino.events import CallWaiting, ToolDone, ToolFailed
 from concertino.runtime import Runtime
-from concertino.storage.base import Store
-from concertino.storage.sqlite import MemoryStore
+from concertino.storage import Store
 from concertino.testing import ScriptedModel, call
 from concertino.waits import Wait
 

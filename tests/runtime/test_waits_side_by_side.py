@@ -11,7 +11,7 @@ import pytest
 from concertino import AgentConfig, Allow, Ask, Chat, Pending, RunContext, RunResult, ToolCall, ToolContext, tool
 from concertino.agents import delegate
 from concertino.events import CallWaiting, RunEnded, RunStarted, ToolStarted
-from concertino.storage.base import Store
+from concertino.storage import Store
 from concertino.testing import call
 from concertino.waits import Wait
 

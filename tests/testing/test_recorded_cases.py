@@ -19,8 +19,8 @@ from anthropic import APIStatusError as AnthropicStatusError
 from anthropic import AsyncAnthropic
 from openai import APIStatusError, AsyncOpenAI
 
+from concertino import Model
 from concertino.errors import ProviderError
-from concertino.providers.base import Model
 from concertino.testing import replaying
 from concertino.testing.case import Case, Interaction, Request, read_case
 

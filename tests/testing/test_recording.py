@@ -19,9 +19,10 @@ from google.genai.types import HttpOptions
 from google.oauth2.credentials import Credentials
 from openai import AsyncAzureOpenAI
 
+from concertino import Model
 from concertino.errors import BrokenStreamError, ConfigurationError, ProviderConnectionError, ProviderError
+from concertino.providers import TextChunk
 from concertino.providers.anthropic import AnthropicModel
-from concertino.providers.base import Model, TextChunk
 from concertino.providers.google import GoogleModel
 from concertino.providers.openai import OpenAIModel
 from concertino.testing import CassetteError, cassette, recording, replaying

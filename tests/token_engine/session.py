@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from concertino import ModelRequest
 from concertino.errors import ContextFloorError
 from concertino.messages import (
     AssistantMessage,
@@ -29,7 +30,6 @@ from concertino.messages import (
     ToolSpec,
     UserMessage,
 )
-from concertino.providers.base import ModelRequest
 from concertino.token_engine import Retention, Summarize, SummaryJob, TokenEngine
 from concertino.token_engine import planner as planning
 from concertino.token_engine.caching.breakpoints import can_end_prefix

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Resources, ToolOrchestrator, ToolRegistry, tool
+from concertino import AgentConfig, Chat, Limits, ModelRequest, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.errors import ContextFloorError, RunError
 from concertino.events import ContextEdited
 from concertino.messages import (
@@ -21,7 +21,6 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.providers.base import ModelRequest
 from concertino.testing import ScriptedModel, call
 from concertino.token_engine import Retention, TokenEngine
 from concertino.token_engine.edits import decode_edit, encode_edit

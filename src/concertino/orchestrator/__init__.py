@@ -7,7 +7,8 @@ from .agent import AgentConfig
 from .chat import Attachment, Chat
 from .engine import ToolOrchestrator
 from .event_stream import Observer
-from .journal.data_policy import DataPolicy, KeepFor, ToolData
+from .journal.data_policy import DataPolicy, KeepFor, ToolData, Treatment
+from .journal.replay import JournalStep, Replay, read_steps, replay, requests
 from .model_call.retry import Retry
 from .outcome import Allow, Ask, Continue, Deny, Fail, Finish, LimitReason, NextStep, Outcome, Special, Turn
 from .resources import Limits, LimitsFunction, Resources, limits_within
@@ -26,6 +27,7 @@ __all__ = [
     "Deny",
     "Fail",
     "Finish",
+    "JournalStep",
     "KeepFor",
     "LimitReason",
     "Limits",
@@ -33,6 +35,7 @@ __all__ = [
     "NextStep",
     "Observer",
     "Outcome",
+    "Replay",
     "Resources",
     "Retry",
     "RunContext",
@@ -40,6 +43,10 @@ __all__ = [
     "Special",
     "ToolData",
     "ToolOrchestrator",
+    "Treatment",
     "Turn",
     "limits_within",
+    "read_steps",
+    "replay",
+    "requests",
 ]

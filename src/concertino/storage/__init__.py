@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .accounts import organization_account, run_account, user_account
 from .base import Memories, Store
+from .codec import decode_message, encode_message
 from .types import (
     Account,
     Budget,
@@ -61,6 +62,8 @@ __all__ = [
     "StoredRun",
     "StoredText",
     "UsageSum",
+    "decode_message",
+    "encode_message",
     "organization_account",
     "run_account",
     "user_account",

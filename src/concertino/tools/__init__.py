@@ -3,12 +3,18 @@
 Ready-made tools are in `concertino.tools.builtin`, web search and fetch in `concertino.tools.web`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Pending, Session, Tool, ToolContext, ToolResult
 from .function import FunctionTool, Probe, tool
-from .library import Hit, Library, Page, Source, source_id
 from .progress import Progress, ProgressStep
 from .registry import BASE_PROMPT, ToolRegistry
 from .threads import run_in_thread
+
+if TYPE_CHECKING:
+    from .library import Hit, Library, Page, Source, source_id
 
 __all__ = [
     "BASE_PROMPT",
@@ -34,3 +40,12 @@ __all__ = [
     "source_id",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Only programs that search need the port of libraries.
+    if name in ("Hit", "Library", "Page", "Source", "source_id"):
+        from . import library  # noqa: PLC0415
+
+        return getattr(library, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
