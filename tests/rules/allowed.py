@@ -51,6 +51,5 @@ DEEP_TESTS: set[str] = {
     "tests/token_engine/test_continuation.py",
 }
 """Tests of behaviour that import a module inside a package."""
-WORDING: set[str] = {
-}
+WORDING: set[str] = set()
 """Units of the package and pages that are not rewritten yet."""
