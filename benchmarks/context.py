@@ -108,7 +108,7 @@ class Provider:
         asked = request.messages[-1]
         blocks: list[tuple[object, int]] = [("system", self.trace.system)]
         blocks += [(_key(message), MEASURE(message).tokens) for message in request.messages]
-        marks = None if request.marks is None else [mark + 1 for mark in request.marks]
+        marks = None if request.breakpoints is None else [mark + 1 for mark in request.breakpoints]
         if marks is not None and len(marks) < 4:
             marks.insert(0, 0)  # system and tools
         size, before = sum(tokens for _, tokens in blocks), self.cache.cost

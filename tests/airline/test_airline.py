@@ -61,7 +61,7 @@ def chat_of(published: Published, task: str, model: Steady, desk: Desk, store: S
 
 def refused(request: ModelRequest) -> dict[str, list[str]]:
     """What the vendors would refuse in *request*, by format."""
-    return problems(replace(request, marks=(len(request.messages) - 1,)))
+    return problems(replace(request, breakpoints=(len(request.messages) - 1,)))
 
 
 def next_request(request: ModelRequest, messages: tuple[Message, ...]) -> ModelRequest:

@@ -304,8 +304,8 @@ async def test_replay_gives_what_was_sent_with_all_edits() -> None:
     assert journal is not None
     again = [request for _, _, request in requests(journal)]
     sent = [request for request in model.requests if request not in summarised(model.requests)]
-    assert [(list(r.messages), r.marks, r.cache_key) for r in again] == [
-        (list(r.messages), r.marks, r.cache_key) for r in sent
+    assert [(list(r.messages), r.breakpoints, r.cache_key) for r in again] == [
+        (list(r.messages), r.breakpoints, r.cache_key) for r in sent
     ]
 
 

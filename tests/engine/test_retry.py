@@ -204,7 +204,7 @@ async def test_what_an_agent_sets_in_a_request_is_on_record() -> None:
     class Set(AgentConfig[None]):
         def build_request(self, run: Any, request: ModelRequest) -> ModelRequest:
             schema = OutputSchema("answer", {"type": "object"}, strict=False)
-            return dataclasses.replace(request, output_schema=schema, temperature=0.0, stop=("x",), marks=(0,))
+            return dataclasses.replace(request, output_schema=schema, temperature=0.0, stop=("x",), breakpoints=(0,))
 
     store = MemoryStore()
     with ScriptedModel("hello") as model:

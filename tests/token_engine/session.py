@@ -251,7 +251,7 @@ class Session:
         self.check_marks(view, marks)
         self.check_recall(view)
         if self.judged:
-            request = ModelRequest(model="m", system="Be brief.", messages=view, tools=(TOOL,), marks=marks)
+            request = ModelRequest(model="m", system="Be brief.", messages=view, tools=(TOOL,), breakpoints=marks)
             assert not (found := problems(request)), found  # (1)
         self.last_view = view
         size = sum(MEASURE(message).tokens for message in view) + sum(map(COUNTER.count, FIXED.values()))

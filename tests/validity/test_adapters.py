@@ -103,5 +103,5 @@ CONVERSATIONS: dict[str, list[Message]] = {
 def test_an_odd_conversation_is_valid(name: str, marked: bool) -> None:
     messages = CONVERSATIONS[name]
     marks = tuple(range(len(messages)))[-3:] if marked else None
-    request = ModelRequest(model="", system="Be kind.", messages=messages, tools=(TOOL,), marks=marks)
+    request = ModelRequest(model="", system="Be kind.", messages=messages, tools=(TOOL,), breakpoints=marks)
     assert problems(request) == {}

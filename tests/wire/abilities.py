@@ -119,7 +119,7 @@ ABILITIES = (
     Ability("signed reasoning sent back", _same("c2lnbmVk", "chat"), {"tools": (TOOL,)}, _reasoned),
     Ability("opaque blocks sent back", _same("as it came", "chat"), {}, _opaque),
     Ability("cache breakpoints", {"anthropic": "cache_control", "responses": "prompt_cache_breakpoint",
-                                  "chat": "prompt_cache_breakpoint"}, {"marks": (0,)}),
+                                  "chat": "prompt_cache_breakpoint"}, {"breakpoints": (0,)}),
     Ability("cache key", {"responses": "prompt_cache_key", "chat": "prompt_cache_key"}, {"cache_key": "k"}),
 )  # fmt: skip
 

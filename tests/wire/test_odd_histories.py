@@ -149,4 +149,4 @@ def test_openai_output_limit_is_at_least_16_tokens() -> None:
 @pytest.mark.parametrize("marks", [(), (0,), (0, 2), (0, 1, 2, 4)])
 def test_breakpoints_are_on_allowed_blocks(marks: tuple[int, ...]) -> None:
     turns = (UserMessage("Q"), *loop("c1"), AssistantMessage((Text("A"),)), UserMessage("And?"))
-    assert problems(*turns, marks=marks) == {}
+    assert problems(*turns, breakpoints=marks) == {}

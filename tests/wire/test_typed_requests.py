@@ -170,20 +170,20 @@ MARK = {"type": "ephemeral"}
 
 
 def test_anthropic_has_at_most_four_breakpoints() -> None:
-    found = sent("anthropic", *TURNS, system="Be brief.", tools=(TOOL,), marks=(2, 4))
+    found = sent("anthropic", *TURNS, system="Be brief.", tools=(TOOL,), breakpoints=(2, 4))
     assert found["system"] == [{"type": "text", "text": "Be brief.", "cache_control": MARK}]
     marked = [turn["content"][-1].get("cache_control") for turn in found["messages"]]
     assert marked == [None, None, MARK, None, MARK]
     assert json.dumps(found).count("cache_control") == 3
-    assert sent("anthropic", *TURNS, tools=(TOOL,), marks=())["tools"][-1]["cache_control"] == MARK
-    full = sent("anthropic", *TURNS, system="Be brief.", marks=(0, 1, 2, 4))
+    assert sent("anthropic", *TURNS, tools=(TOOL,), breakpoints=())["tools"][-1]["cache_control"] == MARK
+    full = sent("anthropic", *TURNS, system="Be brief.", breakpoints=(0, 1, 2, 4))
     assert full["system"] == "Be brief."
     assert json.dumps(full).count("cache_control") == 4
     assert "cache_control" not in json.dumps(sent("anthropic", *TURNS, system="Be brief."))
 
 
 def test_openrouter_gets_breakpoints_and_other_vendors_do_not() -> None:
-    settings: dict[str, Any] = {"model": "anthropic/claude-sonnet-4.5", "system": "Be brief.", "marks": (1, 2, 4)}
+    settings: dict[str, Any] = {"model": "anthropic/claude-sonnet-4.5", "system": "Be brief.", "breakpoints": (1, 2, 4)}
     found = sent("chat", *TURNS, vendor="openrouter", **settings)
     assert found["messages"][3]["content"] == [{"type": "text", "text": "Rain.", "cache_control": MARK}]
     marked = [isinstance(turn["content"], list) for turn in found["messages"]]
@@ -193,7 +193,7 @@ def test_openrouter_gets_breakpoints_and_other_vendors_do_not() -> None:
 
 def test_openai_has_breakpoints_since_gpt_5_6() -> None:
     mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
-    found = sent("responses", *TURNS, model="gpt-5.6", system="Be brief.", marks=(1, 2, 4))
+    found = sent("responses", *TURNS, model="gpt-5.6", system="Be brief.", breakpoints=(1, 2, 4))
     assert found["prompt_cache_options"] == {"mode": "explicit"}
     assert "instructions" not in found
     assert found["input"][0] == {
@@ -202,15 +202,15 @@ def test_openai_has_breakpoints_since_gpt_5_6() -> None:
     }
     assert found["input"][4]["output"] == [{"type": "input_text", "text": "Rain.", **mark}]
     assert json.dumps(found).count("prompt_cache_breakpoint") == 4
-    full = sent("responses", *TURNS, model="gpt-5.6", system="Be brief.", marks=(0, 1, 2, 4))
+    full = sent("responses", *TURNS, model="gpt-5.6", system="Be brief.", breakpoints=(0, 1, 2, 4))
     assert full["input"][0] == {"role": "developer", "content": "Be brief."}
-    found = sent("chat", *TURNS, model="gpt-5.6", system="Be brief.", marks=(2, 4))
+    found = sent("chat", *TURNS, model="gpt-5.6", system="Be brief.", breakpoints=(2, 4))
     assert found["prompt_cache_options"] == {"mode": "explicit"}
     assert found["messages"][0]["content"] == [{"type": "text", "text": "Be brief.", **mark}]
     assert found["messages"][3]["content"] == [{"type": "text", "text": "Rain.", **mark}]
     for kind, model in (("responses", "gpt-5"), ("chat", "gpt-5.4"), ("responses", "gpt-5.6")):
         marks = (2, 4) if model != "gpt-5.6" else None
-        plain = sent(kind, *TURNS, model=model, system="Be brief.", marks=marks)
+        plain = sent(kind, *TURNS, model=model, system="Be brief.", breakpoints=marks)
         assert "prompt_cache" not in json.dumps(plain)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..events import RunEvent
-from .journal.data_policy import NOTHING, DataPolicy, shown
+from .journal.data_policy import NOTHING, DataPolicy, observed_event
 
 log = logging.getLogger("concertino")
 
@@ -109,7 +109,7 @@ class EventStream:
             self._waiter.set_result(None)
 
     def _observe(self, event: RunEvent) -> None:
-        seen = shown(self._policies.get(event.run_id, NOTHING), event)
+        seen = observed_event(self._policies.get(event.run_id, NOTHING), event)
         for observe in self._observers if seen is not None else ():
             try:
                 observe(seen)  # type: ignore[arg-type]

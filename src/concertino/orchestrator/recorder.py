@@ -76,7 +76,7 @@ async def record_request(
         system=None if request.system == run.system else journal.text_ids([request.system])[0],
         run_system=run_system,
         run_tools=run_tools,
-        breakpoints=request.marks,
+        breakpoints=request.breakpoints,
         cache_key=request.cache_key if journal.changed("cache_key", request.cache_key) else None,
         settings=request_settings(request),
         extra=plain(request.extra) if request.extra else {},

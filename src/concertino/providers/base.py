@@ -48,7 +48,7 @@ class ModelRequest:
     temperature: float | None = None
     stop: tuple[str, ...] = ()
     """Texts that end the answer."""
-    marks: tuple[int, ...] | None = None
+    breakpoints: tuple[int, ...] | None = None
     """Cache breakpoints: ascending indexes of the messages that end a prefix to cache, four at most, for providers that
     cache only marked prefixes. With fewer than four, tools and system prompt are marked as well. None: no breakpoints.
     Other providers ignore them."""

@@ -47,7 +47,15 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.orchestrator.journal.data_policy import DataPolicy, KeepFor, ToolData, Treatment, held, kept_text, shown
+from concertino.orchestrator.journal.data_policy import (
+    DataPolicy,
+    KeepFor,
+    ToolData,
+    Treatment,
+    observed_event,
+    stored_message,
+    stored_text,
+)
 from concertino.providers.http.encoding import arguments_object
 from concertino.waits import Wait
 
@@ -146,7 +154,7 @@ def everything(value: object) -> str:
 
 @given(policies(words), messages, st.lists(steps, max_size=2))
 def test_no_forbidden_content_of_a_message_is_kept(policy: DataPolicy, message: Message, progress: list[Any]) -> None:
-    result = held(policy, message, 7, progress)
+    result = stored_message(policy, message, 7, progress)
     assert CANARY not in everything(result.keep)
     assert not result.keep_progress or getattr(message, "parts", None) == (), "only where there is nothing to forbid"
     assert result.message is message, "the run itself needs all of it"
@@ -157,7 +165,7 @@ def test_no_forbidden_content_of_a_message_is_kept(policy: DataPolicy, message: 
 @given(policy=policies(words | timed), data=st.data())
 def test_nothing_forbidden_is_shown(cls: type[Event], policy: DataPolicy, data: st.DataObject) -> None:
     event = data.draw(every(cls))
-    assert CANARY not in everything(shown(policy, event))
+    assert CANARY not in everything(observed_event(policy, event))
 
 
 @pytest.mark.parametrize("cls", [cls for cls in get_args(RunEvent) if cls not in BARE], ids=lambda cls: cls.__name__)
@@ -179,30 +187,30 @@ def invented(value: Any) -> Any:
 
 @given(policies(words), messages)
 def test_no_invented_name_of_a_message_is_kept(policy: DataPolicy, message: Message) -> None:
-    assert CANARY not in everything(held(policy.for_tools(["search"]), invented(message), None, ()).keep)
+    assert CANARY not in everything(stored_message(policy.for_tools(["search"]), invented(message), None, ()).keep)
 
 
 @pytest.mark.parametrize("cls", get_args(RunEvent), ids=lambda cls: cls.__name__)
 @given(policy=policies(words | timed), data=st.data())
 def test_no_invented_name_is_shown(cls: type[Event], policy: DataPolicy, data: st.DataObject) -> None:
     event = invented(data.draw(every(cls)))
-    assert CANARY not in everything(shown(policy.for_tools(["search"]), event))
+    assert CANARY not in everything(observed_event(policy.for_tools(["search"]), event))
 
 
 @given(policies(timed), messages)
 def test_an_invented_name_is_masked_after_its_time(policy: DataPolicy, message: Message) -> None:
-    kept = held(policy.for_tools(["search"]), invented(message), None, ())
+    kept = stored_message(policy.for_tools(["search"]), invented(message), None, ())
     assert CANARY not in everything(kept.later)
 
 
 @given(policies(words), canaries)
 def test_no_forbidden_text_of_a_run_is_kept(policy: DataPolicy, text: str) -> None:
-    assert CANARY not in kept_text(policy, text)
+    assert CANARY not in stored_text(policy, text)
 
 
 @given(policies(words | timed), all_events)
 def test_the_structure_of_an_event_is_kept(policy: DataPolicy, event: RunEvent) -> None:
-    seen = shown(policy, event)
+    seen = observed_event(policy, event)
     if seen is None:
         assert isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta | ToolStreamed)
         return
@@ -222,17 +230,17 @@ def test_the_structure_of_an_event_is_kept(policy: DataPolicy, event: RunEvent) 
 def test_a_policy_that_keeps_everything_returns_the_same_objects(
     message: Message, event: RunEvent, progress: list[Any]
 ) -> None:
-    whole = held(DataPolicy(keep_whole_results=True), message, None, progress)
+    whole = stored_message(DataPolicy(keep_whole_results=True), message, None, progress)
     assert whole.keep is message
     assert whole.keep_progress
     assert whole.keep_seconds is None
-    assert shown(KEEP, event) is event
-    assert kept_text(KEEP, "x") == "x"
+    assert observed_event(KEEP, event) is event
+    assert stored_text(KEEP, "x") == "x"
 
 
 @given(policies(timed), messages)
 def test_content_kept_for_a_time_is_complete_until_then(policy: DataPolicy, message: Message) -> None:
-    result = held(dataclasses.replace(policy, keep_whole_results=True), message, None, ())
+    result = stored_message(dataclasses.replace(policy, keep_whole_results=True), message, None, ())
     assert result.keep is message
     assert result.keep_progress
     assert result.keep_seconds in ((5, 9) if getattr(message, "parts", True) else (None,))
@@ -240,7 +248,7 @@ def test_content_kept_for_a_time_is_complete_until_then(policy: DataPolicy, mess
 
 @given(policies(words | timed | st.just("keep")), messages)
 def test_every_provider_accepts_the_kept_calls_and_results(policy: DataPolicy, message: Message) -> None:
-    kept = held(policy, message, None, ()).keep
+    kept = stored_message(policy, message, None, ()).keep
     if isinstance(message, AssistantMessage) and isinstance(kept, AssistantMessage):
         assert kept.parts or kept is message
         before = {(call.id, call.name) for call in message.tool_calls}
@@ -255,7 +263,7 @@ def test_every_provider_accepts_the_kept_calls_and_results(policy: DataPolicy, m
 
 @given(policies(words | timed | st.just("keep")), messages)
 def test_a_changed_message_has_no_signature(policy: DataPolicy, message: Message) -> None:
-    kept = held(policy, message, None, ()).keep
+    kept = stored_message(policy, message, None, ()).keep
     if isinstance(kept, AssistantMessage) and kept is not message:
         assert all(part.kind == "text" or part.signature is None for part in kept.parts)
         assert all(part.text and not part.id and not part.provider for part in kept.parts if part.kind == "reasoning")
@@ -278,7 +286,7 @@ NEVER = ToolData(arguments="drop", results="drop")
 
 
 def left(policy: DataPolicy, message: Message = TURN) -> Any:
-    return held(policy, message, None, ()).keep
+    return stored_message(policy, message, None, ()).keep
 
 
 def parts(policy: DataPolicy) -> tuple[Part, ...]:
@@ -309,7 +317,7 @@ def test_a_signature_on_a_call_is_treated_as_reasoning() -> None:
     turn = AssistantMessage((ToolCall("1", "search", "{}", signature="s"),))
     assert left(DataPolicy(reasoning="drop"), turn) == AssistantMessage((ToolCall("1", "search", "{}"),))
     assert left(DataPolicy(text="drop"), turn) is turn
-    assert held(DataPolicy(reasoning=KeepFor(3)), turn, None, ()).keep_seconds == 3
+    assert stored_message(DataPolicy(reasoning=KeepFor(3)), turn, None, ()).keep_seconds == 3
 
 
 def test_reasoning_without_text_is_removed() -> None:
@@ -324,13 +332,13 @@ def test_text_includes_the_product_s_messages() -> None:
 
 
 def test_an_empty_text_stays_empty() -> None:
-    assert kept_text(DataPolicy(text="redact"), "") == ""
-    assert kept_text(DataPolicy(text="hash", hash_key=KEY), "") == ""
+    assert stored_text(DataPolicy(text="redact"), "") == ""
+    assert stored_text(DataPolicy(text="hash", hash_key=KEY), "") == ""
 
 
 def test_a_result_is_treated_with_its_summary_and_progress() -> None:
     result = ToolMessage("1", "secret", "cut", True, whole="whole", summary="sum")
-    redacted = held(DataPolicy(tools={"secret": SECRET}), result, None, [{"id": 1}])
+    redacted = stored_message(DataPolicy(tools={"secret": SECRET}), result, None, [{"id": 1}])
     assert redacted.keep == ToolMessage("1", "secret", "[redacted]", True)
     assert not redacted.keep_progress
     assert left(DataPolicy(other_tools=NEVER), result) is None
@@ -342,7 +350,7 @@ def test_a_once_result_is_replaced_by_its_summary() -> None:
     assert left(DataPolicy(keep_whole_results=True), result) is result
     nameless = dataclasses.replace(result, summary="")
     assert left(KEEP, nameless).content == "[the result of search was not kept]"
-    timed_only = held(DataPolicy(other_tools=ToolData(results=KeepFor(4))), result, None, ())
+    timed_only = stored_message(DataPolicy(other_tools=ToolData(results=KeepFor(4))), result, None, ())
     assert timed_only.keep == ToolMessage("1", "search", "3 hits")
     assert (timed_only.keep_progress, timed_only.keep_seconds) == (True, 4)
 
@@ -359,12 +367,12 @@ def test_a_once_result_is_replaced_by_its_summary() -> None:
     ],
 )
 def test_a_message_is_kept_as_long_as_its_shortest_part(policy: DataPolicy, seconds: float | None) -> None:
-    assert held(policy, TURN, None, ()).keep_seconds == seconds
+    assert stored_message(policy, TURN, None, ()).keep_seconds == seconds
 
 
 def test_equal_text_under_the_same_key_has_the_same_hash() -> None:
     def marked(text: str, key: bytes = KEY) -> str:
-        return kept_text(DataPolicy(text="hash", hash_key=key), text)
+        return stored_text(DataPolicy(text="hash", hash_key=key), text)
 
     assert marked("tea") == marked("tea")
     assert len({marked("tea"), marked("coffee"), marked("tea", KEY[::-1]), marked("\ud800")}) == 4
@@ -373,34 +381,36 @@ def test_equal_text_under_the_same_key_has_the_same_hash() -> None:
     hashing = DataPolicy(other_tools=ToolData(arguments="hash", results="hash"), hash_key=KEY)
     assert len(json.loads(parts(hashing)[-1].arguments)["hash"]) == 32
     stored = left(hashing, ToolMessage("1", "search", "te[...]", whole="tea")).content
-    told = shown(hashing, ToolDone("r", "a", 0, "1", "search", "tea"))
+    told = observed_event(hashing, ToolDone("r", "a", 0, "1", "search", "tea"))
     assert stored == told.content == marked("tea"), "the result before it was cut"
 
 
 def test_deltas_for_observers() -> None:
     text, piece = TextDelta("r", "a", 0, "hel"), ToolStreamed("r", "a", 0, "1", "search", "row")
-    assert shown(DataPolicy(reasoning="drop"), text) == text
-    assert shown(DataPolicy(text=KeepFor(9)), text) == TextDelta("r", "a", 0, "[redacted]")
+    assert observed_event(DataPolicy(reasoning="drop"), text) == text
+    assert observed_event(DataPolicy(text=KeepFor(9)), text) == TextDelta("r", "a", 0, "[redacted]")
     for how in ("hash", "drop"):
         policy = DataPolicy(text=how, other_tools=ToolData(arguments=how, results=how), hash_key=KEY)
-        assert shown(policy, text) is None
-        assert shown(policy, piece) is None
-        assert shown(policy, ReasoningDelta("r", "a", 0, "hm")) is not None
+        assert observed_event(policy, text) is None
+        assert observed_event(policy, piece) is None
+        assert observed_event(policy, ReasoningDelta("r", "a", 0, "hm")) is not None
 
 
 def test_calls_for_observers() -> None:
     policy = DataPolicy(text="drop", reasoning="drop", tools={"secret": NEVER})
-    seen = shown(policy, ToolsSelected("r", "a", 0, TURN.tool_calls))
+    seen = observed_event(policy, ToolsSelected("r", "a", 0, TURN.tool_calls))
     assert seen.calls == (ToolCall("1", "search", '{"q": 1}'), ToolCall("2", "secret", "{}"))
-    everything_dropped = shown(DataPolicy(text="drop", reasoning="drop", other_tools=NEVER), turn_completed())
+    everything_dropped = observed_event(DataPolicy(text="drop", reasoning="drop", other_tools=NEVER), turn_completed())
     assert everything_dropped.message == AssistantMessage((), "tool_calls", "claude")
     step = {"id": 1, "name": "Reading", "icon": "book", "parts": ["a secret"], "ended": True}
-    assert shown(policy, ToolProgress("r", "a", 0, "2", "secret", step)).step == {**step, "parts": []}
-    assert shown(policy, ToolProgress("r", "a", 0, "1", "search", step)).step == step
+    assert observed_event(policy, ToolProgress("r", "a", 0, "2", "secret", step)).step == {**step, "parts": []}
+    assert observed_event(policy, ToolProgress("r", "a", 0, "1", "search", step)).step == step
     assert step["parts"] == ["a secret"], "the consumer's own stays as it is"
-    assert shown(policy, ToolDone("r", "a", 0, "2", "secret", "x", data=1)) == ToolDone("r", "a", 0, "2", "secret", "")
-    assert shown(policy, ToolDone("r", "a", 0, "1", "search", "x", data=1)).data == 1
-    assert shown(policy, ToolFailed("r", "a", 0, "2", "secret", "no x")).error == ""
+    assert observed_event(policy, ToolDone("r", "a", 0, "2", "secret", "x", data=1)) == ToolDone(
+        "r", "a", 0, "2", "secret", ""
+    )
+    assert observed_event(policy, ToolDone("r", "a", 0, "1", "search", "x", data=1)).data == 1
+    assert observed_event(policy, ToolFailed("r", "a", 0, "2", "secret", "no x")).error == ""
 
 
 def turn_completed() -> TurnCompleted:

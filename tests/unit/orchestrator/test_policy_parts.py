@@ -18,7 +18,7 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.orchestrator.journal.data_policy import DataPolicy, KeepFor, ToolData, held
+from concertino.orchestrator.journal.data_policy import DataPolicy, KeepFor, ToolData, stored_message
 
 CANARY = "c4n4ry"
 RAW = f'{{"x":"{CANARY}"}}'
@@ -45,14 +45,14 @@ def everything(message: Message | None) -> str:
 
 @pytest.mark.parametrize("policy", STRICT)
 def test_provider_json_is_kept_only_if_all_content_is_kept(policy: dict[str, Any]) -> None:
-    kept = held(DataPolicy(**policy), ANSWER, None, ()).keep
+    kept = stored_message(DataPolicy(**policy), ANSWER, None, ()).keep
     assert CANARY not in everything(kept)
     assert isinstance(kept, AssistantMessage)
     assert [part.kind for part in kept.parts if part.kind == "opaque"] == []
 
 
 def test_provider_json_is_kept_as_long_as_the_content_it_may_quote() -> None:
-    whole = held(DataPolicy(other_tools=ToolData(results=KeepFor(9))), ANSWER, None, ())
+    whole = stored_message(DataPolicy(other_tools=ToolData(results=KeepFor(9))), ANSWER, None, ())
     assert whole.keep is ANSWER
     assert whole.keep_seconds == 9
 
@@ -60,8 +60,8 @@ def test_provider_json_is_kept_as_long_as_the_content_it_may_quote() -> None:
 @pytest.mark.parametrize("how", ["redact", "drop"])
 def test_media_are_content(how: Any) -> None:
     shown = (Media("image/png", data=CANARY, name=CANARY),)
-    assert CANARY not in everything(held(DataPolicy(text=how), UserMessage("Q", shown), None, ()).keep)
+    assert CANARY not in everything(stored_message(DataPolicy(text=how), UserMessage("Q", shown), None, ()).keep)
     result = ToolMessage("a", "f", "x", media=shown)
     policy = DataPolicy(other_tools=ToolData(arguments=how, results=how))
-    assert CANARY not in everything(held(policy, result, None, ()).keep)
-    assert held(DataPolicy(reasoning=how), result, None, ()).keep == result
+    assert CANARY not in everything(stored_message(policy, result, None, ()).keep)
+    assert stored_message(DataPolicy(reasoning=how), result, None, ()).keep == result

@@ -1,8 +1,8 @@
 """The data policy: which content of a run may be stored or observed, one rule for every sink.
 
-The store receives messages and texts through `held` and `kept_text`; observers (logs, traces, metrics) receive events
-through `shown`. The run's consumer and the model see everything. Names, ids, counts, usage and times are structure, and
-structure is always kept. A tool name that the model invented is text, not structure.
+The store receives messages and texts through `stored_message` and `stored_text`; observers (logs, traces, metrics)
+receive events through `observed_event`. The run's consumer and the model see everything. Names, ids, counts, usage and
+times are structure, and structure is always kept. A tool name that the model invented is text, not structure.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class DataPolicy:
             yield from (tool.arguments, tool.results)
 
 
-def held(
+def stored_message(
     policy: DataPolicy,
     message: Message,
     tokens: int | None,
@@ -167,12 +167,12 @@ def text_lasts(policy: DataPolicy) -> float | None:
     return policy.text.seconds if isinstance(policy.text, KeepFor) else None
 
 
-def kept_text(policy: DataPolicy, text: str) -> str:
+def stored_text(policy: DataPolicy, text: str) -> str:
     """Return a run's task, answer or error after the policy; "" for `drop`."""
     return _treated(policy.text, text, policy.hash_key)
 
 
-def shown(  # noqa: C901, PLR0911, PLR0912 - one case per event
+def observed_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
     policy: DataPolicy, event: events.RunEvent
 ) -> events.RunEvent | None:
     """Return *event* for observers, or None to hide it. A policy that keeps everything returns the same object.
@@ -209,9 +209,9 @@ def shown(  # noqa: C901, PLR0911, PLR0912 - one case per event
             piece = _treated(tool.results, event.content, key)
             return replace(event, content=piece) if tool.results in _IN_PIECES else None
         case events.RunStarted():
-            return replace(event, task=kept_text(policy, event.task))
+            return replace(event, task=stored_text(policy, event.task))
         case events.Steered():
-            return replace(event, text=kept_text(policy, event.text))
+            return replace(event, text=stored_text(policy, event.text))
         case events.TurnCompleted(message=message):
             left = _filtered(policy, message)
             return replace(event, message=left if isinstance(left, AssistantMessage) else replace(message, parts=()))
@@ -239,8 +239,8 @@ def shown(  # noqa: C901, PLR0911, PLR0912 - one case per event
 def _shown_result(policy: DataPolicy, result: events.RunResult) -> events.RunResult:
     return replace(
         result,
-        text=kept_text(policy, result.text),
-        error=None if result.error is None else kept_text(policy, result.error),
+        text=stored_text(policy, result.text),
+        error=None if result.error is None else stored_text(policy, result.error),
         data={name: data for name, data in result.data.items() if policy.tool(name).results == "keep"},
         messages=tuple(left for message in result.messages if (left := _filtered(policy, message))),
         # A sub-agent's policy is unknown here and may be stricter.
@@ -325,7 +325,7 @@ def _filtered(policy: DataPolicy, message: Message) -> Message | None:
             tool = message.tool and tool_name(policy, message.tool)
             return replace(message, text=_treated(treatments[0], message.text, key), tool=tool, media=())
         case SystemMessage():
-            return replace(message, text=kept_text(policy, message.text))
+            return replace(message, text=stored_text(policy, message.text))
 
 
 def _left(policy: DataPolicy, how: Treatment, part: Part) -> Part | None:

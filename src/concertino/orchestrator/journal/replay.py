@@ -256,7 +256,7 @@ class Replay:
             parallel_tool_calls=entry.parallel,
             max_output_tokens=sent.max_output,
             extra=dict(entry.extra),
-            marks=None if entry.breakpoints is None else tuple(entry.breakpoints),
+            breakpoints=None if entry.breakpoints is None else tuple(entry.breakpoints),
             cache_key=self.cache_key,
             **settings_of(entry.settings),
         )

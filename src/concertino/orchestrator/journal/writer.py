@@ -20,7 +20,7 @@ from ...storage.types import EntryMessage, Reservation, RunEnd, RunStart, Settle
 from ...token_engine.edits import Edit
 from ...usage import UsageRecord
 from ...waits import Wait
-from .data_policy import KEEP_ALL, held, kept_text, text_lasts
+from .data_policy import KEEP_ALL, stored_message, stored_text, text_lasts
 from .entries import Common, EndStatus, Entry, UsageBooked, encode, message_texts
 from .lease import Tree
 
@@ -198,7 +198,7 @@ class Journal:
         assert self._store is not None
         assert self._tree.claim is not None
         gathered, self._gathered = self._gathered, _Gathered()
-        task = kept_text(self.policy, start.task)
+        task = stored_text(self.policy, start.task)
         start = dataclasses.replace(start, task=task, erase_after=self.policy.erase_after)
         self._started = True  # a cancelled or failed append may have reached the store all the same
         self._unsure = (0, gathered)
@@ -329,14 +329,14 @@ class Journal:
 
     def _message(self, message: Message, progress: dict[str, list[dict[str, Any]]]) -> EntryMessage:
         steps = progress.get(message.call_id, ()) if message.role == "tool" else ()
-        return held(self.policy, message, self._count(message), steps)
+        return stored_message(self.policy, message, self._count(message), steps)
 
     def end_of(self, status: EndStatus, answer: str, error: str | None) -> RunEnd:
         """Return the run's end as the policy leaves it."""
         return RunEnd(
             status=status,
-            answer=kept_text(self.policy, answer),
-            error=None if error is None else kept_text(self.policy, error),
+            answer=stored_text(self.policy, answer),
+            error=None if error is None else stored_text(self.policy, error),
             ended=time.time(),
             keep_seconds=text_lasts(self.policy),
             erase_after=self.policy.erase_after,

@@ -87,7 +87,7 @@ class TurnRequests:
                 run.window.lower_limit()
             if refused or (limits.context < run.window.limit and not self._planned.own_messages):
                 request.messages = await self._view(model, limits, summaries=False)
-                request.marks = run.window.breakpoints
+                request.breakpoints = run.window.breakpoints
         usage_id = run.next_attempt()
         if run.tree.budgeted:
             refusal = await self._reserve(model, request, usage_id, after=error)
@@ -133,7 +133,7 @@ class TurnRequests:
             tool_choice=choice,
             parallel_tool_calls=hooks.config.use_parallel_tools and run.limits.parallel_tools > 1,
             max_output_tokens=limits.output,
-            marks=run.window.breakpoints,
+            breakpoints=run.window.breakpoints,
             cache_key=run.cache_key,
         )
         run.state.tool_choice = "auto"
@@ -176,7 +176,7 @@ class TurnRequests:
             messages=messages[: run.window.position_of(plan.job.end)] if plan.job.prefix_only else messages,
             tools=run.registry.specs(),
             max_output_tokens=run.limits_of(model).output,
-            marks=run.window.breakpoints and (),
+            breakpoints=run.window.breakpoints and (),
             cache_key=run.cache_key,
         )
         await self._summaries.make(plan.job, model, request)

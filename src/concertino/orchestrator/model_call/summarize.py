@@ -148,7 +148,7 @@ def _summary_request(request: ModelRequest, messages: Any, tokens: int) -> Model
         extra=request.extra,
         effort=request.effort,
         temperature=request.temperature,
-        marks=request.marks,
+        breakpoints=request.breakpoints,
         cache_key=request.cache_key,
     )
 

@@ -86,7 +86,7 @@ def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, 
     """
     check_settings(request, PROVIDER)
     messages = [message.wire(PROVIDER, _wire) for message in request.messages]
-    for index in request.marks or ():
+    for index in request.breakpoints or ():
         messages[index] = _with_breakpoint(messages[index])
     limit = request.max_output_tokens or max_tokens
     head: dict[str, Any] = {"model": request.model, "max_tokens": limit, "stream": stream}
@@ -107,7 +107,7 @@ def _add_beginning(
     head: dict[str, Any], lists: dict[str, Iterable[str]], request: ModelRequest, tool_forms: ToolForms
 ) -> None:
     """Add system prompt and tools, with a breakpoint at their end if the messages leave one."""
-    mark = request.marks is not None and len(request.marks) < _MAX_BREAKPOINTS
+    mark = request.breakpoints is not None and len(request.breakpoints) < _MAX_BREAKPOINTS
     if request.system:
         head["system"] = request.system
         if mark:

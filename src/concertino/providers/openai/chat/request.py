@@ -81,7 +81,7 @@ def request_body(
             head["parallel_tool_calls"] = False
     encoder = MessageEncoder(provider, vendor)
     messages = [message.wire(encoder.style, encoder.wire) for message in request.messages]
-    mark, marks = _breakpoint(request.model, provider, vendor), request.marks
+    mark, marks = _breakpoint(request.model, provider, vendor), request.breakpoints
     if mark is not None and marks is not None:
         messages = with_breakpoints(messages, marks, mark, "text")
         if mark is BREAKPOINT:

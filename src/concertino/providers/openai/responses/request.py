@@ -112,11 +112,11 @@ def request_body(
     encoder = ItemEncoder(provider, encrypted=encrypted, stored=extra.get("store") is True)
     messages = encoder.wire(request.messages)
     system: list[str] = []
-    if request.marks is not None and provider == "openai" and takes_breakpoints(request.model):
+    if request.breakpoints is not None and provider == "openai" and takes_breakpoints(request.model):
         head["prompt_cache_options"] = EXPLICIT
-        messages = with_breakpoints(messages, request.marks, BREAKPOINT, "input_text")
+        messages = with_breakpoints(messages, request.breakpoints, BREAKPOINT, "input_text")
         if request.system:  # `instructions` cannot have a breakpoint
-            mark = BREAKPOINT if len(request.marks) < MAX_BREAKPOINTS else None
+            mark = BREAKPOINT if len(request.breakpoints) < MAX_BREAKPOINTS else None
             content = system_content(request.system, mark, "input_text")
             system = [dumps({"role": "developer", "content": content})]
     elif request.system:
