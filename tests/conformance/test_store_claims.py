@@ -223,6 +223,7 @@ def test_an_owner_is_dead_only_if_certain() -> None:
 def test_owners_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(process, "_PROC", tmp_path)
     process._machine_of.cache_clear()
+    process._this_process.cache_clear()
     try:
         mine = process_owner()
         with child() as started:
@@ -235,3 +236,4 @@ def test_owners_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         assert not is_dead(mine)
     finally:
         process._machine_of.cache_clear()
+        process._this_process.cache_clear()

@@ -258,4 +258,5 @@ def test_what_a_dead_process_has_left_can_be_stopped(world: World, reference: Ev
     assert [each for each in problems if each.startswith(holds) or " times" in each] == []
     assert gather(case).runs[ROOT].end.status == "cancelled"
     if at in ("append:model_answered:after", "tool:pay:after"):
-        assert {work["name"] for work in stopped["unknown"]} >= {"pay", "mail"}
+        sure = {"pay"} if at.startswith("tool") else {"pay", "mail"}  # `mail` may have ended before `pay`
+        assert {work["name"] for work in stopped["unknown"]} >= sure

@@ -361,8 +361,8 @@ async def test_the_policy_filters_what_is_stored(play: Play, add: Tool) -> None:
     assert run.end.answer == ""
     kept = [stored.message for stored in await store.messages(run.start.run_id)]
     assert [type(m).__name__ for m in kept] == ["AssistantMessage", "ToolMessage"]
-    assert [c.name for c in kept[0].tool_calls] == ["nope"]  # type: ignore[union-attr]
-    assert kept[1].name == "nope"  # type: ignore[union-attr]
+    assert [c.name for c in kept[0].tool_calls] == ["unknown_tool"]  # type: ignore[union-attr]
+    assert kept[1].name == "unknown_tool"  # type: ignore[union-attr]
     assert seen.result.text == "two", "what is shown is not what is stored"
 
 

@@ -107,7 +107,7 @@ async def test_a_delay_that_is_too_long_to_wait_for_is_no_reason_to_hang() -> No
     assert failed.error.startswith("RateLimitError: not sent: ")
     assert "3600 s remain" in failed.error
     assert [(record.model, record.tokens.total) for record in result.usage] == [("script", 0), ("small", 15)]
-    with ScriptedModel() as model, pytest.raises(RunError, match="are left"):
+    with ScriptedModel() as model, pytest.raises(RunError, match="s remain"):
         await run(model, limit)
 
 

@@ -221,7 +221,10 @@ async def _steps(counter: Counter, size: int, store: Store) -> tuple[Counts, Cou
     agent = _agent(size)
     for warm_up in range(3):
         await _run(agent, 2, store, f"warm-up-{warm_up}")
-    start = await counter.count(lambda: _run(agent, 0, store, "start"))
+    # The writer of a store may wake once more on a loaded machine: the least of three counts
+    # varies by a few calls, and the ceiling allows for them.
+    starts = [await counter.count(partial(_run, agent, 0, store, f"start-{attempt}")) for attempt in range(3)]
+    start: Counts = {name: min(each[name] for each in starts) for name in starts[0]}
     one = await counter.count(lambda: _run(agent, 1, store, "short"))
     many = await counter.count(lambda: _run(agent, 1 + STEPS, store, "long"))
     return start, {name: -((one[name] - many[name]) // STEPS) for name in one}

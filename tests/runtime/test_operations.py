@@ -160,10 +160,19 @@ async def test_a_run_with_a_damaged_journal_can_be_erased_by_force(tmp_path: Pat
         assert (await store.erase(user_id="ann", force=True)).runs == 1
 
 
-async def test_an_unreadable_run_becomes_a_dead_letter(tmp_path: Path) -> None:
+async def test_a_run_of_a_newer_version_is_left_to_its_processes(tmp_path: Path) -> None:
+    store, runtime, run_id = await damaged(tmp_path / "runs.db", DAMAGES["a newer entry"])
+    async with store:
+        wait, *_ = await store.waits(root_id=run_id)
+        await runtime.resolve(wait.key, "ordered")
+        await runtime.look()
+        assert (await store.due()).ready == (run_id,)
+
+
+async def test_a_damaged_run_becomes_a_dead_letter(tmp_path: Path) -> None:
     """The watchdog does not try it at every pass, and the reason is on record."""
     path = tmp_path / "runs.db"
-    store, runtime, run_id = await damaged(path, DAMAGES["a newer entry"])
+    store, runtime, run_id = await damaged(path, "UPDATE journal SET body = '#' || body WHERE seq = 1")
     async with store:
         wait, *_ = await store.waits(root_id=run_id)
         await runtime.resolve(wait.key, "ordered")
@@ -173,7 +182,7 @@ async def test_an_unreadable_run_becomes_a_dead_letter(tmp_path: Path) -> None:
         assert (stored.state, run_id in (await store.due()).ready) == ("dead_letter", False)
         assert stored.reason
         with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE journal SET version = (SELECT version FROM journal WHERE seq = 0) WHERE seq = 1")
+            connection.execute("UPDATE journal SET body = substr(body, 2) WHERE seq = 1")
         connection.close()
         await runtime.retry(run_id)
         await runtime.look()
