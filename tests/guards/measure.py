@@ -1,7 +1,7 @@
 """Count the work behind a run: calls, loop callbacks, commits and bytes instead of seconds.
 
-Counts repeat exactly on one version of Python, whatever else the machine does. Each probe warms up first, so that a
-count has only what happens every time.
+On one version of Python, the counts of one thread repeat exactly, whatever else the machine does. Each probe warms up
+first, so that a count has only what happens every time.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ log = logging.getLogger("concertino")
 BUDGET_EXHAUSTED = "The budget is exhausted; no answer could be produced."
 T = TypeVar("T")
 _DEFAULT = Resources()
-"""What runs work with that are given nothing: no store, the default limits."""
+"""The resources of runs that are given none: no store, the default limits."""
 
 
 class ToolOrchestrator:

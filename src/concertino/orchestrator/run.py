@@ -159,7 +159,7 @@ class RunSession:
         self.state = RunState()
         self.data: dict[str, Any] = {}
         self.stream: EventStream | None = None
-        """Where events go; None if nobody sees them."""
+        """The sink of events; None if there is no consumer."""
         self.system = ""
         self.call_ids: set[str] = set()
         """The ids of all calls in the conversation."""
