@@ -236,6 +236,7 @@ class ToolOrchestrator:
         if self._resume:
             found = await resume(run, self._parent)
             questions.restore(found.side_answers)
+            # The first context has the session and the state from before the journal was read.
             run.context = context = RunContext(run, questions.ask)
             context.agent_state = None
         elif run.journal.on:
@@ -391,7 +392,7 @@ class ToolOrchestrator:
         """End a run as failed or cancelled. A store that fails now must not hide the first failure.
 
         If the store hangs, a cancelled caller does not wait for it; the write continues in the background. A run whose
-        store failed is not ended: it can be resumed when the store works again. So do a parked run and a run
+        store failed is not ended: it can be resumed when the store works again. Nor is a parked run, or a run
         that another process has claimed.
         """
         if self._summaries is not None:

@@ -116,7 +116,7 @@ class Resources:
     """The product's own object, for its tools."""
     limits: LimitsFunction = default_limits
     counter: TokenCounter = field(default_factory=EstimatingCounter)
-    retention: Retention = field(default_factory=Retention)
+    retention: Retention = Retention()
     """How much of a conversation stays unchanged while it grows."""
     price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
     """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list."""

@@ -8,8 +8,6 @@ from typing import Literal, NamedTuple
 
 from markdown_it import MarkdownIt
 
-from ...records import record
-
 BlockKind = Literal["heading", "text", "item", "code"]
 _KINDS: dict[str, BlockKind] = {"heading_open": "heading", "fence": "code", "code_block": "code"}
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -32,8 +30,7 @@ class Document(NamedTuple):
     date: str = ""
 
 
-@record
-class Block:
+class Block(NamedTuple):
     """A heading, paragraph, list item or code block."""
 
     kind: BlockKind
