@@ -7,6 +7,7 @@ import re
 import time
 from functools import lru_cache
 
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 SINCE_GPT_5_6 = r"gpt-(5\.[6-9]|[6-9]|\d\d)"
 """The family of OpenAI's models with explicit cache breakpoints, as a pattern for `in_family`."""
 
@@ -59,6 +60,14 @@ def digest(text: str) -> str:
     from hashlib import blake2b  # noqa: PLC0415 - importing hashlib takes a tenth of the time of `import concertino`
 
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def handle_for(key: str) -> str:
+    """Return a short name for *key* that is easy to write: 35 bits of its BLAKE2b hash."""
+    from hashlib import blake2b  # noqa: PLC0415 - as in `digest`
+
+    number = int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    return "".join([_ALPHABET[number >> shift & 31] for shift in range(0, 35, 5)])
 
 
 @lru_cache(maxsize=1_024)  # looked up for every request

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..messages import ForcedTool, Message, ToolCall, UserMessage
 from ..orchestrator.agent import AgentConfig
-from ..orchestrator.lifecycle.prompt import CHATBOT_TOOL, RAG_TOOL
+from ..orchestrator.lifecycle.open import CHATBOT_TOOL, RAG_TOOL
 from ..orchestrator.outcome import CONTINUE, NextStep, Outcome, Special
 from ..orchestrator.run import RunContext
 

@@ -19,15 +19,14 @@ from .hooks import Hooks, hooks_of
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import OpenTurn
-from .lifecycle.open import build_messages, fitting, model_of, open_run, run_start
-from .lifecycle.prompt import first_tool_choice
+from .lifecycle.open import begin, build_messages, fitting, model_of, open_run
 from .lifecycle.result import open_waits, result_of
-from .lifecycle.resume import begin, child_result, resume
+from .lifecycle.resume import child_result, resume
 from .lifecycle.seal import closed_calls, seal_below
 from .model_call.ask import Questions
 from .model_call.attempt import ORPHANED
 from .model_call.request import TurnRequests
-from .model_call.summarize import PATIENCE, Summaries
+from .model_call.summarize import PATIENCE
 from .outcome import CONTINUE, Continue, Fail, Finish, StepOutcome, Suspend, result_message
 from .plain import load_state
 from .recorder import record_end
@@ -35,7 +34,7 @@ from .resources import Resources
 from .run import RunContext, RunSession
 from .tool_calls.context import Parent
 from .turn import TurnRunner
-from .validation import check_agent, check_chat, check_observers, registry_of
+from .validation import check_run
 
 log = logging.getLogger("concertino")
 
@@ -73,12 +72,9 @@ class ToolOrchestrator:
         parent: Parent | None = None,
     ) -> None:
         self._resources = resources or _DEFAULT
-        check_agent(config)
-        check_chat(chat, self._resources, resume=resume, run_id=run_id)
-        check_observers(observers)
         self._chat = chat
         self._config = config
-        self._registry = registry_of(config, registry)
+        self._registry = check_run(chat, config, registry, self._resources, observers, resume=resume, run_id=run_id)
         self._tool_call_limit = tool_call_limit
         self._observers = tuple(observers)
         self._resume = resume
@@ -86,7 +82,8 @@ class ToolOrchestrator:
         self._parent = parent
         self.run_id = run_id or (parent.child_id() if parent else new_run_id())
         self._run: RunSession | None = None
-        self._summaries: Summaries | None = None
+        self._requests: TurnRequests | None = None
+        self._questions: Questions | None = None
         self._task: asyncio.Task[Any] | None = None
         self._result: RunResult | None = None
         self._cause: Exception | None = None
@@ -113,7 +110,7 @@ class ToolOrchestrator:
         cancelled_before = caller.cancelling()
         run = self._open()
         if self._observers:
-            run.stream = EventStream(self._observers, run.tree.policies, consumed=False)
+            run.show(EventStream(self._observers, run.tree.policies, consumed=False))
         self._task = asyncio.create_task(self._drive(run))
         try:
             await self._task
@@ -134,7 +131,7 @@ class ToolOrchestrator:
         start or be resumed.
         """
         run = self._open()
-        run.stream = stream = EventStream(self._observers, run.tree.policies)
+        run.show(stream := EventStream(self._observers, run.tree.policies))
         self._task = task = asyncio.create_task(self._drive(run))
         task.add_done_callback(stream.wake)
         try:
@@ -204,7 +201,8 @@ class ToolOrchestrator:
         hooks = hooks_of(self._config)
         task = asyncio.current_task()
         assert task is not None
-        run.tree.add_task(run.id, task)
+        if self._parent is not None:
+            run.tree.add_task(run.id, task)
         try:
             turns = await self._prepare(run, hooks)
             outcome: StepOutcome = CONTINUE
@@ -216,8 +214,10 @@ class ToolOrchestrator:
             if not await self._broke_off(run, raised):
                 raise
         finally:
-            run.tree.remove_task(task)
-            run.tree.on_stop = None if self._parent is None else run.tree.on_stop
+            if self._parent is None:
+                run.tree.on_stop = None
+            else:
+                run.tree.remove_task(task)
         assert self._result is not None
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
@@ -229,31 +229,32 @@ class ToolOrchestrator:
         run.journal.policy = run.tree.policies[run.id] = policy.for_tools(run.registry.names())
         if self._parent is None:
             run.tree.on_stop = self._stop_requested
-        questions = Questions(run, hooks)
-        run.context = context = RunContext(run, questions.ask)
-        context.agent_state = None
         found = None
+
+        async def ask(prompt: str, *, system: str | None = None) -> str:
+            if self._questions is None:
+                self._questions = Questions(run, hooks, () if found is None else found.side_answers)
+            return await self._questions.ask(prompt, system=system)
+
+        run.context = context = RunContext(run, ask)
         if self._resume:
             found = await resume(run, self._parent)
-            questions.restore(found.side_answers)
             # The first context has the session and the state from before the journal was read.
-            run.context = context = RunContext(run, questions.ask)
-            context.agent_state = None
+            run.context = context = RunContext(run, ask)
         elif run.journal.on:
-            await begin(run, run_start(run, self._config, self._parent), self._parent)
+            await begin(run, self._parent)
         self._opened = True
         self._emit_start(run)
-        self._summaries = summaries = Summaries(run, hooks)
         context.agent_state = await hooks.initialize_agent_state(context)
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
         else:
             build_messages(run, self._config, None if found is None else found.started.skipped)
-            run.state.tool_choice = first_tool_choice(run.chat, run.registry)
             if hooks.prepare.own:
                 for message in await self._within_patience(run, "prepare", hooks.prepare(context)) or ():
                     run.add(message)
-        return TurnRunner(run, hooks, TurnRequests(run, hooks, summaries), self._spawn)
+        self._requests = TurnRequests(run, hooks)
+        return TurnRunner(run, hooks, self._requests, self._spawn)
 
     def _emit_start(self, run: RunSession) -> None:
         call = self._parent.call_id if self._parent else None
@@ -279,9 +280,9 @@ class ToolOrchestrator:
             run.state.has_tool_calls = True
             run.emit(Steered, text)
         decision = await hooks.should_continue_loop(run.context)
-        run.apply(last)
-        if isinstance(decision, Continue):
-            run.apply(decision)
+        for step in (last, decision):
+            if isinstance(step, Continue) and step is not CONTINUE:
+                run.apply(step)
         return decision
 
     async def _new_steers(self, run: RunSession) -> list[str]:
@@ -358,8 +359,8 @@ class ToolOrchestrator:
                 status, error = "failed", outcome.error
             case Suspend():
                 status = "suspended"
-        assert self._summaries is not None
-        await self._summaries.settle(PATIENCE)
+        assert self._requests is not None
+        await self._requests.settle(PATIENCE)
         waiting = await open_waits(run) if status == "suspended" else ()
         self._result = result_of(run, status, error, waiting)
         if status != "suspended":
@@ -395,8 +396,8 @@ class ToolOrchestrator:
         store failed is not ended: it can be resumed when the store works again. Nor is a parked run, or a run
         that another process has claimed.
         """
-        if self._summaries is not None:
-            await self._summaries.stop()
+        if self._requests is not None:
+            await self._requests.stop()
         before, self._result = self._result, result_of(run, status, error)
         stays_open = isinstance(self._cause, StorageError) or run.tree.parked or run.orphaned
 

@@ -7,16 +7,28 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ..events import RunEvent
 from .journal.data_policy import NOTHING, DataPolicy, observed_event
+from .journal.lease import Tree
 
 log = logging.getLogger("concertino")
 
 Observer = Callable[[RunEvent], None]
 """Sees every event as the data policy leaves it, and decides nothing. A failure is logged and changes nothing."""
 _HIGH_WATER = 1_000
+
+
+class Emit(Protocol):
+    """Creates an event of one run from its class and its own fields, and puts it into the stream."""
+
+    def __call__(self, event: type[Any], *fields: Any) -> None:
+        """Create and put an *event* with these *fields* after the run's id, its agent path and the content index."""
+
+
+def ignore(event: type[Any], *fields: Any) -> None:
+    """Create no event: the run has no consumer and no observers."""
 
 
 class EventStream:
@@ -69,6 +81,14 @@ class EventStream:
                 self._waiter = None
                 if not waiter.done():
                     waiter.set_result(None)
+
+    def emitter(self, run_id: str, path: str, tree: Tree) -> Emit:
+        """Return the function that emits the events of one run of *tree*."""
+
+        def emit(event: type[Any], *fields: Any) -> None:
+            self.put(event(run_id, path, tree.content_index, *fields))
+
+        return emit
 
     async def drained(self) -> None:
         """Wait while the consumer is far behind, so that a fast run does not fill the memory."""

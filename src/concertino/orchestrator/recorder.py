@@ -36,18 +36,14 @@ from .run import RunSession
 
 def position(run: RunSession) -> Position:
     """Return where *run* is, without what did not change since the previous entry."""
-    journal = run.journal
-    carrying = run.window.carrying_cost
-    agent_state = dump_state(run.context.agent_state)
-    return Position(
-        state=run.state,
-        index=run.tree.index.value,
-        attempts=run.attempts,
-        carrying_cost=carrying if journal.changed("carrying_cost", carrying) else None,
-        commands=journal.processed if journal.changed("commands", journal.processed) else None,
-        text=journal.text_changed(run.state.text),
-        agent_state=agent_state if journal.changed("agent_state", agent_state) else None,
+    journal, agent_state = run.journal, run.context.agent_state
+    changes = journal.changes(
+        carrying_cost=run.window.carrying_cost,
+        commands=journal.processed,
+        text=run.state.text,
+        agent_state=None if agent_state is None else dump_state(agent_state),
     )
+    return Position(state=run.state, index=run.tree.content_index, attempts=run.attempts, **changes)
 
 
 async def record_request(
@@ -65,8 +61,9 @@ async def record_request(
     Raises `BudgetError`, and records nothing, if an account does not cover *reserve*.
     """
     journal, specs = run.journal, run.registry.specs()
-    run_system = journal.text_ids([run.system])[0] if journal.changed("system", run.system) else None
-    run_tools = journal.text_ids(list(map(spec_text, specs))) if journal.changed("tools", specs) else None
+    changes = journal.changes(system=run.system, tools=specs, cache_key=request.cache_key)
+    run_system = journal.text_ids([run.system])[0] if "system" in changes else None
+    run_tools = journal.text_ids(list(map(spec_text, specs))) if "tools" in changes else None
     entry = ModelRequested(
         position=position(run),
         request=_request_record(model, request, usage_id, reserve),
@@ -77,17 +74,17 @@ async def record_request(
         run_system=run_system,
         run_tools=run_tools,
         breakpoints=request.breakpoints,
-        cache_key=request.cache_key if journal.changed("cache_key", request.cache_key) else None,
+        cache_key=changes.get("cache_key"),
         settings=request_settings(request),
         extra=plain(request.extra) if request.extra else {},
         messages=message_texts(request.messages) if own_messages else None,
         after=None if after is None else type(after).__name__,
         after_text=None if after is None else str(after),
     )
-    if own_messages:
+    if own_messages or request.system != run.system or request.tools is not specs:
         prompt = tokens_of(request, run.resources.counter)
     else:
-        prompt = run.reserve.fixed(request) + run.window.estimated_tokens
+        prompt = run.window.estimated_tokens
     operation = _attempt_operation(run, model, usage_id, reserve, prompt)
     await journal.append(entry, run.state.step, [operation], reserve=reserve)
 

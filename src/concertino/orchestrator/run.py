@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ..events import Notice, NoticeCode, RunEvent
-from ..ids import call_key, usage_id
-from ..messages import Message, Messages
+from ..events import Notice, NoticeCode
+from ..ids import handle_for, usage_id
+from ..messages import Message, Messages, ToolSpec
+from ..operations import OperationState
 from ..providers.base import Model, model_id
 from ..scope import Scope
 from ..token_engine.engine import TokenEngine
-from ..token_engine.recall import handle_for
-from ..tools.base import Session
+from ..token_engine.recall import RECALL
 from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
-from .event_stream import EventStream
+from .event_stream import Emit, EventStream, ignore
 from .journal.data_policy import UNKNOWN_TOOL
 from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
@@ -73,10 +73,10 @@ class RunContext(Generic[S]):
         self.registry: ToolRegistry = run.registry
         """This run's own copy: a hook may remove tools from it."""
         self.limits: Limits = run.limits
-        self.model_id: str = model_id(run.model)
+        self.model_id: str = run.model_id
         """The id of the chat's model."""
         self.state: RunState = run.state
-        self.agent_state: S
+        self.agent_state: S = None  # type: ignore[assignment]  # until the agent has made its state
         self.data: dict[str, Any] = run.data
         """The structured result of each tool's last call, by tool name."""
         self.ask: AskModel = ask
@@ -95,29 +95,32 @@ class RunSession:
     """The engine's side of one run: its parts, and the few values that all of them share."""
 
     __slots__ = (
-        "_cache_key",
         "_fixed",
         "_fixed_of",
+        "_reserve",
         "added",
         "agent",
         "attempts",
+        "cache_key",
         "call_ids",
         "chat",
         "context",
         "data",
         "deadlines",
+        "emit",
         "ended",
         "first_record",
         "id",
         "journal",
         "limits",
         "model",
+        "model_id",
         "opened",
         "parent",
         "path",
+        "recallable",
         "registry",
         "repairs",
-        "reserve",
         "resources",
         "scope",
         "skipped",
@@ -145,21 +148,22 @@ class RunSession:
         self.id = id
         self.path = path
         self.agent = agent
-        self.chat = chat
+        self.set_chat(chat)
         self.resources = resources
         self.model = model
+        self.model_id = model_id(model)
         self.registry = registry
         self.limits = limits
         self.tree = tree
-        self.scope = Scope(chat.session.organization_id, chat.session.user_id)
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
         """The conversation, and the part of it that is sent."""
-        self.journal = Journal(tree, id, chat.session.user_id, self._tokens_of)
-        self.reserve = Reserve(resources, tree, limits)
+        self.journal = Journal(tree, id, chat.session.user_id, self.window.tokens_of)
         self.state = RunState()
         self.data: dict[str, Any] = {}
         self.stream: EventStream | None = None
         """The sink of events; None if there is no consumer."""
+        self.emit: Emit = ignore
+        """Creates an event of this run and puts it into the stream, if anyone sees it."""
         self.system = ""
         self.call_ids: set[str] = set()
         """The ids of all calls in the conversation."""
@@ -182,32 +186,32 @@ class RunSession:
         """The run of the agent above."""
         self.context: RunContext[Any]
         self.deadlines: Deadlines | None = None
-        self._cache_key = ""
+        self.recallable = False
+        """Whether the model can call `recall`."""
+        self._reserve: Reserve | None = None
         self._fixed_of: object = None
         self._fixed: dict[str, str] = {}
 
-    def set_session(self, session: Session) -> None:
-        """Set who the run works for, from its journal."""
-        self.scope = Scope(session.organization_id, session.user_id)
-        self.journal.user_id = session.user_id
-
-    def _tokens_of(self, message: Message) -> int:
-        return self.window.tokens_of(message)
+    def set_chat(self, chat: Chat) -> None:
+        """Set what the run is given; a resumed run has it from its journal."""
+        self.chat = chat
+        self.scope = Scope(chat.session.organization_id, chat.session.user_id)
+        self.cache_key = f"{self.path.rpartition('/')[2][:40]}:{handle_for(chat.conversation_id or chat.message)}"
+        """The part that all requests of this agent in this conversation share, for a provider's cache."""
 
     @property
-    def cache_key(self) -> str:
-        """The part that all requests of this agent in this conversation share, for a provider's cache."""
-        if not self._cache_key:
-            name = self.path.rpartition("/")[2][:40]
-            self._cache_key = f"{name}:{handle_for(self.chat.conversation_id or self.chat.message)}"
-        return self._cache_key
+    def reserve(self) -> Reserve:
+        """Computes what the budgets of the run reserve."""
+        if self._reserve is None:
+            self._reserve = Reserve(self.resources, self.tree, self.limits)
+        return self._reserve
 
-    def fixed(self) -> dict[str, str]:
-        """Return the texts sent with every request, for counting: the same object until the registry changes."""
-        specs = self.registry.specs()
+    def fixed(self, specs: tuple[ToolSpec, ...]) -> dict[str, str]:
+        """Return the texts sent with every request, for counting: the same object for the same *specs* of the tools."""
         if self._fixed_of is not specs:
             self._fixed_of = specs
             self._fixed = {"system prompt": self.system, "tools": "\n".join([spec.text for spec in specs])}
+            self.recallable = RECALL in self.registry
         return self._fixed
 
     @property
@@ -222,7 +226,7 @@ class RunSession:
 
     def find_model(self, wanted: str) -> Model:
         """Return the model with the id *wanted*. Raises as `Resources.find_model`."""
-        return self.model if wanted == model_id(self.model) else self.resources.find_model(wanted)
+        return self.model if wanted == self.model_id else self.resources.find_model(wanted)
 
     def limits_of(self, model: Model) -> Limits:
         """Return this run's limits with *model*."""
@@ -230,15 +234,11 @@ class RunSession:
             return self.limits
         return self.resources.limits_of(self.chat.session, model, self.agent)
 
-    def emit(self, event: type[Any], *fields: Any) -> None:
-        """Create an event of this run and put it into the stream, if anyone sees it."""
-        if (stream := self.stream) is not None:
-            stream.put(event(self.id, self.path, self.tree.index.value, *fields))
-
-    def put(self, event: RunEvent) -> None:
-        """Put an event into the stream, if anyone sees it."""
-        if self.stream is not None:
-            self.stream.put(event)
+    def show(self, stream: EventStream | None) -> None:
+        """Show the run's events in *stream*."""
+        self.stream = stream
+        if stream is not None:
+            self.emit = stream.emitter(self.id, self.path, self.tree)
 
     def notify(self, code: NoticeCode, text: str) -> None:
         """Send the consumer a `Notice`."""
@@ -313,19 +313,18 @@ class RunSession:
             tools=tuple(map(self.tool_name, tools)),
         )
 
-    def book(self, record: UsageRecord) -> None:
-        """Add *record* to the ledger; the next entry of the journal contains it."""
+    def book(self, record: UsageRecord, ended: OperationState | None = None) -> None:
+        """Add *record* to the ledger; the next entry of the journal contains it.
+
+        *ended* is the state in which a model attempt has ended.
+        """
         if self.tree.ledger.book(record) and self.journal.on:
-            self.journal.book(record, self.reserve.settlement(record) if self.tree.budgeted else None)
+            self.journal.book(record, self.reserve.settlement(record) if self.tree.budgeted else None, ended)
 
     @property
     def records(self) -> tuple[UsageRecord, ...]:
         """The usage records of this run and its sub-agents."""
         return self.tree.ledger.records(self.path, self.first_record)
-
-    def call_key(self, index: int) -> str:
-        """Return the engine's id of a call of this step."""
-        return call_key(self.id, self.state.step, index)
 
     def next_attempt(self) -> str:
         """Return the usage id of the next attempt of this step; the same in every process."""

@@ -34,16 +34,3 @@ class RunState:
     """Whether a budget was reached."""
     text: str = ""
     """The model's last text; the answer, unless the agent concludes otherwise."""
-
-
-class ContentIndex:
-    """A number that never decreases, shared by all agents of a run tree."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: int = 0) -> None:
-        self.value = value
-
-    def advance(self) -> None:
-        """Increase the index by one."""
-        self.value += 1

@@ -49,6 +49,8 @@ class TurnRunner:
         self._model_call: ModelCall | None = None
         self._turn: Turn | None = None
         self._calls: ToolCalls | None = None
+        self._native: frozenset[str] = frozenset()
+        """The ids of the calls that are part of the turn's message."""
         self._added_before = 0
         self._taken = False
         """Whether the turn's results are part of the conversation."""
@@ -82,10 +84,11 @@ class TurnRunner:
         turn = await self._interpret(attempt)
         calls, decision = await self._select(turn)
         await self._record(turn, calls, decision)
-        self._requests.start_summary(attempt)
+        if self._requests.job is not None:
+            self._requests.start_summary(self._requests.job, attempt)
         outcome: StepOutcome = decision
         if calls:
-            outcome = await self._run_calls(turn, calls, decision)
+            outcome = await self._run_calls(calls, decision)
         return outcome if isinstance(outcome, Suspend) else await self._account(calls, outcome)
 
     async def _continue(self, opened: OpenTurn) -> StepOutcome:
@@ -94,6 +97,7 @@ class TurnRunner:
         run.opened = None
         self._added_before = opened.added_before
         self._turn = turn = Turn(opened.message, opened.calls)
+        self._native = frozenset([call.id for call in opened.message.tool_calls])
         outcome: StepOutcome = opened.outcome
         if turn.calls:
             self._calls = calls = ToolCalls(run, self._hooks, self._spawn, again=True)
@@ -101,7 +105,7 @@ class TurnRunner:
             assert run.tree.store is not None
             assert run.tree.claim is not None
             await _restore(run, calls, run.tree.store, sure=run.tree.claim.sure)
-            outcome = await self._run_calls(turn, turn.calls, outcome)
+            outcome = await self._run_calls(turn.calls, outcome)
         return outcome if isinstance(outcome, Suspend) else await self._account(turn.calls, outcome)
 
     # -- request and answer --------------------------------------------------------------------------------------
@@ -151,7 +155,8 @@ class TurnRunner:
         if turn.message.parts:  # no provider accepts an empty message
             run.add(turn.message)
         run.state.text = turn.message.text
-        run.call_ids.update([call.id for call in turn.message.tool_calls])
+        self._native = frozenset([call.id for call in turn.message.tool_calls])
+        run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
             await self._drop_early()
         run.emit(TurnCompleted, turn.message)
@@ -196,26 +201,24 @@ class TurnRunner:
             await record_answer(self._run, turn, tuple(calls), outcome)
 
     def _plan(self, turn: Turn, calls: ToolCalls, selected: Sequence[ToolCall]) -> None:
-        native = frozenset([call.id for call in turn.message.tool_calls])
-        calls.plan(selected, native, cut_off_call(turn.message))
+        cut_off = cut_off_call(turn.message) if turn.message.stop_reason == "length" else None
+        calls.plan(selected, self._native, cut_off)
 
     # -- calls and outcomes --------------------------------------------------------------------------------------
 
-    async def _run_calls(self, turn: Turn, selected: Sequence[ToolCall], outcome: StepOutcome) -> StepOutcome:
+    async def _run_calls(self, selected: Sequence[ToolCall], outcome: StepOutcome) -> StepOutcome:
         calls = self._calls
         assert calls is not None
         self._run.emit(ToolsSelected, tuple(selected))
-        waiting = await calls.run()
-        if waiting or not calls.finished:
-            return Suspend(waiting)
-        return await self._take(turn, calls, outcome)
+        suspended = await calls.run()
+        return await self._take(calls, outcome) if suspended is None else suspended
 
-    async def _take(self, turn: Turn, calls: ToolCalls, outcome: StepOutcome) -> StepOutcome:
+    async def _take(self, calls: ToolCalls, outcome: StepOutcome) -> StepOutcome:
         """Append the outcomes to the conversation, and set what the next step must know of them."""
         run, state = self._run, self._run.state
         outcomes = calls.outcomes()
         choice = await self._special_results(outcomes) if self._hooks.handle_special_tools.own else None
-        self._add_results(turn, calls, outcomes)
+        self._add_results(calls, outcomes)
         failed = [result for result in outcomes if result.is_error]
         state.errored_tools = tuple([self._run.tool_name(result.call.name) for result in failed])
         for result in outcomes:
@@ -249,11 +252,10 @@ class TurnRunner:
             # The current turn's message stays: its results follow it.
             self._run.replace(special.messages)
 
-    def _add_results(self, turn: Turn, calls: ToolCalls | None, outcomes: Sequence[Outcome]) -> None:
+    def _add_results(self, calls: ToolCalls | None, outcomes: Sequence[Outcome]) -> None:
         run = self._run
-        native = {call.id for call in turn.message.tool_calls}
         for outcome in outcomes:
-            is_native = outcome.call.id in native
+            is_native = outcome.call.id in self._native
             if outcome.progress and is_native and run.journal.on:
                 run.journal.progress(outcome.call.id, outcome.progress)
             run.add(result_message(outcome, native=is_native))
@@ -270,7 +272,7 @@ class TurnRunner:
 
     def _advance_index(self) -> None:
         if self._hooks.config.enable_global_context_update:
-            self._run.tree.index.advance()
+            self._run.tree.content_index += 1
 
     # -- accounting ----------------------------------------------------------------------------------------------
 
@@ -323,7 +325,8 @@ class TurnRunner:
         if calls is not None:
             outcomes = calls.outcomes()
         answered = {m.call_id for m in run.added[self._added_before :] if isinstance(m, ToolMessage)}
-        self._add_results(turn, calls, [outcome for outcome in outcomes if outcome.call.id not in answered])
+        self._native = frozenset([call.id for call in turn.message.tool_calls])
+        self._add_results(calls, [outcome for outcome in outcomes if outcome.call.id not in answered])
 
 
 async def _restore(run: RunSession, calls: ToolCalls, store: Store, *, sure: bool) -> None:

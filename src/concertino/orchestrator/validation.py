@@ -128,8 +128,25 @@ _RESOURCES: dict[str, tuple[Check, str]] = {
 }
 
 
-def check_agent(config: object) -> None:
-    """Raise `ConfigurationError` unless *config* is an agent with a valid name and prompt."""
+def check_run(
+    chat: object,
+    config: object,
+    registry: object,
+    resources: object,
+    observers: object,
+    *,
+    resume: bool,
+    run_id: str | None,
+) -> ToolRegistry:
+    """Check the arguments of a run, and return its registry. Raises `ConfigurationError`, naming the part."""
+    agent = check_agent(config)
+    check_chat(chat, resources, resume=resume, run_id=run_id)
+    check_observers(observers)
+    return registry_of(agent, registry)
+
+
+def check_agent(config: object) -> AgentConfig[Any]:
+    """Return *config*. Raise `ConfigurationError` unless it is an agent with a valid name and prompt."""
     if not isinstance(config, AgentConfig):
         raise ConfigurationError(f"{config!r:.80} is not an agent; pass an instance of a subclass of AgentConfig")
     name, prompt = config.name, config.prompt
@@ -137,6 +154,7 @@ def check_agent(config: object) -> None:
         raise ConfigurationError(f"invalid agent name {name!r:.80}: use one line of text without '/'")
     if not isinstance(prompt, str):
         raise ConfigurationError(f"agent {name!r}: invalid prompt {prompt!r:.80}: use text")
+    return config
 
 
 def registry_of(config: AgentConfig[Any], registry: object) -> ToolRegistry:

@@ -131,8 +131,8 @@ class TokenEngine:
 
     @property
     def estimated_tokens(self) -> int:
-        """Return the approximate tokens of the view without counting any message."""
-        return self._fold.view.tokens + self._fold.pending // _BYTES_PER_TOKEN
+        """Return the approximate tokens of the planned request without counting any message."""
+        return self._window.fixed.tokens + self._fold.view.tokens + self._fold.pending // _BYTES_PER_TOKEN
 
     def tokens_of(self, message: Message) -> int:
         """Return the counted tokens of *message* without a provider's framing; the message caches the count."""

@@ -1,15 +1,16 @@
 """The data policy: which content of a run may be stored or observed, one rule for every sink.
 
-The store receives messages and texts through `stored_message` and `stored_text`; observers (logs, traces, metrics)
-receive events through `observed_event`. The run's consumer and the model see everything. Names, ids, counts, usage and
-times are structure, and structure is always kept. A tool name that the model invented is text, not structure.
+The store receives messages through `stored_messages`, and a run's texts through `stored_start` and `stored_end`;
+observers (logs, traces, metrics) receive events through `observed_event`. The run's consumer and the model see
+everything. Names, ids, counts, usage and times are structure, and structure is always kept. A tool name that the model
+invented is text, not structure.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Literal, assert_never, get_args
@@ -18,7 +19,7 @@ from ... import events
 from ...errors import ConfigurationError
 from ...messages import AssistantMessage, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
 from ...records import record
-from ...storage.types import EntryMessage
+from ...storage.types import EntryMessage, RunEnd, RunStart
 from ...waits import Wait
 
 UNKNOWN_TOOL = "unknown_tool"
@@ -86,7 +87,8 @@ class DataPolicy:
     """Secret of 16 to 64 bytes for `hash`; without one, short texts could be guessed from their hash."""
     known_tools: frozenset[str] | None = field(default=None, repr=False)
     """Names of the run's tools; a name outside them is text. Set by the engine; None: all names are structure."""
-    _plain: bool = field(init=False, repr=False, compare=False, default=True)
+    keeps_everything: bool = field(init=False, repr=False, compare=False, default=True)
+    """Whether all content is kept unchanged and without a time limit."""
 
     def __post_init__(self) -> None:
         _check_treatments(self, "text", "reasoning")
@@ -97,7 +99,7 @@ class DataPolicy:
             raise ConfigurationError(
                 "DataPolicy(hash_key=...): 'hash' needs 16 to 64 secret bytes, such as secrets.token_bytes(32)"
             )
-        object.__setattr__(self, "_plain", all(how == "keep" for how in treatments))
+        object.__setattr__(self, "keeps_everything", all(how == "keep" for how in treatments))
 
     def tool(self, name: str) -> ToolData:
         """Return the treatment of the tool *name*."""
@@ -110,11 +112,6 @@ class DataPolicy:
     def knows(self, name: str) -> bool:
         """Return whether the tool name *name* is structure, not text."""
         return self.known_tools is None or name in self.known_tools
-
-    @property
-    def keeps_everything(self) -> bool:
-        """True if all content is kept unchanged and without a time limit."""
-        return self._plain
 
     @property
     def erase_after(self) -> float | None:
@@ -131,18 +128,33 @@ class DataPolicy:
             yield from (tool.arguments, tool.results)
 
 
-def stored_message(
+def stored_messages(
+    policy: DataPolicy,
+    messages: Iterable[Message],
+    tokens_of: Callable[[Message], int | None],
+    progress: Mapping[str, Sequence[dict[str, Any]]],
+) -> list[EntryMessage]:
+    """Return *messages* in full for the running run, with their replacements after the end and their time limits.
+
+    *progress* has the progress steps by call id. A `once` result is replaced by its summary, unless the policy keeps
+    whole results.
+    """
+    return [
+        _stored_message(
+            policy, message, tokens_of(message), progress.get(message.call_id, ()) if message.role == "tool" else ()
+        )
+        for message in messages
+    ]
+
+
+def _stored_message(
     policy: DataPolicy,
     message: Message,
     tokens: int | None,
     progress: Sequence[dict[str, Any]],
 ) -> EntryMessage:
-    """Return *message* in full for the running run, with its replacement after the end and their time limits.
-
-    A `once` result is replaced by its summary, unless the policy keeps whole results.
-    """
     reduced = isinstance(message, ToolMessage) and message.retain == "once"
-    if policy._plain and not reduced:
+    if policy.keeps_everything and not reduced:
         return EntryMessage(message=message, tokens=tokens, progress=progress, keep=message)
     keep = _filtered(policy, message)
     if isinstance(keep, ToolMessage) and reduced and not policy.keep_whole_results:
@@ -162,9 +174,24 @@ def stored_message(
     )
 
 
-def text_lasts(policy: DataPolicy) -> float | None:
-    """Return how many seconds a run's task, answer and error may be kept; None: no limit."""
-    return policy.text.seconds if isinstance(policy.text, KeepFor) else None
+def stored_start(policy: DataPolicy, start: RunStart) -> RunStart:
+    """Return a run's *start* after the policy."""
+    if policy.keeps_everything:
+        return start
+    return replace(start, task=stored_text(policy, start.task), erase_after=policy.erase_after)
+
+
+def stored_end(policy: DataPolicy, end: RunEnd) -> RunEnd:
+    """Return a run's *end* after the policy, with the time for which its task, answer and error may be kept."""
+    if policy.keeps_everything:
+        return end
+    return replace(
+        end,
+        answer=stored_text(policy, end.answer),
+        error=None if end.error is None else stored_text(policy, end.error),
+        keep_seconds=policy.text.seconds if isinstance(policy.text, KeepFor) else None,
+        erase_after=policy.erase_after,
+    )
 
 
 def stored_text(policy: DataPolicy, text: str) -> str:

@@ -10,12 +10,9 @@ from typing import Any, Literal
 
 from ...errors import StaleClaimError, StorageError
 from ...events import StoppedWork, StopReceipt
-from ...storage.accounts import accounts_of
 from ...storage.base import Store
-from ...storage.types import Claim, Head
-from ...tools.base import Session
+from ...storage.types import Claim
 from ...usage import UsageRecord
-from ..run_state import ContentIndex
 from .data_policy import DataPolicy
 
 log = logging.getLogger("concertino")
@@ -63,7 +60,7 @@ class Tree:
         "accounts",
         "budgeted",
         "claim",
-        "index",
+        "content_index",
         "lease",
         "ledger",
         "lost",
@@ -76,16 +73,17 @@ class Tree:
         "valid_until",
     )
 
-    def __init__(self, root_id: str, store: Store | None, session: Session, lease: float) -> None:
+    def __init__(self, root_id: str, store: Store | None, lease: float) -> None:
         self.root_id = root_id
         self.store = store
-        self.index = ContentIndex()
+        self.content_index = 0
+        """The content index, which all agents of the tree share."""
         self.ledger = Ledger()
         self.claim: Claim | None = None
         self.lease = lease
         self.valid_until = 0.0
         """The end of the lease by the loop's clock, which continues while the process is frozen."""
-        self.accounts = accounts_of(root_id, session.user_id, session.organization_id) if store is not None else ()
+        self.accounts: tuple[str, ...] = ()
         self.budgeted = False
         """Whether any of the accounts has a budget; without one nothing is counted for it."""
         self.policies: dict[str, DataPolicy] = {}
@@ -141,9 +139,9 @@ class Tree:
         if self.on_stop is not None:
             self.on_stop()
 
-    def check_stop(self, head: Head) -> None:
-        """Cancel the run if a stop was requested."""
-        if head.stop and self.on_stop is not None and not self.parked:
+    def request_stop(self) -> None:
+        """Cancel the run: a stop was requested."""
+        if self.on_stop is not None and not self.parked:
             stop, self.on_stop = self.on_stop, None
             stop()
 
@@ -160,7 +158,8 @@ class Tree:
 
     async def _renew(self, store: Store, claim: Claim) -> None:
         since = self._loop.time()
-        self.check_stop(await store.renew(claim, self.lease))
+        if (await store.renew(claim, self.lease)).stop:
+            self.request_stop()
         self.valid_until = since + self.lease
 
     async def _renew_in_background(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
@@ -16,11 +15,11 @@ from ...operations import Operation, OperationState
 from ...records import record
 from ...storage import types as stored
 from ...storage.base import Store
-from ...storage.types import EntryMessage, Reservation, RunEnd, RunStart, Settlement, StoredText
+from ...storage.types import Reservation, RunEnd, RunStart, Settlement, StoredText
 from ...token_engine.edits import Edit
 from ...usage import UsageRecord
 from ...waits import Wait
-from .data_policy import KEEP_ALL, stored_message, stored_text, text_lasts
+from .data_policy import KEEP_ALL, stored_end, stored_messages, stored_start
 from .entries import Common, EndStatus, Entry, UsageBooked, encode, message_texts
 from .lease import Tree
 
@@ -74,7 +73,6 @@ class Journal:
         "_salt",
         "_started",
         "_store",
-        "_text",
         "_tree",
         "_unsure",
         "commands",
@@ -108,9 +106,8 @@ class Journal:
         self._salt = token()  # ids outlive their texts, and must not let anyone verify a guess at a short text
         self._gathered = _Gathered()
         self._unsure: tuple[int, _Gathered] | None = None
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, Any] = {"text": ""}
         """Values recorded last, by name: an entry repeats none of them."""
-        self._text: str | None = ""
 
     # -- gathering -----------------------------------------------------------------------------------------------
 
@@ -124,7 +121,7 @@ class Journal:
         else:
             log.append(1)
         if isinstance(message, AssistantMessage):
-            self._text = message.text
+            self._known["text"] = message.text
 
     def replace(self, messages: Sequence[Message]) -> None:
         """Record that *messages* replace the conversation except its last message."""
@@ -132,11 +129,13 @@ class Journal:
         common.log.append(self.text_ids(message_texts(messages)))
         common.edits = ()
 
-    def book(self, record: UsageRecord, settlement: Settlement | None) -> None:
-        """Record usage, and what it takes from the accounts. The attempt's operation ends with it."""
+    def book(self, record: UsageRecord, settlement: Settlement | None, ended: OperationState | None = None) -> None:
+        """Record usage, and what it takes from the accounts; if it is an attempt's, also the state it *ended* in."""
         self._gathered.usage.append(record)
         if settlement is not None:
             self._gathered.settle.append(settlement)
+        if ended is not None:
+            self._gathered.attempts.append((record.id, ended))
 
     def end_attempt(self, key: str, state: OperationState) -> None:
         """Record that the model attempt *key* ended in *state*."""
@@ -175,19 +174,16 @@ class Journal:
         self._gathered.texts.update(zip(ids, bodies, strict=True))
         return ids
 
-    def changed(self, name: str, value: Any) -> bool:
-        """Return whether *value* differs from the value recorded last under *name*, and remember it."""
-        if name in self._known and ((known := self._known[name]) is value or known == value):
-            return False
-        self._known[name] = value
-        return True
+    def changes(self, **values: Any) -> dict[str, Any]:
+        """Return those of *values* that differ from the values recorded last under their names, and remember them.
 
-    def text_changed(self, text: str) -> str | None:
-        """Return *text* unless it follows from the recorded messages."""
-        if text == self._text:
-            return None
-        self._text = text
-        return text
+        The name `text` stands for the model's last text, which the recorded messages imply.
+        """
+        known, found = self._known, {}
+        for name, value in values.items():
+            if name not in known or ((old := known[name]) is not value and old != value):
+                found[name] = known[name] = value
+        return found
 
     # -- appending -----------------------------------------------------------------------------------------------
 
@@ -198,8 +194,7 @@ class Journal:
         assert self._store is not None
         assert self._tree.claim is not None
         gathered, self._gathered = self._gathered, _Gathered()
-        task = stored_text(self.policy, start.task)
-        start = dataclasses.replace(start, task=task, erase_after=self.policy.erase_after)
+        start = stored_start(self.policy, start)
         self._started = True  # a cancelled or failed append may have reached the store all the same
         self._unsure = (0, gathered)
         await self._store.begin(start, self._row(entry, 0, gathered, operations), self._tree.claim)
@@ -209,7 +204,7 @@ class Journal:
     def restore(self, seq: int, commands: int, text: str) -> None:
         """Continue after the entries of an earlier process."""
         self._started = True
-        self.seq, self.processed, self.commands, self._text = seq, commands, commands, text
+        self.seq, self.processed, self.commands, self._known["text"] = seq, commands, commands, text
 
     async def append(
         self,
@@ -255,7 +250,8 @@ class Journal:
                 raise
             self.seq, self.commands = head.seq, head.commands
             self.ended = self.ended or end is not None
-        self._tree.check_stop(head)
+        if head.stop:
+            self._tree.request_stop()
 
     async def has_ended(self) -> bool:
         """Return whether the end is recorded already; needed where an append may have been cancelled."""
@@ -283,7 +279,6 @@ class Journal:
         """Keep *gathered* for the next append, which then repeats every value."""
         self._gathered = gathered.before(self._gathered)
         self._known.clear()
-        self._text = None
 
     def _row(
         self,
@@ -313,7 +308,7 @@ class Journal:
             step=step,
             body=body,
             content=content,
-            messages=[self._message(message, gathered.progress) for message in gathered.messages],
+            messages=stored_messages(self.policy, gathered.messages, self._count, gathered.progress),
             texts=[
                 StoredText(id=key, body=text, user_id=self.user_id, run_id=run_id)
                 for key, text in gathered.texts.items()
@@ -327,17 +322,6 @@ class Journal:
             end=end,
         )
 
-    def _message(self, message: Message, progress: dict[str, list[dict[str, Any]]]) -> EntryMessage:
-        steps = progress.get(message.call_id, ()) if message.role == "tool" else ()
-        return stored_message(self.policy, message, self._count(message), steps)
-
     def end_of(self, status: EndStatus, answer: str, error: str | None) -> RunEnd:
         """Return the run's end as the policy leaves it."""
-        return RunEnd(
-            status=status,
-            answer=stored_text(self.policy, answer),
-            error=None if error is None else stored_text(self.policy, error),
-            ended=time.time(),
-            keep_seconds=text_lasts(self.policy),
-            erase_after=self.policy.erase_after,
-        )
+        return stored_end(self.policy, RunEnd(status=status, answer=answer, error=error, ended=time.time()))

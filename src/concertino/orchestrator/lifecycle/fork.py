@@ -12,7 +12,6 @@ from ...storage.process import process_owner
 from ...storage.types import Claim, StoredJournal
 from ...token_engine.counting.base import EstimatingCounter
 from ...token_engine.counting.sizes import message_text
-from ...tools.base import Session
 from ..journal.data_policy import policy_of
 from ..journal.entries import ModelRequested, Position, message_texts, spec_text
 from ..journal.lease import LEASE, Tree
@@ -43,7 +42,7 @@ async def fork(store: Store, journal: StoredJournal, step: int) -> str:
         forked_from=old.run_id,
         started=time.time(),
     )
-    tree = Tree(new_id, store, Session(), LEASE)
+    tree = Tree(new_id, store, LEASE)
     tree.claim = Claim(root_id=new_id, epoch=1, owner=process_owner(), seconds=LEASE, tries=1)
     made = Journal(tree, new_id, old.user_id, _count)
     made.policy = policy_of(found.started.policy)

@@ -1,26 +1,32 @@
-"""Opening a run: its parts, its limits and its first messages."""
+"""The start of a run: its parts and limits, its row in the store, its system prompt and first messages."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...errors import ConfigurationError
-from ...messages import UserMessage
+from ...messages import ForcedTool, Message, SystemMessage, ToolChoice, UserMessage
+from ...operations import Operation
 from ...providers.base import Model, model_id
-from ...storage.types import RunStart
+from ...storage.accounts import accounts_of
+from ...storage.process import process_owner
+from ...storage.types import Claim, RunStart
 from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig
-from ..chat import Chat
+from ..chat import Attachment, Chat
 from ..journal.data_policy import policy_form
 from ..journal.entries import Started, message_texts, pack_context
 from ..journal.lease import Tree
 from ..resources import Resources
 from ..run import RunSession
 from ..tool_calls.context import Parent
-from .prompt import before_user_message, system_prompt
 from .repair import call_ids, repaired
+
+RAG_TOOL = "rag"
+CHATBOT_TOOL = "chatbot"
 
 
 def open_run(  # noqa: PLR0913 - every argument is one of the engine's
@@ -43,7 +49,9 @@ def open_run(  # noqa: PLR0913 - every argument is one of the engine's
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
     resources.preload_prices(model)
-    chat, changes = repaired(chat, model_id(model))
+    changes = ""
+    if chat.history or chat.few_shot:
+        chat, changes = repaired(chat, model_id(model))
     run = RunSession(
         id=run_id,
         path=f"{parent.run.path}/{parent.element}" if parent else config.name,
@@ -53,10 +61,11 @@ def open_run(  # noqa: PLR0913 - every argument is one of the engine's
         model=model,
         registry=registry.copy(),
         limits=limits,
-        tree=parent.run.tree if parent else Tree(run_id, resources.store, chat.session, lease),
+        tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
     )
     if parent is not None:
-        run.stream, run.parent = parent.run.stream, parent.run
+        run.parent = parent.run
+        run.show(parent.run.stream)
     if changes:
         run.repairs = f"the history was repaired so that the model accepts it: {changes}"
     return run
@@ -72,7 +81,99 @@ def model_of(chat: Chat, resources: Resources) -> Model:
     return model
 
 
-def run_start(run: RunSession, config: AgentConfig[object], parent: Parent | None) -> RunStart:
+async def begin(run: RunSession, parent: Parent | None) -> None:
+    """Record that the run has started. Raises `RunExistsError`."""
+    tree, start = run.tree, _run_start(run, parent)
+    assert tree.store is not None
+    if parent is not None:
+        await run.journal.start(start, _started(run), [_sub_agent(run, start, parent)])
+        return
+    claim = Claim(root_id=run.id, epoch=1, owner=process_owner(), seconds=tree.lease, tries=1)
+    session = run.chat.session
+    tree.accounts = accounts_of(run.id, session.user_id, session.organization_id)
+    if run.chat.budget is not None:
+        await tree.store.set_budget(tree.accounts[0], run.chat.budget)
+    tree.budgeted = bool(await tree.store.accounts(tree.accounts))
+    tree.claim = claim
+    since = asyncio.get_running_loop().time()
+    await run.journal.start(start, _started(run))
+    tree.start_lease(claim, since)
+
+
+def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequence[int] | None = None) -> None:
+    """Add the system prompt and the first messages. A user message that is too long is cut, and a notice reports it.
+
+    *skipped* is recorded for a run that starts again because its process ended before the first request.
+    """
+    chat = run.chat
+    run.system = system_prompt(chat, config, run.registry)
+    earlier = before_user_message(chat, run.model_id)
+    if earlier:
+        run.call_ids = call_ids(earlier)
+    run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
+    folded = run.resources.folded(chat.context) if earlier else None
+    if not run.window.start(earlier, chat.context, example_count=example_count(run.skipped), folded=folded):
+        text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
+        run.notify("context_not_applied", text)
+    if chat.context is not None and run.journal.on:
+        run.journal.edit(run.window.edits)
+    run.add(UserMessage(fitting(run, chat.message)))
+    run.state.tool_choice = first_tool_choice(chat, run.registry)
+
+
+def fitting(run: RunSession, text: str) -> str:
+    """Return as much of a user message as the model can take; a notice informs the user and the model of a cut.
+
+    Raises `ContextFloorError` if nothing of it fits.
+    """
+    sent = run.window.truncate(text, run.fixed(run.registry.specs()), run.limits.output, run.model_id)
+    if sent is text:
+        return text
+    size = run.resources.counter.count(sent)
+    run.notify("user_message_cut", f"the message is too long: the model is sent its first {size:,} tokens")
+    return f"{sent}\n\n[The message was cut here: it is too long for the model.]"
+
+
+def example_count(skipped: Sequence[int]) -> int:
+    """Return the number of example messages before the history."""
+    return next((count for count, index in enumerate(skipped) if count != index), len(skipped))
+
+
+def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistry) -> str:
+    """Return the agent's prompt or its replacement, followed by the rules of tools, user, project and files."""
+    prompt = config.prompt or registry.base_prompt()
+    if chat.system_prompt is not None and config.allow_prompt_override:
+        prompt = chat.system_prompt
+    sections = [
+        prompt.strip(),
+        _section("When to use which tool", _rules(registry)),
+        _section("How the user wants to be answered", chat.personalization),
+        _section("Facts about the user", "\n".join(f"- {memory}" for memory in chat.memories)),
+        _section("Rules of this project", chat.project_rules),
+        _section("Files that the user attached", _files(chat.attachments)),
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def before_user_message(chat: Chat, model: str) -> list[Message]:
+    """Return the model's examples, the history, and the summary of the conversation before it."""
+    messages: list[Message] = [*chat.few_shot.get(model, ())]
+    messages.extend(chat.history)
+    if chat.summary:
+        messages.append(SystemMessage(f"Summary of the conversation before this:\n{chat.summary}"))
+    return messages
+
+
+def first_tool_choice(chat: Chat, registry: ToolRegistry) -> ToolChoice:
+    """Force the chatbot if the user addresses one, else RAG if there are attachments."""
+    if chat.chatbot_id and CHATBOT_TOOL in registry:
+        return ForcedTool(CHATBOT_TOOL)
+    if chat.attachments and RAG_TOOL in registry:
+        return ForcedTool(RAG_TOOL)
+    return "auto"
+
+
+def _run_start(run: RunSession, parent: Parent | None) -> RunStart:
     """Return the store's row of a run that starts."""
     chat = run.chat
     return RunStart(
@@ -80,7 +181,7 @@ def run_start(run: RunSession, config: AgentConfig[object], parent: Parent | Non
         root_id=run.tree.root_id,
         parent_id=parent.run.id if parent else None,
         parent_call=parent.call_id if parent else None,
-        agent=config.name,
+        agent=run.agent.name,
         agent_path=run.path,
         conversation_id=chat.conversation_id,
         scope=run.scope,
@@ -90,12 +191,12 @@ def run_start(run: RunSession, config: AgentConfig[object], parent: Parent | Non
     )
 
 
-def started_entry(run: RunSession) -> Started:
+def _started(run: RunSession) -> Started:
     """Return entry 0 of the journal: what the run is given."""
     chat, journal = run.chat, run.journal
-    before = journal.text_ids(message_texts(before_user_message(chat, model_id(run.model))))
+    before = journal.text_ids(message_texts(before_user_message(chat, run.model_id)))
     return Started(
-        model=model_id(run.model),
+        model=run.model_id,
         policy=policy_form(journal.policy),
         limits=dataclasses.asdict(run.limits),
         before=before,
@@ -112,41 +213,17 @@ def started_entry(run: RunSession) -> Started:
     )
 
 
-def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequence[int] | None = None) -> None:
-    """Add the system prompt and the first messages. A user message that is too long is cut, and a notice reports it.
-
-    *skipped* is recorded for a run that starts again because its process ended before the first request.
-    """
-    chat = run.chat
-    run.system = system_prompt(chat, config, run.registry)
-    earlier = before_user_message(chat, model_id(run.model))
-    run.call_ids = call_ids(earlier)
-    run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
-    folded = run.resources.folded(chat.context) if earlier else None
-    if not run.window.start(earlier, chat.context, example_count=example_count(run.skipped), folded=folded):
-        text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
-        run.notify("context_not_applied", text)
-    if chat.context is not None and run.journal.on:
-        run.journal.edit(run.window.edits)
-    run.add(UserMessage(fitting(run, chat.message)))
-
-
-def fitting(run: RunSession, text: str) -> str:
-    """Return as much of a user message as the model can take; a notice informs the user and the model of a cut.
-
-    Raises `ContextFloorError` if nothing of it fits.
-    """
-    sent = run.window.truncate(text, run.fixed(), run.limits.output, model_id(run.model))
-    if sent is text:
-        return text
-    size = run.resources.counter.count(sent)
-    run.notify("user_message_cut", f"the message is too long: the model is sent its first {size:,} tokens")
-    return f"{sent}\n\n[The message was cut here: it is too long for the model.]"
-
-
-def example_count(skipped: Sequence[int]) -> int:
-    """Return the number of example messages before the history."""
-    return next((count for count, index in enumerate(skipped) if count != index), len(skipped))
+def _sub_agent(run: RunSession, start: RunStart, parent: Parent) -> Operation:
+    """Return the operation of a sub-agent, which its parent's run owns."""
+    return Operation(
+        key=run.id,
+        scope=run.scope,
+        run_id=parent.run.id,
+        kind="sub_agent",
+        state="running",
+        step=parent.run.state.step,
+        name=start.agent,
+    )
 
 
 def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
@@ -155,3 +232,15 @@ def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
     if first <= 0 and not chat.summary:
         return ()
     return tuple(index for index in range(earlier) if not 0 <= index - first < len(chat.history))
+
+
+def _section(title: str, text: str) -> str:
+    return f"# {title}\n{text.strip()}" if text.strip() else ""
+
+
+def _rules(registry: ToolRegistry) -> str:
+    return "\n".join(f"- {tool.name}: {tool.selection_rule}" for tool in registry.all() if tool.selection_rule)
+
+
+def _files(attachments: Iterable[Attachment]) -> str:
+    return "\n".join(f"- {file.name}: {file.description}".rstrip(": ") for file in attachments)

@@ -16,7 +16,7 @@ from ..run import RunSession
 
 def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = ()) -> RunResult:
     """Return the result of *run*. Nothing can be added to the run from now on."""
-    run.ended = True
+    run.ended, usage = True, run.records
     if run.deadlines is not None:
         run.deadlines.close()
     return RunResult(
@@ -24,17 +24,17 @@ def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Se
         agent_path=run.path,
         status=status,
         text=run.state.text,
-        content_index=run.tree.index.value,
+        content_index=run.tree.content_index,
         steps=run.state.step,
         tool_calls=dict(run.state.tool_calls),
-        usage=run.records,
+        usage=usage,
         data=dict(run.data),
         messages=tuple(run.added),
         error=error,
         waiting=tuple(waiting),
         receipt=run.tree.receipt() if status == "cancelled" else None,
         context=_context(run),
-        report=_report(run),
+        report=_report(run, usage),
     )
 
 
@@ -77,15 +77,16 @@ def _context(run: RunSession) -> ContextState | None:
     return context
 
 
-def _report(run: RunSession) -> ContextReport:
+def _report(run: RunSession, usage: Sequence[UsageRecord]) -> ContextReport:
     report = dataclasses.replace(run.window.report)
-    asked = {(record.provider, record.model) for record in run.records if record.agent_path == run.path}
+    asked = {(record.provider, record.model) for record in usage if record.agent_path == run.path}
     if len(asked) == 1:
         ((provider, model),) = asked
         sent = [Tokens(prompt, 0, cached, written) for prompt, cached, written, _, _ in run.window.billed]
         write = bool(report.written)
         whole = [Tokens(most, 0, held, (most - held) * write) for *_, most, held in run.window.billed]
-        report.cost, report.untrimmed_cost = (_total(run, provider, model, requests) for requests in (sent, whole))
+        report.cost = _total(run, provider, model, sent)
+        report.untrimmed_cost = report.cost if whole == sent else _total(run, provider, model, whole)
     return report
 
 

@@ -6,11 +6,9 @@ import asyncio
 
 from ...errors import ConfigurationError, RunEndedError, UnknownRunError
 from ...events import RunResult
-from ...operations import Operation
 from ...storage.accounts import accounts_of
 from ...storage.base import Store
 from ...storage.process import process_owner
-from ...storage.types import Claim, RunStart
 from ...token_engine.engine import TokenEngine
 from ...token_engine.summaries import prepared_edits
 from ...tools.base import Session
@@ -20,40 +18,10 @@ from ..journal.replay import Replay, replay
 from ..resources import Limits
 from ..run import RunSession
 from ..tool_calls.context import Parent
-from .open import example_count, started_entry
+from .open import example_count
 from .repair import call_ids
 from .result import replayed_result
 from .seal import lost_usage
-
-
-async def begin(run: RunSession, start: RunStart, parent: Parent | None) -> None:
-    """Record that the run has started. Raises `RunExistsError`."""
-    tree = run.tree
-    assert tree.store is not None
-    if parent is not None:
-        await run.journal.start(start, started_entry(run), [_sub_agent(run, start, parent)])
-        return
-    claim = Claim(root_id=run.id, epoch=1, owner=process_owner(), seconds=tree.lease, tries=1)
-    if run.chat.budget is not None:
-        await tree.store.set_budget(tree.accounts[0], run.chat.budget)
-    tree.budgeted = bool(await tree.store.accounts(tree.accounts))
-    tree.claim = claim
-    since = asyncio.get_running_loop().time()
-    await run.journal.start(start, started_entry(run))
-    tree.start_lease(claim, since)
-
-
-def _sub_agent(run: RunSession, start: RunStart, parent: Parent) -> Operation:
-    """Return the operation of a sub-agent, which its parent's run owns."""
-    return Operation(
-        key=run.id,
-        scope=run.scope,
-        run_id=parent.run.id,
-        kind="sub_agent",
-        state="running",
-        step=parent.run.state.step,
-        name=start.agent,
-    )
 
 
 async def resume(run: RunSession, parent: Parent | None) -> Replay:
@@ -71,9 +39,9 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
         tree.start_lease(claim, since)
     try:
         found = await _replayed(store, run.id)
-        run.chat = _chat_of(found, run.chat)
+        run.set_chat(_chat_of(found, run.chat))
         session = run.chat.session
-        run.set_session(session)
+        run.journal.user_id = session.user_id
         if parent is None:
             tree.accounts = accounts_of(run.id, session.user_id, session.organization_id)
             tree.budgeted = bool(await store.accounts(tree.accounts))
@@ -134,10 +102,9 @@ def _chat_of(found: Replay, chat: Chat) -> Chat:
 def _restore(run: RunSession, found: Replay) -> None:
     """Restore everything but the agent's own state."""
     run.limits = Limits(**found.started.limits)
-    run.reserve.limits = run.limits
     run.window = TokenEngine(run.resources.counter, run.limits.context, run.resources.retention)
     run.state, run.attempts, run.data = found.state, found.attempts, found.data
-    run.tree.index.value = max(run.tree.index.value, found.index)
+    run.tree.content_index = max(run.tree.content_index, found.index)
     run.journal.restore(found.entries, found.commands, found.state.text)
     if found.stage == "started":
         return

@@ -15,7 +15,6 @@ from ...storage.process import process_owner
 from ...storage.types import Settlement, StoredRun
 from ...token_engine.counting.base import EstimatingCounter
 from ...token_engine.counting.sizes import message_text
-from ...tools.base import Session
 from ...usage import Tokens, UsageRecord
 from ..journal.data_policy import NOTHING, DataPolicy, policy_of
 from ..journal.entries import Ended, outcome_of
@@ -40,7 +39,7 @@ async def seal(store: Store, root_id: str, status: Literal["cancelled", "failed"
 
     Raises `RunClaimedError` while a process works on the tree, `RunEndedError`, `UnknownRunError`, `StorageError`.
     """
-    tree = Tree(root_id, store, Session(), LEASE)
+    tree = Tree(root_id, store, LEASE)
     tree.claim = await store.claim(root_id, process_owner(), tree.lease)
     try:
         await seal_below(tree, status, why)
@@ -73,8 +72,7 @@ async def _seal_one(tree: Tree, run: StoredRun, status: Literal["cancelled", "fa
     for operation in operations:
         if operation.kind == "model_call":
             usage, settlement = lost_usage(operation, start.agent_path, accounts)
-            journal.book(usage, settlement)
-            journal.end_attempt(operation.key, "unknown")
+            journal.book(usage, settlement, "unknown")
     for outcome, native in closed_calls(tree, start.agent_path, operations):
         journal.add(result_message(outcome, native=native))
     journal.close([operation.key for operation in operations if operation.kind == "tool_call"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from ...ids import digest
 from ...messages import UserMessage
@@ -20,13 +21,10 @@ class Questions:
     A hook that runs again after a crash gets the recorded *answers* to the same questions and asks only the others.
     """
 
-    def __init__(self, run: RunSession, hooks: Hooks) -> None:
+    def __init__(self, run: RunSession, hooks: Hooks, answers: Sequence[SideAnswered] = ()) -> None:
         self._run = run
         self._hooks = hooks
         self._answers: defaultdict[str, list[str]] = defaultdict(list)
-
-    def restore(self, answers: list[SideAnswered]) -> None:
-        """Keep the recorded *answers* for the hook that runs again."""
         for answer in answers:
             self._answers[answer.question].append(answer.answer)
 

@@ -21,6 +21,7 @@ from ...providers.base import (
     TextChunk,
     ToolCallChunk,
     ToolCallReady,
+    model_id,
 )
 from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
@@ -55,9 +56,11 @@ class Attempt:
         "_visible",
         "message",
         "model",
+        "model_id",
         "ready",
         "record",
         "request",
+        "tokens",
         "usage_id",
     )
 
@@ -67,6 +70,10 @@ class Attempt:
         self.model = model
         self.request = request
         self.usage_id = usage_id
+        self.model_id = model_id(model)
+        """The id of the model that is called."""
+        self.tokens: Tokens | None = None
+        """The tokens that the provider measured; None if it reported none."""
         self.ready: list[ToolCall] = []
         """The calls whose arguments are complete, in order."""
         self.message = AssistantMessage((), "broken", model.name)
@@ -123,16 +130,6 @@ class Attempt:
                 raise
 
     @property
-    def model_id(self) -> str:
-        """The id of the model that is called."""
-        return f"{self.model.provider}:{self.model.name}"
-
-    @property
-    def tokens(self) -> Tokens | None:
-        """The tokens that the provider measured; None if it reported none."""
-        return self._reply.tokens if self._reply is not None and self._reply.source == "measured" else None
-
-    @property
     def answered(self) -> bool:
         """True once the whole answer has arrived."""
         return self._reply is not None
@@ -151,22 +148,23 @@ class Attempt:
         if kind is TextChunk:
             self._text.append(chunk.text)  # type: ignore[union-attr]
             if stream is not None:
-                stream.put(TextDelta(run.id, run.path, run.tree.index.value, chunk.text))  # type: ignore[union-attr]
+                stream.put(TextDelta(run.id, run.path, run.tree.content_index, chunk.text))  # type: ignore[union-attr]
         elif kind is ReasoningChunk:
             self._reasoning.append(chunk.text)  # type: ignore[union-attr]
             if stream is not None:
-                stream.put(ReasoningDelta(run.id, run.path, run.tree.index.value, chunk.text))  # type: ignore[union-attr]
+                stream.put(ReasoningDelta(run.id, run.path, run.tree.content_index, chunk.text))  # type: ignore[union-attr]
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
             if stream is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
-                delta = (run.id, run.path, run.tree.index.value, call_id, chunk.name, chunk.arguments)
+                delta = (run.id, run.path, run.tree.content_index, call_id, chunk.name, chunk.arguments)
                 stream.put(ToolCallDelta(*delta))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))
         elif isinstance(chunk, Dropped):
             run.emit(Notice, "not_sent", f"not sent to {self.model_id}: {'; '.join(chunk.what)}")
         elif isinstance(chunk, Reply):
+            self.tokens = chunk.tokens if chunk.source == "measured" else None
             own = self._own(chunk.message)
             self._reply = chunk if own is None else dataclasses.replace(chunk, message=own)
 
@@ -241,10 +239,7 @@ class Attempt:
 
     def _book(self, record: UsageRecord, state: OperationState) -> None:
         self._settled, self.record = True, record
-        run = self._run
-        run.book(record)
-        if run.journal.on:
-            run.journal.end_attempt(self.usage_id, state)
+        self._run.book(record, state)
 
     def _record(self, reply: Reply | None, error: BaseException | None = None) -> UsageRecord:
         """Return what the provider measured, also for an answer that *error* has ended, and an estimate of the rest."""

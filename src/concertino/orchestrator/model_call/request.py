@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 from ...errors import BudgetError, ContextTooLongError, ProviderError
 from ...events import CacheMiss, ContextEdited
-from ...messages import Messages
+from ...messages import Messages, ToolSpec
 from ...providers.base import Model, ModelRequest, model_id
 from ...records import record
 from ...token_engine.edits import Edit, Reduce, Summarize
 from ...token_engine.planner import Plan, SummaryJob
-from ...token_engine.recall import RECALL
 from ..hooks import Hooks
 from ..journal.replay import OpenRequest
 from ..outcome import Continue, Fail, Finish
@@ -24,7 +23,7 @@ from ..resources import Limits
 from ..run import RunSession
 from .attempt import Attempt
 from .call import Prepared, for_model
-from .summarize import Summaries, can_summarize
+from .summarize import Summaries
 
 
 @record(frozen=False)
@@ -33,6 +32,8 @@ class _Planned:
 
     model: str
     """The id of the model that it was planned for; empty for a request found in the journal."""
+    tools: Sequence[ToolSpec] = ()
+    """The run's tools then."""
     own_messages: bool = False
     """Whether a hook has given it messages of its own."""
 
@@ -42,10 +43,10 @@ class TurnRequests:
 
     __slots__ = ("_hooks", "_planned", "_run", "_summaries", "job")
 
-    def __init__(self, run: RunSession, hooks: Hooks, summaries: Summaries) -> None:
+    def __init__(self, run: RunSession, hooks: Hooks) -> None:
         self._run = run
         self._hooks = hooks
-        self._summaries = summaries
+        self._summaries: Summaries | None = None
         self._planned = _Planned("")
         self.job: SummaryJob | None = None
         """A summary to start once the answer has arrived."""
@@ -56,7 +57,7 @@ class TurnRequests:
         opened, run.opened = run.opened, None
         if isinstance(opened, OpenRequest):
             model, request = run.find_model(opened.model), opened.request
-            self._planned = _Planned("", opened.own_messages)
+            self._planned = _Planned("", own_messages=opened.own_messages)
         else:
             run.state.step += 1
             model = run.model
@@ -86,7 +87,7 @@ class TurnRequests:
             if refused:
                 run.window.lower_limit()
             if refused or (limits.context < run.window.limit and not self._planned.own_messages):
-                request.messages = await self._view(model, limits, summaries=False)
+                request.messages = await self._view(model, limits, run.registry.specs(), summaries=False)
                 request.breakpoints = run.window.breakpoints
         usage_id = run.next_attempt()
         if run.tree.budgeted:
@@ -104,27 +105,41 @@ class TurnRequests:
             return
         choice, schema = request.tool_choice, request.output_schema
         settings: tuple[object, ...] = (choice, request.effort, request.parallel_tool_calls, schema, request.extra)
-        if request.system != run.system or request.tools != run.registry.specs():
+        if request.system != run.system or request.tools != planned.tools:
             settings += (request.system, request.tools)  # a hook's own
         miss = run.window.observe(attempt.tokens, settings)
         if miss is not None:
             run.emit(CacheMiss, attempt.model_id, miss.reason, miss.expected, miss.cached)
 
-    def start_summary(self, attempt: Attempt) -> None:
+    def start_summary(self, job: SummaryJob, attempt: Attempt) -> None:
         """Start the summary that is due, now that the provider has cached what was sent."""
-        job, self.job = self.job, None
-        if job is not None:
-            self._summaries.start(job, attempt.model, attempt.request)
+        self.job = None
+        self._summarizer().start(job, attempt.model, attempt.request)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait at most *seconds* for a summary in progress. Raises what a hook raised meanwhile."""
+        if self._summaries is not None:
+            await self._summaries.settle(seconds)
+
+    async def stop(self) -> None:
+        """Give up a summary in progress."""
+        if self._summaries is not None:
+            await self._summaries.stop()
+
+    def _summarizer(self) -> Summaries:
+        if self._summaries is None:
+            self._summaries = Summaries(self._run, self._hooks)
+        return self._summaries
 
     async def _build(self, model: Model) -> ModelRequest:
         run, hooks = self._run, self._hooks
-        tools = run.registry.specs()
+        tools = specs = run.registry.specs()
         send = bool(tools) and await hooks.should_send_tools(run.context)
         choice = run.state.tool_choice if send else "none"
         if not send and not run.call_ids:
             tools = ()  # otherwise they stay: providers refuse a history with calls of undeclared tools
-        limits = run.limits_of(model)
-        messages = await self._view(model, limits, summaries=can_summarize(model))
+        limits = run.limits if model is run.model else run.limits_of(model)
+        messages = await self._view(model, limits, specs, summaries=getattr(model, "summarises", False))
         request = ModelRequest(
             model=model.name,
             system=run.system,
@@ -144,19 +159,19 @@ class TurnRequests:
                 request.messages = messages
         return request
 
-    async def _view(self, model: Model, limits: Limits, *, summaries: bool) -> Messages:
+    async def _view(self, model: Model, limits: Limits, tools: tuple[ToolSpec, ...], *, summaries: bool) -> Messages:
         """Return the part of the conversation that *model* is sent, within its context window."""
         run, window = self._run, self._run.window
-        self._planned = _Planned(model_id(model))
+        name = run.model_id if model is run.model else model_id(model)
+        self._planned = _Planned(name, tools)
         window.limit = limits.context
-        recallable = RECALL in run.registry
-        name = self._planned.model
-        plan = window.plan(run.fixed(), limits.output, name, recallable=recallable, summaries=summaries)
+        fixed = run.fixed(tools)
+        plan = window.plan(fixed, limits.output, name, recallable=run.recallable, summaries=summaries)
         while plan.urgent:
             await self._summarize_now(plan, model)
             if plan.job is None or not plan.job.prefix_only or not window.prepared:
                 break
-            plan = window.plan(run.fixed(), limits.output, name, recallable=recallable, summaries=summaries)
+            plan = window.plan(fixed, limits.output, name, recallable=run.recallable, summaries=summaries)
         if plan.job is not None:
             self.job = None if plan.urgent else plan.job
         if edits := window.fit():
@@ -167,7 +182,7 @@ class TurnRequests:
         """Wait for a summary: the window is full, and nothing can be sent without one."""
         run = self._run
         if plan.job is None:
-            await self._summaries.settle()
+            await self._summarizer().settle()
             return
         messages = run.window.preview()
         request = ModelRequest(
@@ -179,7 +194,7 @@ class TurnRequests:
             breakpoints=run.window.breakpoints and (),
             cache_key=run.cache_key,
         )
-        await self._summaries.make(plan.job, model, request)
+        await self._summarizer().make(plan.job, model, request)
 
     def _report(self, edits: Sequence[Edit], before: int) -> None:
         run = self._run

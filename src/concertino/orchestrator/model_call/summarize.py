@@ -151,8 +151,3 @@ def _summary_request(request: ModelRequest, messages: Any, tokens: int) -> Model
         breakpoints=request.breakpoints,
         cache_key=request.cache_key,
     )
-
-
-def can_summarize(model: Model) -> bool:
-    """Return whether *model* declares that it can write summaries (`summarises = True`)."""
-    return bool(getattr(model, "summarises", False))

@@ -49,25 +49,34 @@ class SubAgentWaits(Exception):  # noqa: N818 - a signal from a call to its disp
 
 
 class CallContext(ToolContext):
-    """The context of one call of one run."""
+    """The context of one call of one run; the results of its *siblings*, if their number is known, share the window."""
 
     __slots__ = (
         "_again",
         "_booked",
         "_call",
-        "_calls",
         "_hooks",
         "_index",
         "_ordinal",
         "_progress",
         "_run",
+        "_siblings",
         "_spawn",
         "_spawned",
         "_step",
     )
 
     def __init__(
-        self, run: RunSession, hooks: Hooks, call: ToolCall, index: int, ordinal: int, spawn: Spawn, *, again: bool
+        self,
+        run: RunSession,
+        hooks: Hooks,
+        call: ToolCall,
+        index: int,
+        ordinal: int,
+        spawn: Spawn,
+        *,
+        siblings: int,
+        again: bool,
     ) -> None:
         self._run = run
         self._hooks = hooks
@@ -77,7 +86,7 @@ class CallContext(ToolContext):
         self._spawn = spawn
         self._again = again
         self._step = run.state.step
-        self._calls = 0
+        self._siblings = siblings or _ASSUMED_CALLS
         self._booked = 0
         self._spawned = 0
         self._progress: Progress | None = None
@@ -155,14 +164,10 @@ class CallContext(ToolContext):
         """See `ToolContext.recall`."""
         return self._run.window.recall(handle)
 
-    def expect(self, calls: int) -> None:
-        """Set how many calls of the turn share the context; 0 while the model is still writing the turn."""
-        self._calls = calls
-
     def truncate(self, text: str, reserve: int = 0) -> str:
         """See `ToolContext.truncate`."""
         run, tool = self._run, self._run.registry.get(self._call.name)
-        most = run.window.allowance(self._calls or _ASSUMED_CALLS, None if tool is None else tool.max_tokens) - reserve
+        most = run.window.allowance(self._siblings, None if tool is None else tool.max_tokens) - reserve
         return text if len(text) <= most and text.isascii() else run.resources.counter.cut(text, max(most, 1))
 
     def stream(self, content: str) -> None:
@@ -172,11 +177,9 @@ class CallContext(ToolContext):
     def emit(self, kind: Any, *details: Any) -> None:
         """Emit an event of this call, if anyone sees it."""
         run, call = self._run, self._call
-        if run.stream is None and not self._hooks.watches_tools:
-            return
-        event = kind(run.id, run.path, run.tree.index.value, call.id, call.name, *details)
-        run.put(event)
+        run.emit(kind, call.id, call.name, *details)
         if self._hooks.watches_tools:
+            event = kind(run.id, run.path, run.tree.content_index, call.id, call.name, *details)
             self._hooks.observe_tool(run.context, event)
 
     def end_progress(self) -> list[dict[str, Any]]:

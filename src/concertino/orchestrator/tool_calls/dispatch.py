@@ -15,7 +15,7 @@ from ...messages import ToolCall
 from ...operations import Operation
 from ...waits import Wait
 from ..hooks import Hooks
-from ..outcome import Outcome
+from ..outcome import Outcome, Suspend
 from ..recorder import record_calls, record_suspension
 from ..run import RunSession
 from .approval import NeedsAnswer, answer_text, wait_of
@@ -124,24 +124,24 @@ class ToolCalls:
 
     # -- running -------------------------------------------------------------------------------------------------
 
-    async def run(self) -> tuple[str, ...]:
-        """Run the calls until each has an outcome or waits; return the keys of the calls that need an answer.
+    async def run(self) -> Suspend | None:
+        """Run the calls until each has an outcome or waits. Return None, or the keys of the calls that need an answer.
 
         Raises `EngineError` if a pass changes the state of no call: the loop must never spin.
         """
         while True:
             before = sum([call.transitions for call in self._calls])
             self._start_calls()
-            await self._finished()
-            if self.finished:
-                return ()
+            await self._all_done()
+            if self._finished():
+                return None
             if not self._run.journal.on or not await self._take_answers():
                 return await self._suspend()
             if sum([call.transitions for call in self._calls]) == before:
                 raise EngineError(f"step {self._run.state.step} of run {self._run.id} made no progress: report this")
 
     def _start_calls(self) -> None:
-        ready = [call for call in self._calls if not call.ended and call.task is None and self._may_start(call)]
+        ready = [call for call in self._calls if call.outcome is None and call.task is None and self._may_start(call)]
         if len(ready) > self._width and self._slots is None:
             self._slots = asyncio.Semaphore(self._width)
         for call in ready:
@@ -169,11 +169,11 @@ class ToolCalls:
             taken = True
         return taken
 
-    async def _suspend(self) -> tuple[str, ...]:
+    async def _suspend(self) -> Suspend:
         for call in self._calls:
             call.note()
         await record_suspension(self._run)
-        return tuple([c.key for c in self._calls if c.state == "waiting" and c.waits_for != "sub_agent"])
+        return Suspend(tuple([c.key for c in self._calls if c.state == "waiting" and c.waits_for != "sub_agent"]))
 
     # -- one call ------------------------------------------------------------------------------------------------
 
@@ -188,8 +188,16 @@ class ToolCalls:
     async def _one(self, call: Call) -> None:  # noqa: C901, PLR0912 - one branch for each way in which a call can end
         """Run one call from its start to its outcome."""
         run = self._run
-        context = CallContext(run, self._hooks, call.call, call.index, call.ordinal, self._spawn, again=self._again)
-        context.expect(call.siblings)
+        context = CallContext(
+            run,
+            self._hooks,
+            call.call,
+            call.index,
+            call.ordinal,
+            self._spawn,
+            siblings=call.siblings,
+            again=self._again,
+        )
         context.emit(ToolStarted, call.call.arguments)
         deadlines: Deadlines | None = None
         try:
@@ -229,7 +237,7 @@ class ToolCalls:
 
     async def _end(self, call: Call, outcome: Outcome, context: CallContext) -> None:
         call.end(outcome)
-        if call.declared and self._run.journal.on and not self.finished:
+        if call.declared and self._run.journal.on and not self._finished():
             call.note()  # the outcome of an effect does not wait for other calls to be recorded
             await record_calls(self._run)
         self._emit_end(call, context)
@@ -273,7 +281,7 @@ class ToolCalls:
             await work
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
-        except BaseException as error:  # noqa: BLE001 - `_finished` raises it
+        except BaseException as error:  # noqa: BLE001 - `_all_done` raises it
             self._error = self._error or error
         finally:
             if not call.abandoned:
@@ -284,7 +292,7 @@ class ToolCalls:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _finished(self) -> None:
+    async def _all_done(self) -> None:
         """Wait until every call has ended or waits. Raises the first error of a hook or the store."""
         if self._open:
             await asyncio.sleep(0)  # most calls end in their first pass, and this is the cheapest way to give it
@@ -333,10 +341,8 @@ class ToolCalls:
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    @property
-    def finished(self) -> bool:
-        """True once every call has its outcome."""
-        return all(call.ended for call in self._calls)
+    def _finished(self) -> bool:
+        return all(call.outcome is not None for call in self._calls)
 
     def outcomes(self) -> list[Outcome]:
         """Return one outcome per call; the outcome of a stopped call names the stop."""

@@ -7,13 +7,15 @@ import json
 from typing import Any
 
 from ...errors import ToolError
+from ...ids import call_key, handle_for
 from ...messages import AssistantMessage, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
-from ...token_engine.recall import RECALL, cut_middle, handle_for, hint
+from ...token_engine.recall import RECALL, cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...waits import Wait
 from ..agent import read_arguments
 from ..hooks import Hooks
+from ..journal.data_policy import UNKNOWN_TOOL
 from ..journal.entries import outcome_json, outcome_of
 from ..outcome import Ask, Deny, Outcome
 from ..plain import as_text
@@ -45,6 +47,7 @@ class Call:
     __slots__ = (
         "_effect",
         "_hooks",
+        "_key",
         "_remote",
         "_run",
         "_uncut",
@@ -52,6 +55,7 @@ class Call:
         "answer",
         "call",
         "cut_off",
+        "declared",
         "executing",
         "expired",
         "index",
@@ -62,6 +66,7 @@ class Call:
         "state",
         "sure",
         "task",
+        "tool",
         "transitions",
         "waits_for",
     )
@@ -95,30 +100,21 @@ class Call:
         """Whether the tool ignored its cancellation and is still running."""
         self._run = run
         self._hooks = hooks
-        tool = self.tool
+        self.tool = tool = run.registry.get(call.name)
+        """The tool that is called; None if the registry has none of this name."""
         self._effect = "" if tool is None else tool.effect
         self._remote = tool is not None and tool.remote
+        self.declared = self._effect == "once" or self._remote
+        """Whether the store must know of the call before it runs: for `once` effects and remote results."""
+        self._key = ""
         self._uncut: tuple[Tool, Outcome] | None = None
-
-    @property
-    def tool(self) -> Tool | None:
-        """The tool that is called; None if the registry has none of this name."""
-        return self._run.registry.get(self.call.name)
 
     @property
     def key(self) -> str:
         """The engine's id of the call."""
-        return self._run.call_key(self.index)
-
-    @property
-    def ended(self) -> bool:
-        """True once the call has its outcome."""
-        return self.outcome is not None
-
-    @property
-    def declared(self) -> bool:
-        """True if the store must know of the call before it runs: for `once` effects and remote results."""
-        return self._effect == "once" or self._remote
+        if not self._key:
+            self._key = call_key(self._run.id, self._run.state.step, self.index)
+        return self._key
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -145,7 +141,7 @@ class Call:
             kind="tool_call",
             state=self.state,
             step=self._run.state.step,
-            name=self._run.tool_name(self.call.name),
+            name=UNKNOWN_TOOL if self.tool is None else self.call.name,
             index=self.index,
             call_id=self.call.id if self.native else "",
             effect=self._effect,
