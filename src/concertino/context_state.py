@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
 from .records import record
+from .usage import Tokens
 
 
 @record(frozen=False)
@@ -46,10 +48,31 @@ class ContextReport:
     """Input and output of the requests that made the summaries."""
     misses: int = 0
     """Requests for which the provider read fewer tokens from its cache than expected."""
-    cost: Decimal | None = None
-    """US dollars for the input; None if a price is unknown or the run used several models."""
-    untrimmed_cost: Decimal | None = None
-    """US dollars for the untrimmed input."""
+    billed: list[tuple[int, int, int, int, int]] = field(default_factory=list, repr=False, compare=False)
+    """For each request the tokens sent, read from the cache and written to it; then the tokens of the untrimmed
+    request, sent and read. Prices may depend on the size of a request."""
+    price: Callable[[Tokens], tuple[Decimal | None, str]] | None = field(default=None, repr=False, compare=False)
+    """The price of the model that answered all requests; None if there were several models."""
+
+    @property
+    def cost(self) -> Decimal | None:
+        """Return the US dollars for the input; None if a price is unknown or the run used several models."""
+        return self._total([Tokens(prompt, 0, cached, written) for prompt, cached, written, _, _ in self.billed])
+
+    @property
+    def untrimmed_cost(self) -> Decimal | None:
+        """Return the US dollars for the untrimmed input."""
+        write = bool(self.written)
+        return self._total([Tokens(most, 0, held, (most - held) * write) for *_, most, held in self.billed])
+
+    def _total(self, requests: Iterable[Tokens]) -> Decimal | None:
+        total = Decimal(0)
+        for tokens in requests:
+            cost = None if self.price is None else self.price(tokens)[0]
+            if cost is None:
+                return None
+            total += cost
+        return total
 
     @property
     def hit_rate(self) -> float:

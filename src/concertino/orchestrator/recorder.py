@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..errors import ProviderError
 from ..events import RunStatus
 from ..messages import ToolCall
 from ..operations import Operation
-from ..providers.base import Model, ModelRequest, model_id
+from ..providers.base import Model, ModelRequest
 from ..storage.types import Reservation
 from ..token_engine.edits import Edit
 from ..waits import Wait
@@ -34,6 +35,15 @@ from .plain import dump_state, plain
 from .run import RunSession
 
 
+class Prepared(NamedTuple):
+    """A request that is reserved and recorded, and may be sent."""
+
+    model: Model
+    model_id: str
+    request: ModelRequest
+    usage_id: str
+
+
 def position(run: RunSession) -> Position:
     """Return where *run* is, without what did not change since the previous entry."""
     journal, agent_state = run.journal, run.context.agent_state
@@ -48,9 +58,7 @@ def position(run: RunSession) -> Position:
 
 async def record_request(
     run: RunSession,
-    model: Model,
-    request: ModelRequest,
-    usage_id: str,
+    prepared: Prepared,
     reserve: Reservation | None = None,
     *,
     own_messages: bool,
@@ -60,13 +68,13 @@ async def record_request(
 
     Raises `BudgetError`, and records nothing, if an account does not cover *reserve*.
     """
-    journal, specs = run.journal, run.registry.specs()
+    journal, specs, request = run.journal, run.registry.specs(), prepared.request
     changes = journal.changes(system=run.system, tools=specs, cache_key=request.cache_key)
     run_system = journal.text_ids([run.system])[0] if "system" in changes else None
     run_tools = journal.text_ids(list(map(spec_text, specs))) if "tools" in changes else None
     entry = ModelRequested(
         position=position(run),
-        request=_request_record(model, request, usage_id, reserve),
+        request=_request_record(prepared, reserve),
         choice=request.tool_choice,
         parallel=request.parallel_tool_calls,
         tools=request.tools == specs or journal.text_ids(list(map(spec_text, request.tools))),
@@ -85,17 +93,15 @@ async def record_request(
         prompt = tokens_of(request, run.resources.counter)
     else:
         prompt = run.window.estimated_tokens
-    operation = _attempt_operation(run, model, usage_id, reserve, prompt)
+    operation = _attempt_operation(run, prepared, reserve, prompt)
     await journal.append(entry, run.state.step, [operation], reserve=reserve)
 
 
-async def record_side_request(
-    run: RunSession, model: Model, request: ModelRequest, usage_id: str, reserve: Reservation | None
-) -> None:
+async def record_side_request(run: RunSession, prepared: Prepared, reserve: Reservation | None) -> None:
     """Record a request outside the conversation. Raises `BudgetError` as `record_request` does."""
-    entry = SideRequested(request=_request_record(model, request, usage_id, reserve))
-    prompt = tokens_of(request, run.resources.counter)
-    operation = _attempt_operation(run, model, usage_id, reserve, prompt)
+    entry = SideRequested(request=_request_record(prepared, reserve))
+    prompt = tokens_of(prepared.request, run.resources.counter)
+    operation = _attempt_operation(run, prepared, reserve, prompt)
     await run.journal.append(entry, run.state.step, [operation], reserve=reserve, aside=True)
 
 
@@ -146,28 +152,27 @@ async def record_end(run: RunSession, status: RunStatus, error: str | None) -> N
     await run.journal.append(entry, run.state.step, end=end)
 
 
-def _request_record(model: Model, request: ModelRequest, usage_id: str, reserve: Reservation | None) -> RequestRecord:
+def _request_record(prepared: Prepared, reserve: Reservation | None) -> RequestRecord:
+    model, name, request, usage_id = prepared
     return RequestRecord(
         attempt=usage_id.rpartition(":")[2],
         usage_id=usage_id,
-        model=model_id(model),
+        model=name,
         max_output=request.max_output_tokens,
         reserved=None if reserve is None else (reserve.tokens, reserve.money),
         name=request.model if request.model != model.name else "",
     )
 
 
-def _attempt_operation(
-    run: RunSession, model: Model, usage_id: str, reserve: Reservation | None, prompt: int
-) -> Operation:
+def _attempt_operation(run: RunSession, prepared: Prepared, reserve: Reservation | None, prompt: int) -> Operation:
     return Operation(
-        key=usage_id,
+        key=prepared.usage_id,
         scope=run.scope,
         run_id=run.id,
         kind="model_call",
         state="running",
         step=run.state.step,
-        name=model_id(model),
+        name=prepared.model_id,
         tokens=None if reserve is None else reserve.tokens,
         money=None if reserve is None else reserve.money,
         prompt=prompt,

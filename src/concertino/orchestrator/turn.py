@@ -13,7 +13,7 @@ from ..storage.base import Store
 from .hooks import Hooks
 from .journal.replay import OpenTurn
 from .model_call.attempt import Attempt
-from .model_call.call import ModelCall, Prepared
+from .model_call.call import ModelCall
 from .model_call.request import TurnRequests
 from .outcome import (
     CONTINUE,
@@ -28,7 +28,7 @@ from .outcome import (
     Turn,
     result_message,
 )
-from .recorder import record_answer
+from .recorder import Prepared, record_answer
 from .run import RunSession
 from .tool_calls.context import Spawn
 from .tool_calls.dispatch import INTERRUPTED, ToolCalls
@@ -46,7 +46,14 @@ class TurnRunner:
         self._hooks = hooks
         self._requests = requests
         self._spawn = spawn
-        self._model_call: ModelCall | None = None
+        early = hooks.config.start_tools_early and not hooks.selects_calls
+        self._model_call = ModelCall(
+            run,
+            hooks,
+            self._renew,
+            on_ready=self._start_early if early else None,
+            on_retry=self._drop_early if early else None,
+        )
         self._turn: Turn | None = None
         self._calls: ToolCalls | None = None
         self._native: frozenset[str] = frozenset()
@@ -58,7 +65,7 @@ class TurnRunner:
     async def run(self) -> StepOutcome:
         """Run one turn, or continue the turn that an earlier process left open."""
         run, opened = self._run, self._run.opened
-        self._model_call = self._turn = self._calls = None
+        self._model_call.attempt = self._turn = self._calls = None
         self._taken = False
         self._added_before = len(run.added)
         try:
@@ -112,16 +119,7 @@ class TurnRunner:
 
     async def _answer(self, prepared: Prepared) -> Attempt:
         """Call the model. Raises `ProviderError` if no model answered."""
-        run = self._run
-        run.emit(StepStarted, run.state.step, f"{prepared.model.provider}:{prepared.model.name}")
-        early = self._hooks.config.start_tools_early and not self._hooks.selects_calls
-        self._model_call = ModelCall(
-            run,
-            self._hooks,
-            self._renew,
-            on_ready=self._start_early if early else None,
-            on_retry=self._drop_early if early else None,
-        )
+        self._run.emit(StepStarted, self._run.state.step, prepared.model_id)
         return await self._model_call.answer(prepared)
 
     async def _renew(self, prepared: Prepared, model: Model, error: ProviderError) -> Prepared | None:
@@ -134,7 +132,7 @@ class TurnRunner:
         """Start the calls that are complete while the model is still writing."""
         if self._calls is None:
             self._calls = ToolCalls(self._run, self._hooks, self._spawn)
-        attempt = None if self._model_call is None else self._model_call.attempt
+        attempt = self._model_call.attempt
         if attempt is not None and not attempt.answered:
             self._calls.start_early(ready)
 
@@ -148,14 +146,15 @@ class TurnRunner:
         run = self._run
         self._requests.observe(attempt)
         message = attempt.message
-        turn = Turn(message, message.tool_calls)
+        turn = Turn(message, attempt.calls)
         if self._hooks.interpret_response.own:
             turn = await self._hooks.interpret_response(run.context, message)
         self._turn = turn
         if turn.message.parts:  # no provider accepts an empty message
             run.add(turn.message)
         run.state.text = turn.message.text
-        self._native = frozenset([call.id for call in turn.message.tool_calls])
+        calls = attempt.calls if turn.message is message else turn.message.tool_calls
+        self._native = frozenset([call.id for call in calls])
         run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
             await self._drop_early()
@@ -309,7 +308,7 @@ class TurnRunner:
     def _break_off(self) -> None:
         """Complete the conversation: partial text is kept, and each call has a result."""
         run = self._run
-        attempt = self._model_call.attempt if self._model_call is not None else None
+        attempt = self._model_call.attempt
         turn = self._turn
         if run.tree.parked or self._taken or (turn is None and attempt is None):
             return  # a parked run is resumed from its journal

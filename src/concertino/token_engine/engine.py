@@ -69,8 +69,6 @@ class TokenEngine:
         self._monitor = CacheMonitor()
         self.report: ContextReport = self._monitor.report
         """Tokens of the requests so far."""
-        self.billed = self._monitor.billed
-        """Tokens of each request; see `CacheMonitor.billed`."""
         self._cold = self._expired = True
         self._now = 0.0
         self._restart(ConversationFold(counter, self.retention))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from decimal import Decimal
+from functools import partial
 
 from ...context_state import ContextReport, ContextState
 from ...events import RunResult, RunStatus
-from ...usage import Tokens, UsageRecord
+from ...usage import UsageRecord
 from ...waits import Wait
 from ..journal.replay import Replay
 from ..run import RunSession
@@ -81,21 +81,5 @@ def _report(run: RunSession, usage: Sequence[UsageRecord]) -> ContextReport:
     report = dataclasses.replace(run.window.report)
     asked = {(record.provider, record.model) for record in usage if record.agent_path == run.path}
     if len(asked) == 1:
-        ((provider, model),) = asked
-        sent = [Tokens(prompt, 0, cached, written) for prompt, cached, written, _, _ in run.window.billed]
-        write = bool(report.written)
-        whole = [Tokens(most, 0, held, (most - held) * write) for *_, most, held in run.window.billed]
-        report.cost = _total(run, provider, model, sent)
-        report.untrimmed_cost = report.cost if whole == sent else _total(run, provider, model, whole)
+        report.price = partial(run.resources.price, *asked.pop())
     return report
-
-
-def _total(run: RunSession, provider: str, model: str, requests: list[Tokens]) -> Decimal | None:
-    """Return the cost of *requests*, each at the price of its own size; None if it is unknown."""
-    total = Decimal(0)
-    for tokens in requests:
-        cost, _ = run.resources.price(provider, model, tokens)
-        if cost is None:
-            return None
-        total += cost
-    return total

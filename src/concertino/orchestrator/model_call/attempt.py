@@ -13,20 +13,18 @@ from ...messages import AssistantMessage, Part, Text, ToolCall
 from ...operations import OperationState
 from ...providers.base import (
     Dropped,
-    Model,
     ModelEvent,
-    ModelRequest,
     ReasoningChunk,
     Reply,
     TextChunk,
     ToolCallChunk,
     ToolCallReady,
-    model_id,
 )
 from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord, UsageSource
 from ..hooks import Hooks
+from ..recorder import Prepared
 from ..run import RunSession
 from .budget import tokens_of
 from .retry import not_billed
@@ -52,8 +50,9 @@ class Attempt:
         "_run",
         "_sent",
         "_settled",
+        "_stream",
         "_text",
-        "_visible",
+        "calls",
         "message",
         "model",
         "model_id",
@@ -64,25 +63,21 @@ class Attempt:
         "usage_id",
     )
 
-    def __init__(
-        self, run: RunSession, hooks: Hooks, model: Model, request: ModelRequest, usage_id: str, *, visible: bool
-    ) -> None:
-        self.model = model
-        self.request = request
-        self.usage_id = usage_id
-        self.model_id = model_id(model)
-        """The id of the model that is called."""
+    def __init__(self, run: RunSession, hooks: Hooks, prepared: Prepared, *, visible: bool) -> None:
+        self.model, self.model_id, self.request, self.usage_id = prepared
         self.tokens: Tokens | None = None
         """The tokens that the provider measured; None if it reported none."""
         self.ready: list[ToolCall] = []
         """The calls whose arguments are complete, in order."""
-        self.message = AssistantMessage((), "broken", model.name)
+        self.message = AssistantMessage((), "broken", prepared.model.name)
+        self.calls: tuple[ToolCall, ...] = ()
+        """The calls of `message`."""
         self.record: UsageRecord
         """The booked usage."""
         self._run = run
         self._hooks = hooks
-        self._visible = visible
-        self._limit = run.resources.rate_limits.get(model.provider) if run.resources.rate_limits else None
+        self._stream = run.stream if visible else None
+        self._limit = run.resources.rate_limits.get(prepared.model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._arguments: list[str] = []
@@ -97,7 +92,7 @@ class Attempt:
         Raises `ProviderError`; `BrokenStreamError` if the stream ends without the final message.
         """
         run = self._run
-        stream = run.stream if self._visible else None
+        stream = self._stream
         chunks = self.model.stream(self.request) if self._limit is None else self._admitted(self._limit)
         self._sent = self._limit is None
         try:
@@ -142,9 +137,7 @@ class Attempt:
     # -- chunks --------------------------------------------------------------------------------------------------
 
     def _take(self, chunk: ModelEvent) -> None:
-        kind = type(chunk)
-        run = self._run
-        stream = run.stream if self._visible else None
+        kind, run, stream = type(chunk), self._run, self._stream
         if kind is TextChunk:
             self._text.append(chunk.text)  # type: ignore[union-attr]
             if stream is not None:
@@ -181,8 +174,10 @@ class Attempt:
         return dataclasses.replace(call, id=self._own_id(call.id))
 
     def _own(self, message: AssistantMessage) -> AssistantMessage | None:
-        """Return *message* with unique call ids; None if they are unique already."""
-        calls = message.tool_calls
+        """Return *message* with unique call ids, None if they are unique already; and set `calls`."""
+        self.calls = calls = message.tool_calls
+        if not calls:
+            return None
         ids = {call.id for call in calls}
         if len(ids) == len(calls) and "" not in ids and ids.isdisjoint(self._run.call_ids):
             return None
@@ -196,7 +191,9 @@ class Attempt:
                     own = dataclasses.replace(own, id=new_call_id())
                 seen.add(own.id)
             parts.append(own)
-        return dataclasses.replace(message, parts=tuple(parts))
+        renamed = dataclasses.replace(message, parts=tuple(parts))
+        self.calls = renamed.tool_calls
+        return renamed
 
     # -- usage ---------------------------------------------------------------------------------------------------
 
@@ -245,7 +242,7 @@ class Attempt:
         """Return what the provider measured, also for an answer that *error* has ended, and an estimate of the rest."""
         model = self.model
         served = self.message.model or model.name if reply is None else reply.message.model or model.name
-        tools = tuple([call.name for call in self.message.tool_calls])
+        tools = tuple([call.name for call in self.calls])
         source: UsageSource
         if reply is not None and reply.tokens is not None:
             tokens, source, how = reply.tokens, reply.source, reply.how

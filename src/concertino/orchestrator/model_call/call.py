@@ -10,33 +10,23 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 from ...errors import ConfigurationError, ContextTooLongError, ProviderError
 from ...events import AttemptFailed, StoppedWork
-from ...providers.base import Model, ModelRequest
+from ...providers.base import Model, ModelRequest, model_id
 from ..hooks import Hooks
-from ..recorder import record_side_request
+from ..recorder import Prepared, record_side_request
 from ..resources import Limits
 from ..run import RunSession
 from .attempt import Attempt, OnReady
 from .retry import Attempts
-
-
-class Prepared(NamedTuple):
-    """A request that is reserved and recorded, and may be sent."""
-
-    model: Model
-    request: ModelRequest
-    usage_id: str
-
 
 Renew = Callable[[Prepared, Model, ProviderError], Awaitable[Prepared | None]]
 """Prepares a failed request once more for a model; None if that is not possible. Raises `ContextFloorError`."""
 
 
 class ModelCall:
-    """One model call of a run. `attempt` is the newest attempt, also after `answer` raised."""
+    """The model calls of a run's turns. `attempt` is the newest attempt, also after `answer` raised."""
 
     __slots__ = ("_hooks", "_on_ready", "_on_retry", "_renew", "_run", "_visible", "attempt")
 
@@ -65,7 +55,7 @@ class ModelCall:
         """
         retries: Attempts | None = None
         while True:
-            self.attempt = attempt = Attempt(self._run, self._hooks, *prepared, visible=self._visible)
+            self.attempt = attempt = Attempt(self._run, self._hooks, prepared, visible=self._visible)
             try:
                 await attempt.answer(self._on_ready)
             except ProviderError as error:
@@ -84,13 +74,13 @@ class ModelCall:
         following = retries.after(error, attempt.model_id, seen=attempt.seen)
         if following is None:
             raise error
-        model_id, seconds = following
+        name, seconds = following
         reported = f"{type(error).__name__}: {error}"
-        self._run.emit(AttemptFailed, attempt.model_id, reported, model_id, seconds)
+        self._run.emit(AttemptFailed, attempt.model_id, reported, name, seconds)
         if self._on_retry is not None:
             await self._on_retry()
         await asyncio.sleep(seconds)
-        model = prepared.model if model_id == attempt.model_id else self._run.find_model(model_id)
+        model = prepared.model if name == prepared.model_id else self._run.find_model(name)
         renewed = await self._renew(prepared, model, error)
         if renewed is None:
             raise error
@@ -126,13 +116,13 @@ class SideCall:
 
     async def _prepare(self, model: Model, request: ModelRequest) -> Prepared:
         run = self._run
-        usage_id = run.next_attempt()
+        prepared = Prepared(model, model_id(model), request, run.next_attempt())
         if run.journal.on:
             reserve = None
             if run.tree.budgeted:
-                reserve = run.reserve.reservation(usage_id, model, request, last=self._last)
-            await record_side_request(run, model, request, usage_id, reserve)
-        return Prepared(model, request, usage_id)
+                reserve = run.reserve.reservation(prepared.usage_id, model, request, last=self._last)
+            await record_side_request(run, prepared, reserve)
+        return prepared
 
     async def _renew(self, prepared: Prepared, model: Model, error: ProviderError) -> Prepared | None:
         request = prepared.request

@@ -18,11 +18,11 @@ from ...token_engine.planner import Plan, SummaryJob
 from ..hooks import Hooks
 from ..journal.replay import OpenRequest
 from ..outcome import Continue, Fail, Finish
-from ..recorder import record_request
+from ..recorder import Prepared, record_request
 from ..resources import Limits
 from ..run import RunSession
 from .attempt import Attempt
-from .call import Prepared, for_model
+from .call import for_model
 from .summarize import Summaries
 
 
@@ -56,7 +56,7 @@ class TurnRequests:
         run = self._run
         opened, run.opened = run.opened, None
         if isinstance(opened, OpenRequest):
-            model, request = run.find_model(opened.model), opened.request
+            model, name, request = run.find_model(opened.model), opened.model, opened.request
             self._planned = _Planned("", own_messages=opened.own_messages)
         else:
             run.state.step += 1
@@ -64,12 +64,13 @@ class TurnRequests:
             if self._hooks.get_model_id.own:
                 model = run.find_model(await self._hooks.get_model_id(run.context))
             request = await self._build(model)
-        usage_id = run.next_attempt()
+            name = self._planned.model
+        prepared = Prepared(model, name, request, run.next_attempt())
         if run.tree.budgeted:
-            return await self._within_budget(model, request, usage_id)
+            return await self._within_budget(prepared)
         if run.journal.on:
-            await record_request(run, model, request, usage_id, own_messages=self._planned.own_messages)
-        return Prepared(model, request, usage_id)
+            await record_request(run, prepared, own_messages=self._planned.own_messages)
+        return prepared
 
     async def renew(self, prepared: Prepared, model: Model, error: ProviderError) -> Prepared | None:
         """Prepare the request once more for *model* after *error*, smaller if that model takes less.
@@ -77,7 +78,8 @@ class TurnRequests:
         Returns None if it cannot be made smaller or no budget covers it. Raises `ContextFloorError`.
         """
         run, request = self._run, prepared.request
-        same = model_id(model) == model_id(prepared.model)
+        name = model_id(model)
+        same = name == prepared.model_id
         refused = same and isinstance(error, ContextTooLongError)
         if refused or not same:
             limits = run.limits_of(model)
@@ -89,14 +91,12 @@ class TurnRequests:
             if refused or (limits.context < run.window.limit and not self._planned.own_messages):
                 request.messages = await self._view(model, limits, run.registry.specs(), summaries=False)
                 request.breakpoints = run.window.breakpoints
-        usage_id = run.next_attempt()
+        renewed = Prepared(model, name, request, run.next_attempt())
         if run.tree.budgeted:
-            refusal = await self._reserve(model, request, usage_id, after=error)
-            return None if refusal else Prepared(model, request, usage_id)
+            return None if await self._reserve(renewed, after=error) else renewed
         if run.journal.on:
-            own = self._planned.own_messages
-            await record_request(run, model, request, usage_id, own_messages=own, after=error)
-        return Prepared(model, request, usage_id)
+            await record_request(run, renewed, own_messages=self._planned.own_messages, after=error)
+        return renewed
 
     def observe(self, attempt: Attempt) -> None:
         """Compare what the provider measured with what the token engine expected."""
@@ -213,16 +213,16 @@ class TurnRequests:
 
     # -- budgets -------------------------------------------------------------------------------------------------
 
-    async def _within_budget(self, model: Model, request: ModelRequest, usage_id: str) -> Prepared | Finish | Fail:
+    async def _within_budget(self, prepared: Prepared) -> Prepared | Finish | Fail:
         """Reserve the worst case.
 
         If no budget covers it, the run ends: with a last, shorter answer if that is affordable, otherwise with the
         output so far.
         """
-        run = self._run
-        refused = await self._reserve(model, request, usage_id)
+        run, model = self._run, prepared.model
+        refused = await self._reserve(prepared)
         if refused is None:
-            return Prepared(model, request, usage_id)
+            return prepared
         if not run.state.budget_reached:
             run.state.budget_reached = True
             run.notify("budget_reached", str(refused))
@@ -231,26 +231,23 @@ class TurnRequests:
                 run.state.step -= 1  # the model was not called
                 return decision
             run.apply(decision)
-            request = await self._build(model)
+            prepared = prepared._replace(request=await self._build(model))
         for _ in range(3):  # other runs draw on the same accounts meanwhile
-            output = run.reserve.affordable(model, request, refused.tokens, refused.money)
+            output = run.reserve.affordable(model, prepared.request, refused.tokens, refused.money)
             if not output:
                 break
-            request = dataclasses.replace(request, max_output_tokens=output)
-            refused = await self._reserve(model, request, usage_id)
+            prepared = prepared._replace(request=dataclasses.replace(prepared.request, max_output_tokens=output))
+            refused = await self._reserve(prepared)
             if refused is None:
-                return Prepared(model, request, usage_id)
+                return prepared
         run.state.step -= 1
         return Finish()
 
-    async def _reserve(
-        self, model: Model, request: ModelRequest, usage_id: str, *, after: ProviderError | None = None
-    ) -> BudgetError | None:
-        run = self._run
-        reserve = run.reserve.reservation(usage_id, model, request, last=run.state.budget_reached)
+    async def _reserve(self, prepared: Prepared, *, after: ProviderError | None = None) -> BudgetError | None:
+        run, last = self._run, self._run.state.budget_reached
+        reserve = run.reserve.reservation(prepared.usage_id, prepared.model, prepared.request, last=last)
         try:
-            own = self._planned.own_messages
-            await record_request(run, model, request, usage_id, reserve, own_messages=own, after=after)
+            await record_request(run, prepared, reserve, own_messages=self._planned.own_messages, after=after)
         except BudgetError as error:
             return error
         return None

@@ -35,15 +35,12 @@ CacheKey = tuple[str, Mapping[str, str], object]
 class CacheMonitor:
     """Predicts what each request finds in the provider's cache, and compares."""
 
-    __slots__ = ("_key", "_replaced", "_untrimmed", "billed", "cacheable", "omitted", "report", "sent_at")
+    __slots__ = ("_key", "_replaced", "_untrimmed", "cacheable", "omitted", "report", "sent_at")
 
     def __init__(self) -> None:
         self.report = ContextReport()
         self.sent_at: float | None = None
         """Time of the last request in seconds."""
-        self.billed: list[tuple[int, int, int, int, int]] = []
-        """For each request the tokens sent, read from the cache and written to it; then the tokens of the untrimmed
-        request, sent and read. Prices may depend on the size of a request."""
         self._key: CacheKey | None = None
         self.cacheable = 0
         """Tokens of the last request that can be in the cache now."""
@@ -91,7 +88,7 @@ class CacheMonitor:
         report.untrimmed_prompt += untrimmed
         report.untrimmed_cached += untrimmed_cached
         report.misses += miss is not None
-        self.billed.append((prompt, cached, written, untrimmed, untrimmed_cached))
+        report.billed.append((prompt, cached, written, untrimmed, untrimmed_cached))
         self._key, self._untrimmed, self._replaced = key, untrimmed, False
         self.cacheable = cacheable
         return miss
