@@ -9,7 +9,6 @@ LARGE: set[str] = {
     "orchestrator/engine.py:__init__",
     "orchestrator/journal/entries.py",
     "orchestrator/journal/writer.py:Journal",
-    "orchestrator/lifecycle/open.py:open_run",
     "orchestrator/run.py:__init__",
     "orchestrator/tool_calls/dispatch.py:ToolCalls",
     "orchestrator/turn.py:TurnRunner",

@@ -6,7 +6,7 @@ import difflib
 import functools
 import inspect
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Union
 
 from ..errors import ConfigurationError, ToolArgumentsError
@@ -182,12 +182,23 @@ def read_arguments(call: ToolCall) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        arguments = json.loads(text)
-    except ValueError as error:
-        raise ToolArgumentsError(f"the arguments are not valid JSON: {error}") from None
+        arguments = _json_parser()(text)
+    except ValueError:  # the standard library accepts a little more, and its message helps the model
+        try:
+            arguments = json.loads(text)
+        except ValueError as error:
+            raise ToolArgumentsError(f"the arguments are not valid JSON: {error}") from None
     if not isinstance(arguments, dict):
         raise ToolArgumentsError(f"the arguments must be a JSON object, not {type(arguments).__name__}")
     return arguments
+
+
+@functools.cache
+def _json_parser() -> Callable[[str], Any]:
+    """Return pydantic's parser, which takes a tenth of the time of the standard library's."""
+    from pydantic_core import from_json  # noqa: PLC0415 - slow to import
+
+    return from_json
 
 
 OBSERVERS = ("on_tools_selected", "on_tool_progress")

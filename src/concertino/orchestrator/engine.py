@@ -18,8 +18,8 @@ from .event_stream import EventStream, Observer
 from .hooks import Hooks, hooks_of
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
-from .journal.replay import OpenTurn
-from .lifecycle.open import begin, build_messages, fitting, model_of, open_run
+from .journal.replay import OpenTurn, Replay
+from .lifecycle.open import begin, build_messages, fitting, open_run
 from .lifecycle.result import open_waits, result_of
 from .lifecycle.resume import child_result, resume
 from .lifecycle.seal import closed_calls, seal_below
@@ -187,7 +187,6 @@ class ToolOrchestrator:
             self._config,
             self._registry,
             self.run_id,
-            model=model_of(self._chat, self._resources),
             tool_call_limit=self._tool_call_limit,
             parent=self._parent,
             lease=self._lease,
@@ -225,27 +224,12 @@ class ToolOrchestrator:
 
     async def _prepare(self, run: RunSession, hooks: Hooks) -> TurnRunner:
         """Start or resume the run, and give it its state and first messages."""
-        policy = await hooks.get_data_policy()
-        run.journal.policy = run.tree.policies[run.id] = policy.for_tools(run.registry.names())
-        if self._parent is None:
-            run.tree.on_stop = self._stop_requested
-        found = None
-
-        async def ask(prompt: str, *, system: str | None = None) -> str:
-            if self._questions is None:
-                self._questions = Questions(run, hooks, () if found is None else found.side_answers)
-            return await self._questions.ask(prompt, system=system)
-
-        run.context = context = RunContext(run, ask)
-        if self._resume:
-            found = await resume(run, self._parent)
-            # The first context has the session and the state from before the journal was read.
-            run.context = context = RunContext(run, ask)
-        elif run.journal.on:
-            await begin(run, self._parent)
+        found = await self._start(run, hooks)
         self._opened = True
         self._emit_start(run)
-        context.agent_state = await hooks.initialize_agent_state(context)
+        context = run.context
+        if hooks.initialize_agent_state.own:
+            context.agent_state = await hooks.initialize_agent_state(context)
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
         else:
@@ -255,6 +239,29 @@ class ToolOrchestrator:
                     run.add(message)
         self._requests = TurnRequests(run, hooks)
         return TurnRunner(run, hooks, self._requests, self._spawn)
+
+    async def _start(self, run: RunSession, hooks: Hooks) -> Replay | None:
+        """Record the start of the run, or return the replay of the run that is resumed."""
+        if hooks.get_data_policy.own:
+            run.journal.policy = (await hooks.get_data_policy()).for_tools(run.registry.names())
+        run.tree.policies[run.id] = run.journal.policy
+        if self._parent is None:
+            run.tree.on_stop = self._stop_requested
+        found = None
+
+        async def ask(prompt: str, *, system: str | None = None) -> str:
+            if self._questions is None:
+                self._questions = Questions(run, hooks, () if found is None else found.side_answers)
+            return await self._questions.ask(prompt, system=system)
+
+        run.context = RunContext(run, ask)
+        if self._resume:
+            found = await resume(run, self._parent)
+            # The first context has the session and the state from before the journal was read.
+            run.context = RunContext(run, ask)
+        elif run.journal.on:
+            await begin(run, self._parent)
+        return found
 
     def _emit_start(self, run: RunSession) -> None:
         call = self._parent.call_id if self._parent else None
@@ -269,7 +276,9 @@ class ToolOrchestrator:
         """
         if not isinstance(last, Continue | Finish):
             return last
-        steers = await self._new_steers(run)
+        steers: list[str] = []
+        if run.steers or run.journal.commands > run.journal.processed:
+            steers = await self._new_steers(run)
         if isinstance(last, Finish):
             if not steers:
                 return last
@@ -279,7 +288,8 @@ class ToolOrchestrator:
             run.add(UserMessage(fitting(run, text)))
             run.state.has_tool_calls = True
             run.emit(Steered, text)
-        decision = await hooks.should_continue_loop(run.context)
+        decide = hooks.should_continue_loop
+        decision = await decide(run.context) if decide.own else decide.default(run.context)
         for step in (last, decision):
             if isinstance(step, Continue) and step is not CONTINUE:
                 run.apply(step)
@@ -289,7 +299,7 @@ class ToolOrchestrator:
         """Return the messages sent to the running agent since the last step."""
         steers, run.steers = run.steers, []
         journal = run.journal
-        if journal.commands > journal.processed and run.tree.store is not None:
+        if run.tree.store is not None:
             for command in await run.tree.store.commands(run.id, after=journal.processed):
                 journal.processed = command.number
                 if command.kind == "steer":

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import NoneType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -26,23 +26,21 @@ R = TypeVar("R")
 
 
 class Hook(Generic[R]):
-    """One hook of one agent. `own` is False for the default, which needs no check."""
+    """One hook of one agent. If it is not the agent's `own`, `default` may be called instead: it needs no check."""
 
-    __slots__ = ("_agent", "_call", "_item", "_kinds", "_name", "own")
+    __slots__ = ("_agent", "_item", "_kinds", "_name", "default", "own")
 
     def __init__(self, config: AgentConfig[Any], name: str, own: bool) -> None:
         self.own = own
         self._agent = config.name
         self._name = name
-        self._call = getattr(config, name)
+        self.default: Callable[..., R] = getattr(config, name)
         self._kinds, self._item = _returns()[name]
 
     async def __call__(self, *args: Any) -> R:
         """Call the hook. Raises `HookError`; a `ToolError` about a call's arguments passes through."""
-        if not self.own:
-            return self._call(*args)  # type: ignore[no-any-return]
         try:
-            value = self._call(*args)
+            value = self.default(*args)
             if inspect.isawaitable(value):
                 value = await value
         except HookError:
@@ -56,7 +54,7 @@ class Hook(Generic[R]):
                 raise
             raise HookError(self._agent, self._name, f"raised {type(error).__name__}: {error}") from error
         self._check(value)
-        return value  # type: ignore[no-any-return]
+        return value
 
     def _check(self, value: Any) -> None:
         if not isinstance(value, self._kinds) or (isinstance(value, str) and str not in self._kinds):

@@ -177,7 +177,7 @@ class RunSession:
         self.skipped: tuple[int, ...] | None = ()
         """Indexes of messages that the next run of the conversation does not have: examples, an older summary. None
         if a hook has replaced the conversation."""
-        self.first_record = len(tree.ledger)
+        self.first_record = 0
         """The number of the tree's usage records when the run started."""
         self.repairs = ""
         """How the history was repaired; empty if it was not."""

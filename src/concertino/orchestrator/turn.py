@@ -177,12 +177,14 @@ class TurnRunner:
         if calls:
             if hooks.watches_selection:
                 hooks.observe_selection(run.context, calls)
-            self._advance_index()
+            if hooks.config.enable_global_context_update:
+                run.tree.content_index += 1
             return calls, CONTINUE
         if turn.message.stop_reason == "pause":
             state.has_tool_calls = True  # the provider's own tools are at work: it continues with the next request
             return calls, CONTINUE
-        return calls, self._apply(await hooks.on_no_tool_calls(run.context))
+        decide = hooks.on_no_tool_calls
+        return calls, self._apply(await decide(run.context) if decide.own else decide.default(run.context))
 
     def _apply(self, decision: NextStep) -> NextStep:
         if isinstance(decision, Continue):
@@ -223,7 +225,8 @@ class TurnRunner:
         for result in outcomes:
             if result.data is not None:
                 run.keep_data(result.call.name, result.data)
-        self._advance_index()
+        if self._hooks.config.enable_global_context_update:
+            run.tree.content_index += 1
         if choice is not None:
             state.tool_choice = choice
         disabled = [result.call for result in failed if result.not_enabled]
@@ -268,10 +271,6 @@ class TurnRunner:
         for call in turn.message.tool_calls:
             if call.id not in kept:
                 self._run.add(ToolMessage(call.id, call.name, why, is_error=True))
-
-    def _advance_index(self) -> None:
-        if self._hooks.config.enable_global_context_update:
-            self._run.tree.content_index += 1
 
     # -- accounting ----------------------------------------------------------------------------------------------
 

@@ -23,11 +23,12 @@ class Arguments:
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.context_name, self._model = _model_of(function, name)
         self.schema = _schema(self._model)
+        self._check = self._model.__pydantic_validator__.validate_python
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the converted arguments by parameter. Raises `ToolArgumentsError`, naming the parameter."""
         try:
-            checked = self._model.model_validate(arguments)
+            checked = self._check(arguments)
         except ValidationError as error:
             raise ToolArgumentsError("; ".join(_problem(e) for e in error.errors(include_url=False))) from None
         return dict(checked.__dict__)  # not `model_dump`, which would turn nested models back into dicts

@@ -29,14 +29,13 @@ RAG_TOOL = "rag"
 CHATBOT_TOOL = "chatbot"
 
 
-def open_run(  # noqa: PLR0913 - every argument is one of the engine's
+def open_run(
     chat: Chat,
     resources: Resources,
     config: AgentConfig[object],
     registry: ToolRegistry,
     run_id: str,
     *,
-    model: Model,
     tool_call_limit: int | None,
     parent: Parent | None,
     lease: float,
@@ -45,6 +44,7 @@ def open_run(  # noqa: PLR0913 - every argument is one of the engine's
 
     Raises `ConfigurationError` if the limits are invalid.
     """
+    model = _model_of(chat, resources)
     limits = resources.limits_of(chat.session, model, config)
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
@@ -65,13 +65,14 @@ def open_run(  # noqa: PLR0913 - every argument is one of the engine's
     )
     if parent is not None:
         run.parent = parent.run
+        run.first_record = len(run.tree.ledger)
         run.show(parent.run.stream)
     if changes:
         run.repairs = f"the history was repaired so that the model accepts it: {changes}"
     return run
 
 
-def model_of(chat: Chat, resources: Resources) -> Model:
+def _model_of(chat: Chat, resources: Resources) -> Model:
     """Return the model that *chat* names, or the default. Raises `ConfigurationError` if there is no model."""
     if isinstance(chat.model, str):
         return resources.find_model(chat.model)

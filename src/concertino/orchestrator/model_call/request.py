@@ -134,7 +134,8 @@ class TurnRequests:
     async def _build(self, model: Model) -> ModelRequest:
         run, hooks = self._run, self._hooks
         tools = specs = run.registry.specs()
-        send = bool(tools) and await hooks.should_send_tools(run.context)
+        decide = hooks.should_send_tools
+        send = bool(tools) and (await decide(run.context) if decide.own else decide.default(run.context))
         choice = run.state.tool_choice if send else "none"
         if not send and not run.call_ids:
             tools = ()  # otherwise they stay: providers refuse a history with calls of undeclared tools

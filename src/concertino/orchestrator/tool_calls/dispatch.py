@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,8 +43,8 @@ class ToolCalls:
         "_run",
         "_slots",
         "_spawn",
-        "_tasks",
         "_waiter",
+        "_width",
         "started",
     )
 
@@ -56,19 +55,15 @@ class ToolCalls:
         self._hooks = hooks
         self._spawn = spawn
         self._again = again
+        self._width = run.limits.parallel_tools if hooks.config.use_parallel_tools else 1
         self._calls: list[Call] = []
         self._slots: asyncio.Semaphore | None = None
-        self._tasks: dict[asyncio.Task[None], Coroutine[Any, Any, None]] = {}
         self._open = 0
         """The number of tasks that have not ended and are waited for."""
         self._error: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     # -- before they run -----------------------------------------------------------------------------------------
-
-    @property
-    def _width(self) -> int:
-        return self._run.limits.parallel_tools if self._hooks.config.use_parallel_tools else 1
 
     def start_early(self, calls: Sequence[ToolCall]) -> None:
         """Start the newest of *calls*, of a turn that the model is still writing, if its tool only reads."""
@@ -79,7 +74,7 @@ class ToolCalls:
             early = Call(self._run, self._hooks, index, call, before + same)
             self._calls.append(early)
             if early.tool is not None and early.tool.effect == "read" and index < self._width:
-                self._start(early, self._one(early))
+                self._start(early)
 
     def keeps_early(self, calls: Sequence[ToolCall]) -> bool:
         """Return whether the calls that started early are those of the answer. If not, they must be stopped."""
@@ -127,25 +122,27 @@ class ToolCalls:
     async def run(self) -> Suspend | None:
         """Run the calls until each has an outcome or waits. Return None, or the keys of the calls that need an answer.
 
-        Raises `EngineError` if a pass changes the state of no call: the loop must never spin.
+        Raises `EngineError` if two passes in a row change the state of no call: the loop must never spin.
         """
+        before = None
         while True:
-            before = sum([call.transitions for call in self._calls])
             self._start_calls()
             await self._all_done()
             if self._finished():
                 return None
             if not self._run.journal.on or not await self._take_answers():
                 return await self._suspend()
-            if sum([call.transitions for call in self._calls]) == before:
+            transitions = sum([call.transitions for call in self._calls])
+            if transitions == before:
                 raise EngineError(f"step {self._run.state.step} of run {self._run.id} made no progress: report this")
+            before = transitions
 
     def _start_calls(self) -> None:
         ready = [call for call in self._calls if call.outcome is None and call.task is None and self._may_start(call)]
         if len(ready) > self._width and self._slots is None:
             self._slots = asyncio.Semaphore(self._width)
         for call in ready:
-            self._start(call, self._one(call) if self._slots is None else self._one_in_slot(call, self._slots))
+            self._start(call)
 
     def _may_start(self, call: Call) -> bool:
         """Return whether a call needs no answer from outside: a resumed call starts its sub-agent again."""
@@ -176,14 +173,6 @@ class ToolCalls:
         return Suspend(tuple([c.key for c in self._calls if c.state == "waiting" and c.waits_for != "sub_agent"]))
 
     # -- one call ------------------------------------------------------------------------------------------------
-
-    async def _one_in_slot(self, call: Call, slots: asyncio.Semaphore) -> None:
-        await slots.acquire()
-        try:
-            await self._one(call)
-        finally:
-            if not call.abandoned:
-                slots.release()
 
     async def _one(self, call: Call) -> None:  # noqa: C901, PLR0912 - one branch for each way in which a call can end
         """Run one call from its start to its outcome."""
@@ -269,16 +258,19 @@ class ToolCalls:
 
     # -- tasks ---------------------------------------------------------------------------------------------------
 
-    def _start(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, call: Call) -> None:
         self._open += 1
-        call.task = asyncio.Task(self._watched(call, work), loop=asyncio.get_running_loop(), **_EAGER)
-        self._tasks[call.task] = work
+        call.task = asyncio.Task(self._watched(call, self._slots), loop=asyncio.get_running_loop(), **_EAGER)
 
-    async def _watched(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
+    async def _watched(self, call: Call, slots: asyncio.Semaphore | None) -> None:
+        """Run one call in its own task, once one of the *slots* is free."""
         if call.task is None:  # an eager start runs before the assignment
             call.task = asyncio.current_task()
         try:
-            await work
+            if slots is None:
+                await self._one(call)
+            else:
+                await self._one_in_slot(call, slots)
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - `_all_done` raises it
@@ -286,6 +278,14 @@ class ToolCalls:
         finally:
             if not call.abandoned:
                 self._done()
+
+    async def _one_in_slot(self, call: Call, slots: asyncio.Semaphore) -> None:
+        await slots.acquire()
+        try:
+            await self._one(call)
+        finally:
+            if not call.abandoned:
+                slots.release()
 
     def _done(self) -> None:
         self._open -= 1
@@ -306,17 +306,14 @@ class ToolCalls:
 
     async def stop(self, patience: float) -> None:
         """Cancel the calls that run and wait at most *patience* seconds for them."""
-        running = [task for task in self._tasks if not task.done()]
+        running = [call.task for call in self._calls if call.task is not None and not call.task.done()]
         for task in running:
             task.cancel()
         if running:
             _, pending = await asyncio.wait(running, timeout=patience)
             for call in self._calls:
                 call.abandoned = call.abandoned or call.task in pending
-            for work in self._tasks.values():
-                if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-                    work.close()  # cancelled before its first pass
-        self._tasks, self._open, self._error = {}, 0, None
+        self._open, self._error = 0, None
 
     def _expire(self, call: Call, context: CallContext) -> None:
         assert call.task is not None
@@ -342,7 +339,7 @@ class ToolCalls:
     # -- results -------------------------------------------------------------------------------------------------
 
     def _finished(self) -> bool:
-        return all(call.outcome is not None for call in self._calls)
+        return not [call for call in self._calls if call.outcome is None]
 
     def outcomes(self) -> list[Outcome]:
         """Return one outcome per call; the outcome of a stopped call names the stop."""

@@ -255,9 +255,10 @@ class Call:
     # -- the outcome ---------------------------------------------------------------------------------------------
 
     def _outcome(self, tool: Tool, value: Any) -> Outcome:
-        result = value if isinstance(value, ToolResult) else ToolResult(value)
-        content = as_text(result.content)
-        outcome = Outcome(self.call, content, data=result.data, summary=result.summary, retain=tool.retain)
+        outcome = Outcome(self.call, as_text(value.content if isinstance(value, ToolResult) else value))
+        outcome.retain = tool.retain
+        if isinstance(value, ToolResult):
+            outcome.data, outcome.summary = value.data, value.summary
         if self.siblings:
             self._cut(tool, outcome)
         else:
