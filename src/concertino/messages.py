@@ -108,11 +108,12 @@ class Media:
 class _Wired:
     """Cache of a message's wire form (for one format), size (by one counter), tool calls and validation."""
 
-    __slots__ = ("_calls", "_size", "_valid", "_wire")
+    __slots__ = ("_calls", "_valid", "_wire", "measured")
     _calls: tuple[ToolCall, ...]
     _valid: bool
     _wire: tuple[str, Any]
-    _size: tuple[object, Any]
+    measured: tuple[object, Any]
+    """A token counter, and the size by it; unset until the token engine has measured the message."""
 
     def mark_valid(self) -> None:
         """Record that the contents of this message have been validated; see `unvalidated`."""
@@ -129,18 +130,6 @@ class _Wired:
         form = build(self)
         object.__setattr__(self, "_wire", (style, form))
         return form
-
-    def sized(self, counter: object, count: Callable[[Any], W]) -> W:
-        """Return this message's size by *counter*; call *count* only if that size is not cached."""
-        try:
-            kept_counter, size = self._size
-            if kept_counter is counter:
-                return size  # type: ignore[no-any-return]
-        except AttributeError:
-            pass
-        size = count(self)
-        object.__setattr__(self, "_size", (counter, size))
-        return size
 
 
 @record

@@ -32,7 +32,7 @@ from concertino.messages import (
 )
 from concertino.token_engine import Retention, Summarize, SummaryJob, TokenEngine
 from concertino.token_engine import planner as planning
-from concertino.token_engine.caching.breakpoints import can_end_prefix
+from concertino.token_engine.caching.prefix import can_end_prefix
 from concertino.token_engine.caching.rules import binding
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.edits import decode_edit, encode_edit
@@ -202,7 +202,8 @@ class Session:
         kind = self.chance.choice(("good", "good", "good", "none", "empty", "long"))
         text = {"none": None, "empty": "  ", "long": "x" * 3 * job.tokens}.get(kind, "They spoke of an order.")
         edits, shown = self.engine.edits, list(self.engine.preview())
-        wanted = self.engine._fold.summaries.job is job  # its messages may have been omitted meanwhile
+        fold = self.engine._fold
+        wanted = fold is not None and fold.summaries.job is job  # its messages may have been omitted meanwhile
         merged = self.chance.choice((None, " ", "x" * 90_000, "Earlier they spoke.")) if job.merges else None
         good = self.engine.complete(job, text, merged)
         assert good == (wanted and kind == "good")

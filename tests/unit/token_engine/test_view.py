@@ -100,7 +100,7 @@ def test_a_view_agrees_with_the_simple_model(chance: Random) -> None:
     for _ in range(chance.randrange(1, 30)):
         for number in range(chance.choice((0, 1, 1, 2, 8))):
             message = some_message(chance, number)
-            view.append(message)
+            view.record.append(message)
             plain.append(message)
         if chance.random() < 0.5:
             handed_out.append((view.messages(), [message for _, message in plain.shown]))
@@ -127,7 +127,7 @@ def test_edits_measure_only_the_messages_that_they_change() -> None:
 
     view = View(counted)
     for number in range(1_000):
-        view.append(ToolMessage(str(number), "look", "some text"))
+        view.record.append(ToolMessage(str(number), "look", "some text"))
     view.settle()
     assert measured == 1_000
     for index in range(1_000):
@@ -142,10 +142,10 @@ def test_edits_measure_only_the_messages_that_they_change() -> None:
 def test_a_copy_is_independent() -> None:
     view = View(measure)
     for number in range(4):
-        view.append(ToolMessage(str(number), "look", "some text"))
+        view.record.append(ToolMessage(str(number), "look", "some text"))
     view.settle()
     copy = view.copy()
-    copy.append(UserMessage("more"))
+    copy.record.append(UserMessage("more"))
     copy.settle()
     copy.apply(Reduce((1,), ("short",)))
     assert (len(view.record), view.edits, view.shown) == (4, [], view.record)

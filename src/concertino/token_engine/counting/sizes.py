@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import methodcaller
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from ...messages import AssistantMessage, Media, Message, Part, SystemMessage, ToolMessage, UserMessage
@@ -40,12 +40,25 @@ Measure = Callable[[Message], Size]
 
 def measure_with(counter: TokenCounter) -> Measure:
     """Return a function that measures a message with *counter*; the message caches the result."""
+    return partial(_measure, counter)
 
-    def count(message: Message) -> Size:
-        text = message_text(message)
-        return Size(counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE)
 
-    return methodcaller("sized", counter, count)  # unlike a lambda, without a Python frame for each message
+def _measure(counter: TokenCounter, message: Message) -> Size:
+    try:
+        by, size = message.measured
+        if by is counter:
+            return size  # type: ignore[no-any-return]
+    except AttributeError:
+        pass
+    text = message_text(message)
+    size = Size(counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE)
+    object.__setattr__(message, "measured", (counter, size))
+    return size
+
+
+def tokens_of(counter: TokenCounter, message: Message) -> int:
+    """Return the tokens of *message* by *counter*, without a provider's framing; the message caches its size."""
+    return _measure(counter, message).tokens - FRAME
 
 
 def message_text(message: Message) -> str:
@@ -62,24 +75,27 @@ def message_text(message: Message) -> str:
             return text
 
 
-def max_tokens_of(message: Message) -> int:
-    """Return an upper bound of the message's tokens, its bytes, without building its text."""
-    if message.role == "tool":
-        content = message.content
-        size = (len(content) if content.isascii() else _bytes(content)) + len(message.call_id) + FRAME
-        return size + sum(map(media_size, message.media)) if message.media else size
-    if message.role == "assistant":
-        size = FRAME
-        for part in message.parts:
-            if part.kind == "tool_call":
-                text, size = part.arguments, size + len(part.id) + len(part.name)
-            else:
-                text = part.raw if part.kind == "opaque" else part.text
-            size += len(text) if text.isascii() else _bytes(text)
-        return size
-    if message.role == "user" and message.media:
-        return _bytes(message.text) + sum(map(media_size, message.media)) + FRAME
-    return _bytes(message.text) + FRAME
+def max_tokens(messages: Iterable[Message]) -> int:
+    """Return an upper bound of the tokens of *messages*, their bytes, without building their text."""
+    size = 0
+    for message in messages:
+        size += FRAME
+        if message.role == "assistant":
+            for part in message.parts:
+                if part.kind == "tool_call":
+                    text, size = part.arguments, size + len(part.id) + len(part.name)
+                else:
+                    text = part.raw if part.kind == "opaque" else part.text
+                size += len(text) if text.isascii() else _bytes(text)
+            continue
+        if message.role == "tool":
+            text, size = message.content, size + len(message.call_id)
+        else:
+            text = message.text
+        size += len(text) if text.isascii() else _bytes(text)
+        if message.role != "system" and message.media:
+            size += sum(map(media_size, message.media))
+    return size
 
 
 def _bytes(text: str) -> int:
