@@ -147,7 +147,7 @@ class Provider:
         if "after the last of them" in asked.text:
             first = max(place for place, message in enumerate(told) if _is_summary(message)) + 1
             told = told[first:]
-        return sum(MEASURE(message).tokens for message in told)
+        return sum(MEASURE(message)[0] for message in told)
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""

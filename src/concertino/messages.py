@@ -115,10 +115,6 @@ class _Wired:
     measured: tuple[object, Any]
     """A token counter, and the size by it; unset until the token engine has measured the message."""
 
-    def mark_valid(self) -> None:
-        """Record that the contents of this message have been validated; see `unvalidated`."""
-        object.__setattr__(self, "_valid", True)
-
     def wire(self, style: str, build: Callable[[Any], W]) -> W:
         """Return this message in the wire format *style*; call *build* only if that form is not cached."""
         try:
@@ -198,6 +194,12 @@ class ToolMessage(_Wired):
 
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+def mark_valid(messages: Iterable[Message]) -> None:
+    """Record that the contents of *messages* have been validated; see `unvalidated`."""
+    for message in messages:
+        object.__setattr__(message, "_valid", True)
 
 
 def unvalidated(messages: Iterable[Message]) -> list[Message]:

@@ -255,13 +255,13 @@ class Session:
             request = ModelRequest(model="m", system="Be brief.", messages=view, tools=(TOOL,), breakpoints=marks)
             assert not (found := problems(request)), found  # (1)
         self.last_view = view
-        size = sum(MEASURE(message).tokens for message in view) + sum(map(COUNTER.count, FIXED.values()))
+        size = sum(MEASURE(message)[0] for message in view) + sum(map(COUNTER.count, FIXED.values()))
         assert size + self.reserve <= self.limit, "it fits (5)"
         engine.observe(Tokens(prompt=size, cached=size))
 
     def check_view(self, view: Sequence[Message]) -> None:
         """Check counts (9), groups (1, 2) and pins (8)."""
-        assert self.engine.tokens == sum(MEASURE(message).tokens for message in view)
+        assert self.engine.tokens == sum(MEASURE(message)[0] for message in view)
         here = {id(message) for message in view}
         told = [message.text for message in view if isinstance(message, SystemMessage) and "Summary" in message.text]
         assert all(re.search(r"[Tt]hey spoke", text) for text in told), "an invalid summary changes nothing (7)"

@@ -21,6 +21,7 @@ from .journal.data_policy import UNKNOWN_TOOL
 from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
+from .lifecycle.repair import CheckedHistory
 from .model_call.budget import Reserve
 from .outcome import Continue
 from .resources import HasLimits, Limits, Resources
@@ -103,6 +104,7 @@ class RunSession:
         "attempts",
         "call_ids",
         "chat",
+        "checked",
         "context",
         "data",
         "deadlines",
@@ -161,6 +163,8 @@ class RunSession:
         self.stream: EventStream | None = None
         """The sink of events; None if there is no consumer."""
         self.system = ""
+        self.checked = CheckedHistory()
+        """The examples and the history, in which no provider finds a fault."""
         self.call_ids: set[str] = set()
         """The ids of all calls in the conversation."""
         self.opened: OpenTurn | OpenRequest | None = None

@@ -89,7 +89,7 @@ class Candidates:
 
     def _saving_at(self, index: int, view: View) -> int:
         message = view.at(index)
-        return 0 if message is None else _saving(message, self._measure(message).tokens)
+        return 0 if message is None else _saving(message, self._measure(message)[0])
 
     @property
     def first(self) -> int | None:

@@ -12,7 +12,7 @@ from ..messages import AssistantMessage, Message, Messages, SystemMessage, ToolM
 from .counting.sizes import KINDS, Measure, Size
 from .edits import Edit, Reduce, Strip, Summarize
 
-_NO_SIZE = Size(0, 0)
+_NO_SIZE: Size = (0, 0)
 
 
 class View:
@@ -112,20 +112,18 @@ class View:
         if self._shown is not record:
             self._shown.extend(fresh)
 
-    def settle(self) -> Sequence[tuple[int, Message, int]]:
+    def settle(self) -> Iterable[tuple[int, Message, int]]:
         """Count the messages appended since the last call; return them with their indexes and tokens."""
         self.grow()
-        sizes, kinds, by_kind, measure, total = self._sizes, self._kinds, self.by_kind, self._measure, self.tokens
-        first = len(sizes)
+        first, by_kind = len(self._sizes), self.by_kind
         fresh = self._shown[first:]
-        for message in fresh:
-            tokens, kind = measure(message)
-            sizes.append(tokens)
-            kinds.append(kind)
+        measured = list(map(self._measure, fresh))
+        for tokens, kind in measured:
             by_kind[kind] += tokens
-            total += tokens
-        self.tokens = total
-        return list(zip(self.indexes[first:], fresh, sizes[first:], strict=True))
+        self.tokens = sum(by_kind)
+        self._sizes.extend([tokens for tokens, _ in measured])
+        self._kinds.extend([kind for _, kind in measured])
+        return zip(self.indexes[first:], fresh, self._sizes[first:], strict=True)
 
     def position(self, index: int) -> int:
         """Return the first position whose index is at least *index*."""
@@ -233,8 +231,8 @@ class View:
         for tokens, kind in measured:
             by_kind[kind] += tokens
         self.tokens = sum(by_kind)
-        self._sizes[start:stop] = array("q", [size.tokens for size in measured])
-        self._kinds[start:stop] = bytes([size.kind for size in measured])
+        self._sizes[start:stop] = array("q", [tokens for tokens, _ in measured])
+        self._kinds[start:stop] = bytes([kind for _, kind in measured])
 
 
 def unmeasured_view(record: Iterable[Message] = ()) -> View:

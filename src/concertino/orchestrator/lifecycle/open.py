@@ -43,7 +43,8 @@ def open_run(  # noqa: PLR0913 - every argument is one of the engine's
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
     resources.preload_prices(model)
-    chat, changes = repaired(chat, model_id(model))
+    kept = resources.kept(chat.context)
+    chat, checked, changes = repaired(chat, model_id(model), kept.checked if kept else None)
     run = RunSession(
         id=run_id,
         path=f"{parent.run.path}/{parent.element}" if parent else config.name,
@@ -57,6 +58,7 @@ def open_run(  # noqa: PLR0913 - every argument is one of the engine's
     )
     if parent is not None:
         run.stream, run.parent = parent.run.stream, parent.run
+    run.checked = checked
     if changes:
         run.repairs = f"the history was repaired so that the model accepts it: {changes}"
     return run
@@ -120,9 +122,10 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
     chat = run.chat
     run.system = system_prompt(chat, config, run.registry)
     earlier = before_user_message(chat, model_id(run.model))
-    run.call_ids = call_ids(earlier)
+    run.call_ids = set(run.checked.call_ids) if skipped is None else call_ids(earlier)
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
-    folded = run.resources.folded(chat.context) if earlier else None
+    kept = run.resources.kept(chat.context) if earlier else None
+    folded = kept.folded if kept else None
     if not run.window.start(earlier, chat.context, example_count=example_count(run.skipped), folded=folded):
         text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
         run.notify("context_not_applied", text)
@@ -152,6 +155,4 @@ def example_count(skipped: Sequence[int]) -> int:
 def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
     """Return the indexes of examples and older summary among the messages before the user's."""
     first = earlier - len(chat.history) - bool(chat.summary)
-    if first <= 0 and not chat.summary:
-        return ()
-    return tuple(index for index in range(earlier) if not 0 <= index - first < len(chat.history))
+    return (*range(first), *range(first + len(chat.history), earlier))

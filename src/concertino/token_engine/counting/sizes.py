@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
 
-from ...messages import AssistantMessage, Media, Message, Part, SystemMessage, ToolMessage, UserMessage
+from ...messages import Media, Message, Part
 from .base import TokenCounter
 
 FRAME = 8
@@ -28,13 +27,8 @@ _SAMPLE = 500
 _WORDS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
 
 
-class Size(NamedTuple):
-    """A message's size by one counter."""
-
-    tokens: int
-    kind: int
-
-
+Size = tuple[int, int]
+"""A message's tokens by one counter, and the kind of its text."""
 Measure = Callable[[Message], Size]
 
 
@@ -44,35 +38,29 @@ def measure_with(counter: TokenCounter) -> Measure:
 
 
 def _measure(counter: TokenCounter, message: Message) -> Size:
-    try:
-        by, size = message.measured
-        if by is counter:
-            return size  # type: ignore[no-any-return]
-    except AttributeError:
-        pass
+    known = getattr(message, "measured", None)
+    if known is not None and known[0] is counter:
+        return known[1]  # type: ignore[no-any-return]
     text = message_text(message)
-    size = Size(counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE)
+    size = counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE
     object.__setattr__(message, "measured", (counter, size))
     return size
 
 
 def tokens_of(counter: TokenCounter, message: Message) -> int:
     """Return the tokens of *message* by *counter*, without a provider's framing; the message caches its size."""
-    return _measure(counter, message).tokens - FRAME
+    return _measure(counter, message)[0] - FRAME
 
 
 def message_text(message: Message) -> str:
     """Return the text that a provider counts; images and files become filler of their assumed size."""
-    match message:
-        case AssistantMessage(parts):
-            return _part_text(parts[0]) if len(parts) == 1 else "".join(map(_part_text, parts))
-        case ToolMessage():
-            text = message.call_id + message.content
-            return text + "".join(map(_filler, message.media)) if message.media else text
-        case UserMessage(text):
-            return text + "".join(map(_filler, message.media)) if message.media else text
-        case SystemMessage(text):
-            return text
+    if message.role == "assistant":
+        parts = message.parts
+        return _part_text(parts[0]) if len(parts) == 1 else "".join(map(_part_text, parts))
+    if message.role == "system":
+        return message.text
+    text = message.text if message.role == "user" else message.call_id + message.content
+    return text + "".join(map(_filler, message.media)) if message.media else text
 
 
 def max_tokens(messages: Iterable[Message]) -> int:
