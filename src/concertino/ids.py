@@ -9,6 +9,8 @@ from functools import lru_cache
 
 SINCE_GPT_5_6 = r"gpt-(5\.[6-9]|[6-9]|\d\d)"
 """The family of OpenAI's models with explicit cache breakpoints, as a pattern for `in_family`."""
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+"""Letters and digits that are not mistaken for one another."""
 
 
 def new_run_id() -> str:
@@ -59,6 +61,14 @@ def digest(text: str) -> str:
     from hashlib import blake2b  # noqa: PLC0415 - importing hashlib takes a tenth of the time of `import concertino`
 
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def handle_for(key: str) -> str:
+    """Return a short name for *key* that is easy to write: 35 bits of its BLAKE2b hash."""
+    from hashlib import blake2b  # noqa: PLC0415 - see `digest`
+
+    number = int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    return "".join([_ALPHABET[number >> shift & 31] for shift in range(0, 35, 5)])
 
 
 @lru_cache(maxsize=1_024)  # looked up for every request

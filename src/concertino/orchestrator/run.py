@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..events import Notice, NoticeCode, RunEvent
-from ..ids import call_key, usage_id
+from ..ids import call_key, handle_for, usage_id
 from ..messages import Message, Messages
 from ..providers.base import Model, model_id
 from ..scope import Scope
 from ..token_engine.engine import TokenEngine
-from ..token_engine.recall import handle_for
 from ..tools.base import Session
 from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource

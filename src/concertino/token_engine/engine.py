@@ -85,13 +85,15 @@ class TokenEngine:
     def _restart(self, view: View, source: ConversationFold | None = None) -> None:
         """Begin with *view*, a copy of the view of *source* if that is given."""
         self._view = view
+        self.append: Callable[[Message], None] = view.record.append
+        """Appends a message to the record in constant time."""
         self._fold = None if source is None else ConversationFold(view, self.counter, self.retention, source)
         self._prefix: CachedPrefix | None = None
         self._conditions: Conditions | None = None  # of the last plan
         self._fresh: list[Edit] = []  # since the last request
         self._carried: list[Edit] = []  # the log of the last `state`, for the next run
         self._sent = 0  # messages of the record at the last request
-        self._noted = view.counted  # messages of the record that `_pending` and `_slack` reflect
+        self._noted = 0  # messages of the record that `_pending` and `_slack` reflect
         self._pending = 0  # upper bound of the tokens that are not counted yet
         self._single_use = False  # the uncounted record has single-use results
         self._slack = -1  # bytes that may be added before the next full plan
@@ -102,14 +104,12 @@ class TokenEngine:
 
     # -- the record ----------------------------------------------------------------------------------------------
 
-    def append(self, message: Message) -> None:
-        """Append *message* to the record in constant time."""
-        self._view.record.append(message)
-
     def _note_appended(self) -> None:
         """Take note of the messages appended since the last call, without counting them."""
         record = self._view.record
         fresh = record[self._noted :]
+        if not fresh:
+            return
         self._noted = len(record)
         self._pending += max_tokens(fresh)
         for message in fresh:
@@ -185,6 +185,7 @@ class TokenEngine:
         )
         if continued and folded is not None:
             self._restart(folded.view.copy(), folded.fold)
+            self._noted = folded.view.counted
         view = self._view
         view.record.extend(messages[len(view.record) :])
         if state is None:

@@ -90,7 +90,8 @@ class ConversationFold:
     def adopt(self, state: ContextState, offset: int) -> None:
         """Adopt the prepared summaries and the carrying cost of *state*."""
         self.summaries.restore(prepared_edits(state, offset))
-        self.planner.carrying_cost = state.carrying_cost
+        results, messages = state.carrying_cost  # a list if the product stores the state as JSON
+        self.planner.carrying_cost = results, messages
 
     def carried_over(self, skipped: Sequence[int]) -> tuple[list[Edit], list[Edit]]:
         """Return the edits and the prepared summaries for the next run, which lacks the messages at *skipped*."""

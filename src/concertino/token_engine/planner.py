@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
+from ..ids import handle_for
 from ..messages import UserMessage
 from ..records import record
 from .caching.rules import Binding, CacheRule
 from .candidates import Candidates
 from .edits import Edit, Reduce, Strip, Summarize, fingerprint
-from .recall import handle_for, hint
+from .recall import hint
 from .retention import Retention
 from .view import View
 

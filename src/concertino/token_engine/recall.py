@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 
+from ..ids import handle_for
 from ..messages import AssistantMessage, Message, ToolMessage
 from .counting.base import TokenCounter
 from .edits import Edit, Summarize
@@ -16,13 +16,6 @@ _SHARE = 0.05
 _LONGEST = 300
 """Characters of an extract; a tool's own summary may have three times as many."""
 _SHORTEST = 24
-_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-
-
-def handle_for(key: str) -> str:
-    """Return a short name for *key* that is easy to write: 35 bits of its BLAKE2b hash."""
-    number = int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-    return "".join([_ALPHABET[number >> shift & 31] for shift in range(0, 35, 5)])
 
 
 def handle_of(message: ToolMessage) -> str:

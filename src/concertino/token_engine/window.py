@@ -61,7 +61,8 @@ class WindowBudget:
         """Model that is asked (`provider:name`)."""
         self.rule = cache_rule("", "")
         self.binding: Binding = "free"
-        self.gauge = Gauge(Calibration(), exact=counter.exact)
+        self.gauge: Gauge
+        """Size of the requests to the model, once one is selected."""
         self.budget = self.hard_budget = limit
         """Counted tokens that a view should have at most, and that it must not exceed."""
         self.floor = 0
@@ -93,7 +94,7 @@ class WindowBudget:
 
     def floor_error(self, view: View, reserve: int) -> ContextFloorError:
         """Return the error for a *view* that no edit can make fit; it names what fills the window."""
-        sizes = {**self.fixed.sizes(), "reserve for the answer": reserve}
+        sizes = {**self.fixed.sizes, "reserve for the answer": reserve}
         for position, message in enumerate(view.shown):
             name = f"result of {message.name}" if isinstance(message, ToolMessage) else f"{message.role} message"
             sizes[name] = sizes.get(name, 0) + view.before(position + 1) - view.before(position)
@@ -190,25 +191,18 @@ class Gauge:
 class FixedParts:
     """The parts sent with every request, such as system prompt and tools, by name."""
 
-    __slots__ = ("_counted", "_counter", "_statistics", "texts", "tokens")
+    __slots__ = ("_counter", "_statistics", "sizes", "texts", "tokens")
 
     def __init__(self, counter: TokenCounter, statistics: TokenStatistics) -> None:
         self._counter = counter
         self._statistics = statistics
-        self._counted: dict[str, tuple[str, int]] = {}
         self.texts: Mapping[str, str] = {}
+        self.sizes: dict[str, int] = {}
+        """Tokens of each part."""
         self.tokens = 0
 
     def update(self, texts: Mapping[str, str]) -> None:
         """Replace the parts by *texts*; an identical mapping object is assumed to be unchanged."""
-        if texts is self.texts:
-            return
-        for name, text in texts.items():
-            if name not in self._counted or self._counted[name][0] is not text:
-                self._counted[name] = (text, self._statistics.count(self._counter, text))
-        self.texts = texts
-        self.tokens = sum(self.sizes().values())
-
-    def sizes(self) -> dict[str, int]:
-        """Return the tokens of each part by name."""
-        return {name: self._counted[name][1] for name in self.texts}
+        if texts is not self.texts:
+            self.texts, self.sizes = texts, self._statistics.count(self._counter, texts)
+            self.tokens = sum(self.sizes.values())

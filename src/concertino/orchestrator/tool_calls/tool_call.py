@@ -7,9 +7,10 @@ import json
 from typing import Any
 
 from ...errors import ToolError
+from ...ids import handle_for
 from ...messages import AssistantMessage, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
-from ...token_engine.recall import RECALL, cut_middle, handle_for, hint
+from ...token_engine.recall import RECALL, cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...waits import Wait
 from ..agent import read_arguments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .base import TokenCounter
 from .sizes import DATA, FOREIGN, KINDS, PROSE
@@ -51,15 +51,17 @@ class TokenStatistics:
         self._counts: dict[tuple[str, str], int] = {}
         self._calibrations: dict[tuple[str, str], Calibration] = {}
 
-    def count(self, counter: TokenCounter, text: str) -> int:
-        """Return the tokens of *text*, a system prompt or tool list that many runs send; count it once."""
-        key = counter.name, text
-        tokens = self._counts.get(key)
-        if tokens is None:
-            while len(self._counts) >= _MOST_TEXTS:
-                del self._counts[next(iter(self._counts))]
-            tokens = self._counts[key] = counter.count(text)
-        return tokens
+    def count(self, counter: TokenCounter, texts: Mapping[str, str]) -> dict[str, int]:
+        """Return the tokens of each of *texts*, system prompts and tool lists that many runs send; count each once."""
+        counts, found = self._counts, {}
+        for name, text in texts.items():
+            key = counter.name, text
+            if key not in counts:
+                while len(counts) >= _MOST_TEXTS:
+                    del counts[next(iter(counts))]
+                counts[key] = counter.count(text)
+            found[name] = counts[key]
+        return found
 
     def calibration(self, model: str, counter: TokenCounter) -> Calibration:
         """Return the calibration of *model* for texts counted with *counter*."""
