@@ -84,12 +84,10 @@ async def converse(
             seen += [run.result.status, run.result.messages, run.result.report]
             seen.append(dataclasses.replace(context, sent_at=None))
     seen += [list(request.messages) for request in model.requests]
-    return [
-        dataclasses.replace(each, run_id="", agent_path="") if isinstance(each, Notice) else each for each in seen
-    ]
+    return [dataclasses.replace(each, run_id="", agent_path="") if isinstance(each, Notice) else each for each in seen]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(pieces, max_size=6), st.lists(pieces, max_size=3), st.lists(turns, min_size=2, max_size=4))
 async def test_a_kept_conversation_continues_like_a_new_process(
     history: list[Message], examples: list[Message], turns: list[tuple[int, Change]]

@@ -29,13 +29,13 @@ def test_invariants_of_seeded_conversations(block: int) -> None:
         Session(Random(seed), judged=seed % 3 == 0).run()
 
 
-class Told(Session):
-    """A session that writes down what each request is, with a fold of the last run at every next run, or without."""
+class Recorded(Session):
+    """A session that records its requests. With *kept*, each run starts with the fold of the last one."""
 
     def __init__(self, chance: Random, *, kept: bool) -> None:
         self.kept = kept
         self.statistics = TokenStatistics()
-        self.told: list[object] = []
+        self.requested: list[object] = []
         super().__init__(chance, judged=False)
 
     def new_engine(self) -> TokenEngine:
@@ -44,11 +44,11 @@ class Told(Session):
     def request(self) -> None:
         super().request()
         engine = self.engine
-        self.told += [engine.edits, list(engine.preview()), engine.breakpoints, engine.tokens, repr(engine.report)]
+        self.requested += [engine.edits, list(engine.preview()), engine.breakpoints, engine.tokens, repr(engine.report)]
 
     def next_run(self) -> None:
         state = self.engine.state()
-        self.told.append(state)
+        self.requested.append(state)
         folded = self.engine.folded(state) if self.kept else None
         record = self.record if self.kept else pickle.loads(pickle.dumps(self.record))
         self.record, self.waiting, self.thought = record, None, {}
@@ -63,7 +63,7 @@ def copied(state: ContextState) -> ContextState:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.integers(0, 2**32))
 def test_a_kept_fold_gives_the_same_requests_as_a_fresh_one(seed: int) -> None:
-    kept, fresh = Told(Random(seed), kept=True), Told(Random(seed), kept=False)
+    kept, fresh = Recorded(Random(seed), kept=True), Recorded(Random(seed), kept=False)
     kept.run()
     fresh.run()
-    assert kept.told == fresh.told
+    assert kept.requested == fresh.requested

@@ -174,13 +174,15 @@ class TokenEngine:
     ) -> bool:
         """Load the *messages* of earlier runs, led by *example_count* examples, and continue the view of *state*.
 
-        If *messages* extend the record of *folded* (the same objects), only the new ones are counted. Otherwise only
-        the messages that *state* shows are. Return False if *state* has edits of other messages; they are not applied.
+        A conversation that has been long enough for edits is counted: only its new messages if *messages* extend the
+        record of *folded* (the same objects), otherwise only the messages that *state* shows. Return False if *state*
+        has edits of other messages; they are not applied.
         """
         self.example_count = example_count
+        counted = state is not None and bool(state.edits or state.prepared or any(state.carrying_cost))
         continued = (
-            folded is not None
-            and state is not None
+            counted
+            and folded is not None
             and folded.is_continued_by(messages, state, self.counter, self.retention, example_count)
         )
         if continued and folded is not None:
@@ -190,7 +192,7 @@ class TokenEngine:
         view.record.extend(messages[len(view.record) :])
         if state is None:
             return True
-        if not continued and (state.edits or state.prepared or any(state.carrying_cost)):
+        if counted and not continued:
             self._fold = ConversationFold(view, self.counter, self.retention)
             if not self._fold.resume(state, example_count):
                 return False

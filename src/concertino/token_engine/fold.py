@@ -164,7 +164,7 @@ class FoldedConversation:
     def is_continued_by(
         self,
         messages: Sequence[Message],
-        state: ContextState,
+        state: ContextState | None,
         counter: TokenCounter,
         retention: Retention,
         example_count: int,
