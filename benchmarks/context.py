@@ -107,7 +107,7 @@ class Provider:
         """Stream the next answer, or a summary."""
         asked = request.messages[-1]
         blocks: list[tuple[object, int]] = [("system", self.trace.system)]
-        blocks += [(_key(message), MEASURE(message).tokens) for message in request.messages]
+        blocks += [(_key(message), MEASURE(message)[0]) for message in request.messages]
         marks = None if request.breakpoints is None else [mark + 1 for mark in request.breakpoints]
         if marks is not None and len(marks) < 4:
             marks.insert(0, 0)  # system and tools
@@ -147,7 +147,7 @@ class Provider:
         if "after the last of them" in asked.text:
             first = max(place for place, message in enumerate(told) if _is_summary(message)) + 1
             told = told[first:]
-        return sum(MEASURE(message).tokens for message in told)
+        return sum(MEASURE(message)[0] for message in told)
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""
@@ -155,7 +155,7 @@ class Provider:
 
 def reduced(tokens: int) -> int:
     """Return the tokens of the digest of a result of *tokens*, for the engine and the offline optimum alike."""
-    return MEASURE(ToolMessage("", "work", digest(ToolMessage("", "work", text(tokens)), recallable=False))).tokens
+    return MEASURE(ToolMessage("", "work", digest(ToolMessage("", "work", text(tokens)), recallable=False)))[0]
 
 
 def _is_summary(message: Message) -> bool:
@@ -193,7 +193,7 @@ class Driver(AgentConfig[None]):
     def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
         newest = list(run.messages)[-50:]
         here = {id(message) for message in request.messages}
-        sizes = [(MEASURE(message).tokens, id(message) in here) for message in newest]
+        sizes = [(MEASURE(message)[0], id(message) in here) for message in newest]
         self.verbatim.append(sum(t for t, kept in sizes if kept) / max(sum(t for t, _ in sizes), 1))
         return request
 

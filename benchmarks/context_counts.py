@@ -14,9 +14,10 @@ from typing import Any
 
 from concertino.messages import AssistantMessage, Message, Part, Reasoning, SystemMessage, Text, ToolCall, UserMessage
 from concertino.token_engine import EstimatingCounter
-from concertino.token_engine.counting.calibration import Calibration, Gauge
+from concertino.token_engine.counting.calibration import Calibration
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.view import View
+from concertino.token_engine.window import Gauge
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts" / "mini-swe-agent-deepseek"
 SETTLED = 50
@@ -34,7 +35,7 @@ def errors(messages: list[dict[str, Any]]) -> Iterator[float]:
             if len(view.record) > SETTLED:
                 yield abs(guess - used["prompt_tokens"]) / used["prompt_tokens"]
             gauge.observe(tuple(view.by_kind), 0, used["prompt_tokens"], grown=True)
-        view.append(_message(said))
+        view.record.append(_message(said))
 
 
 def _message(said: dict[str, Any]) -> Message:

@@ -25,6 +25,8 @@ class ContextState:
     """Model of the last request (`provider:name`)."""
     carrying_cost: tuple[float, float] = (0.0, 0.0)
     """Cost so far of carrying what the next edits would remove, in tokens of uncached input."""
+    omitted: int = 0
+    """Tokens that the edits have removed, by the run's counter: the next run need not count them."""
 
 
 @record(frozen=False)

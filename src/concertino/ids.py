@@ -7,9 +7,10 @@ import re
 import time
 from functools import lru_cache
 
-_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 SINCE_GPT_5_6 = r"gpt-(5\.[6-9]|[6-9]|\d\d)"
 """The family of OpenAI's models with explicit cache breakpoints, as a pattern for `in_family`."""
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+"""Letters and digits that are not mistaken for one another."""
 
 
 def new_run_id() -> str:
@@ -64,7 +65,7 @@ def digest(text: str) -> str:
 
 def handle_for(key: str) -> str:
     """Return a short name for *key* that is easy to write: 35 bits of its BLAKE2b hash."""
-    from hashlib import blake2b  # noqa: PLC0415 - as in `digest`
+    from hashlib import blake2b  # noqa: PLC0415 - see `digest`
 
     number = int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
     return "".join([_ALPHABET[number >> shift & 31] for shift in range(0, 35, 5)])

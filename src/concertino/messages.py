@@ -108,15 +108,12 @@ class Media:
 class _Wired:
     """Cache of a message's wire form (for one format), size (by one counter), tool calls and validation."""
 
-    __slots__ = ("_calls", "_size", "_valid", "_wire")
+    __slots__ = ("_calls", "_valid", "_wire", "measured")
     _calls: tuple[ToolCall, ...]
     _valid: bool
     _wire: tuple[str, Any]
-    _size: tuple[object, Any]
-
-    def mark_valid(self) -> None:
-        """Record that the contents of this message have been validated; see `unvalidated`."""
-        object.__setattr__(self, "_valid", True)
+    measured: tuple[object, Any]
+    """A token counter, and the size by it; unset until the token engine has measured the message."""
 
     def wire(self, style: str, build: Callable[[Any], W]) -> W:
         """Return this message in the wire format *style*; call *build* only if that form is not cached."""
@@ -129,18 +126,6 @@ class _Wired:
         form = build(self)
         object.__setattr__(self, "_wire", (style, form))
         return form
-
-    def sized(self, counter: object, count: Callable[[Any], W]) -> W:
-        """Return this message's size by *counter*; call *count* only if that size is not cached."""
-        try:
-            kept_counter, size = self._size
-            if kept_counter is counter:
-                return size  # type: ignore[no-any-return]
-        except AttributeError:
-            pass
-        size = count(self)
-        object.__setattr__(self, "_size", (counter, size))
-        return size
 
 
 @record
@@ -209,6 +194,12 @@ class ToolMessage(_Wired):
 
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+def mark_valid(messages: Iterable[Message]) -> None:
+    """Record that the contents of *messages* have been validated; see `unvalidated`."""
+    for message in messages:
+        object.__setattr__(message, "_valid", True)
 
 
 def unvalidated(messages: Iterable[Message]) -> list[Message]:

@@ -32,7 +32,7 @@ from concertino.messages import (
 )
 from concertino.token_engine import Retention, Summarize, SummaryJob, TokenEngine
 from concertino.token_engine import planner as planning
-from concertino.token_engine.caching.breakpoints import can_end_prefix
+from concertino.token_engine.caching.prefix import can_end_prefix
 from concertino.token_engine.caching.rules import binding
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.edits import decode_edit, encode_edit
@@ -202,7 +202,8 @@ class Session:
         kind = self.chance.choice(("good", "good", "good", "none", "empty", "long"))
         text = {"none": None, "empty": "  ", "long": "x" * 3 * job.tokens}.get(kind, "They spoke of an order.")
         edits, shown = self.engine.edits, list(self.engine.preview())
-        wanted = self.engine._fold.summaries.job is job  # its messages may have been omitted meanwhile
+        fold = self.engine._fold
+        wanted = fold is not None and fold.summaries.job is job  # its messages may have been omitted meanwhile
         merged = self.chance.choice((None, " ", "x" * 90_000, "Earlier they spoke.")) if job.merges else None
         good = self.engine.complete(job, text, merged)
         assert good == (wanted and kind == "good")
@@ -254,13 +255,13 @@ class Session:
             request = ModelRequest(model="m", system="Be brief.", messages=view, tools=(TOOL,), breakpoints=marks)
             assert not (found := problems(request)), found  # (1)
         self.last_view = view
-        size = sum(MEASURE(message).tokens for message in view) + sum(map(COUNTER.count, FIXED.values()))
+        size = sum(MEASURE(message)[0] for message in view) + sum(map(COUNTER.count, FIXED.values()))
         assert size + self.reserve <= self.limit, "it fits (5)"
         engine.observe(Tokens(prompt=size, cached=size))
 
     def check_view(self, view: Sequence[Message]) -> None:
         """Check counts (9), groups (1, 2) and pins (8)."""
-        assert self.engine.tokens == sum(MEASURE(message).tokens for message in view)
+        assert self.engine.tokens == sum(MEASURE(message)[0] for message in view)
         here = {id(message) for message in view}
         told = [message.text for message in view if isinstance(message, SystemMessage) and "Summary" in message.text]
         assert all(re.search(r"[Tt]hey spoke", text) for text in told), "an invalid summary changes nothing (7)"

@@ -21,10 +21,11 @@ from ..token_engine.pricing import preload, price
 from ..token_engine.retention import Retention
 from ..tools.base import Session
 from ..usage import Tokens
+from .lifecycle.repair import CheckedHistory
 from .model_call.retry import Retry
 
-_FOLDS = 64
-"""The number of conversations whose fold a process keeps, so that their next run costs only what is new."""
+_CONVERSATIONS = 64
+"""The number of conversations that a process keeps, so that their next run costs only what is new."""
 _IN_CATALOG = ("anthropic", "openai", "google")
 _LONGEST_ANSWER = 32_000
 """Tokens. Reasoning is part of the answer, so this is more than a report needs."""
@@ -95,6 +96,14 @@ def limits_within(context: int | None) -> LimitsFunction:
     return limits
 
 
+@record
+class KeptConversation:
+    """The conversation of a finished run: what its next run in this process need not do again."""
+
+    folded: FoldedConversation
+    checked: CheckedHistory
+
+
 @record(kw_only=True)
 class Resources:
     """The resources that runs use. A product shares one object between runs, or makes one per tenant."""
@@ -121,7 +130,7 @@ class Resources:
     price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
     """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list."""
     _opened: dict[str, Model | None] = field(default_factory=dict, repr=False, compare=False)
-    _folds: OrderedDict[int, FoldedConversation] = field(default_factory=OrderedDict, repr=False, compare=False)
+    _kept: OrderedDict[int, KeptConversation] = field(default_factory=OrderedDict, repr=False, compare=False)
 
     def is_valid(self) -> bool:
         """Return whether these resources were checked already; they are frozen, so once is enough."""
@@ -149,16 +158,16 @@ class Resources:
         self._opened[wanted] = found
         return found
 
-    def keep_fold(self, fold: FoldedConversation) -> None:
-        """Keep the fold of a finished run for the conversation's next run in this process."""
-        self._folds[id(fold.state)] = fold
-        if len(self._folds) > _FOLDS:
-            self._folds.popitem(last=False)
+    def keep(self, conversation: KeptConversation) -> None:
+        """Keep a conversation for its next run in this process."""
+        self._kept[id(conversation.folded.state)] = conversation
+        if len(self._kept) > _CONVERSATIONS:
+            self._kept.popitem(last=False)
 
-    def folded(self, context: ContextState | None) -> FoldedConversation | None:
-        """Return the fold of the run that returned *context*; None if this process does not keep it."""
-        fold = self._folds.get(id(context))
-        return fold if fold is not None and fold.state is context else None
+    def kept(self, context: ContextState | None) -> KeptConversation | None:
+        """Return the conversation of the run that returned *context*; None if this process does not keep it."""
+        found = self._kept.get(id(context))
+        return found if found is not None and found.folded.state is context else None
 
     def preload_prices(self, model: Model) -> None:
         """Load the prices of *model* in a thread, once, so that its first attempt does not block the event loop."""

@@ -21,6 +21,7 @@ from .journal.data_policy import UNKNOWN_TOOL
 from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
+from .lifecycle.repair import NOTHING_CHECKED
 from .model_call.budget import Reserve
 from .outcome import Continue
 from .resources import HasLimits, Limits, Resources
@@ -104,6 +105,7 @@ class RunSession:
         "cache_key",
         "call_ids",
         "chat",
+        "checked",
         "context",
         "data",
         "deadlines",
@@ -165,6 +167,8 @@ class RunSession:
         self.emit: Emit = ignore
         """Creates an event of this run and puts it into the stream, if anyone sees it."""
         self.system = ""
+        self.checked = NOTHING_CHECKED
+        """The examples and the history, in which no provider finds a fault."""
         self.call_ids: set[str] = set()
         """The ids of all calls in the conversation."""
         self.opened: OpenTurn | OpenRequest | None = None

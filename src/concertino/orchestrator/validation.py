@@ -23,6 +23,7 @@ from ..messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    mark_valid,
     unvalidated,
 )
 from ..providers.base import model_id
@@ -40,9 +41,6 @@ from .resources import Resources
 Check = Callable[[Any], bool]
 _UNKNOWN = object()
 
-_PARTS = (Text, Reasoning, ToolCall, Opaque)
-_PART_TEXTS = {"text": ("text",), "reasoning": ("text",), "tool_call": ("id", "name", "arguments"), "opaque": ("raw",)}
-_MESSAGES = (UserMessage, AssistantMessage, ToolMessage, SystemMessage)
 _USE_MESSAGES = "use a list of messages, such as UserMessage(...) or the `messages` of an earlier result"
 
 
@@ -189,7 +187,10 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
     if not resources.is_valid():
         _check_fields(resources, _RESOURCES, {})
         resources.mark_valid()
-    _check_fields(chat, _CHAT, _DEFAULTS)
+    valid = _DEFAULTS
+    if chat.context is not None and resources.kept(chat.context) is not None:
+        valid = {**_DEFAULTS, "context": chat.context}
+    _check_fields(chat, _CHAT, valid)
     if not isinstance(chat.message, str) or not (resume or chat.message.strip()):
         raise ConfigurationError(f"Chat(message={chat.message!r:.80}): the message must be text and not empty")
     if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
@@ -207,10 +208,11 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
 _DEFAULTS: dict[str, object] = {f.name: f.default for f in dataclasses.fields(Chat)}
 
 
-def _check_fields(owner: object, fields: Mapping[str, tuple[Check, str]], defaults: Mapping[str, object]) -> None:
+def _check_fields(owner: object, fields: Mapping[str, tuple[Check, str]], valid: Mapping[str, object]) -> None:
+    """Check all *fields* of *owner* whose value is not the one in *valid*."""
     for field, (check, remedy) in fields.items():
         value = getattr(owner, field)
-        if value is not defaults.get(field, _UNKNOWN) and not check(value):
+        if value is not valid.get(field, _UNKNOWN) and not check(value):
             raise ConfigurationError(f"{type(owner).__name__}({field}={value!r:.80}): {remedy}")
 
 
@@ -227,31 +229,39 @@ def _check_fallback(chat: Chat, resources: Resources) -> None:
 
 
 def _check_contents(field: str, messages: Sequence[Message]) -> None:
-    for message in unvalidated(messages):
+    fresh = unvalidated(messages)
+    for message in fresh:
         if problem := _problem(message):
             index = next(i for i, item in enumerate(messages) if item is message)
             raise ConfigurationError(f"Chat({field}=...): invalid message at index {index}, {message!r:.80}: {problem}")
-        message.mark_valid()
+    mark_valid(fresh)
 
 
 def _problem(message: Message) -> str:
     """Return the remedy for *message*; empty if it is valid."""
-    if not isinstance(message, _MESSAGES):
-        return _USE_MESSAGES
     if isinstance(message, AssistantMessage):
-        valid = isinstance(message.parts, tuple) and all(isinstance(part, _PARTS) for part in message.parts)
-        texts = [getattr(part, name) for part in message.parts for name in _PART_TEXTS[part.kind]] if valid else []
-        return "" if valid and _are_texts(texts) else "use a tuple of Text, Reasoning, ToolCall and Opaque as parts"
+        valid = isinstance(message.parts, tuple) and all(map(_is_part, message.parts))
+        return "" if valid else "use a tuple of Text, Reasoning, ToolCall and Opaque as parts"
     if isinstance(message, ToolMessage):
-        texts = [message.call_id, message.name, message.content]
-        return _media_problem(message.media) if _are_texts(texts) else "use text as call_id, name and content"
+        valid = isinstance(message.call_id, str) and isinstance(message.name, str) and isinstance(message.content, str)
+        return _media_problem(message.media) if valid else "use text as call_id, name and content"
+    if not isinstance(message, UserMessage | SystemMessage):
+        return _USE_MESSAGES
     if not isinstance(message.text, str):
         return "use text as its text"
     return _media_problem(message.media) if isinstance(message, UserMessage) else ""
 
 
+def _is_part(value: object) -> bool:
+    if isinstance(value, ToolCall):
+        return isinstance(value.id, str) and isinstance(value.name, str) and isinstance(value.arguments, str)
+    if isinstance(value, Text | Reasoning):
+        return isinstance(value.text, str)
+    return isinstance(value, Opaque) and isinstance(value.raw, str)
+
+
 def _media_problem(media: object) -> str:
-    valid = isinstance(media, tuple) and all(map(_is_media, media))
+    valid = media == () or (isinstance(media, tuple) and all(map(_is_media, media)))
     return "" if valid else "use a tuple of Media with a type and base64 text, a URL or a file id as media"
 
 

@@ -2,7 +2,7 @@
 
 from .caching.monitor import Miss, MissReason
 from .counting.base import EstimatingCounter, TokenCounter
-from .counting.statistics import TokenStatistics
+from .counting.calibration import TokenStatistics
 from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
 from .engine import TokenEngine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
 from ..messages import Message, ToolMessage
 from .counting.sizes import FRAME, Measure
@@ -59,6 +60,28 @@ class Candidates:
             else:
                 self._single_use.append(index)
 
+    def load(self, view: View, first: int) -> None:
+        """Take in the messages from index *first* of a view whose edits were applied before it was counted."""
+        whole = view.whole()
+        results: list[int] = []
+        for index, message in enumerate(islice(view.record, first, None), first):
+            if message.role == "user" and message.tool is None:
+                self.users.append(index)
+            elif message.role == "tool":
+                if message.retain == "window":
+                    results.append(index)
+                elif message.retain == "pin":
+                    self.pins.append(index)
+                elif index in whole:
+                    self._single_use.append(index)
+        saved = {index: _saving(view.record[index], whole[index]) for index in results if index in whole}
+        kept = frozenset(results[-self._keep :] if self._keep else ())
+        for index, tokens in saved.items():
+            if index in kept:
+                self._newest.append((index, tokens))
+            else:
+                self._offer(index, tokens)
+
     def _offer(self, index: int, saved: int) -> None:
         if saved:
             self._reducible[index] = saved
@@ -66,7 +89,7 @@ class Candidates:
 
     def _saving_at(self, index: int, view: View) -> int:
         message = view.at(index)
-        return _saving(message, self._measure(message).tokens) if isinstance(message, ToolMessage) else 0
+        return 0 if message is None else _saving(message, self._measure(message)[0])
 
     @property
     def first(self) -> int | None:
@@ -125,9 +148,9 @@ class Candidates:
         self._single_use = [index for index in self._single_use if view.at(index) is view.record[index]]
 
 
-def _saving(message: ToolMessage, tokens: int) -> int:
-    """Return the approximate tokens that reducing *message* of *tokens* saves; 0 if too few."""
-    if len(message.content) <= _SHORT:
+def _saving(message: Message, tokens: int) -> int:
+    """Return the approximate tokens that reducing *message* of *tokens* saves; 0 if too few or not a result."""
+    if message.role != "tool" or len(message.content) <= _SHORT:
         return 0
     saved = tokens - FRAME - len(message.call_id) // 3 - digest_size(message)
     return saved if saved >= _LEAST_SAVED else 0

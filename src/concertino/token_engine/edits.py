@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
 from typing import Any
@@ -88,15 +88,23 @@ def decode_edit(encoded: Sequence[Any]) -> Edit:
 
 
 def _all(kind: type, values: Sequence[Any]) -> bool:
-    return all(isinstance(value, kind) for value in values)
+    return set(map(type, values)) <= {kind}
+
+
+def decode_edits(encoded: Iterable[Sequence[Any]], offset: int) -> list[Edit]:
+    """Return the edits that `encode_edit` encoded, for a record whose conversation begins at index *offset*."""
+    return shift_edits(list(map(decode_edit, encoded)), offset)
+
+
+def shift_edits(edits: list[Edit], offset: int) -> list[Edit]:
+    """Return *edits* for a record with *offset* more messages before the first."""
+    return [shift_edit(edit, lambda index: index + offset) for edit in edits] if offset else edits
 
 
 def fingerprint(messages: Sequence[Message]) -> str:
     """Return a short hash of the roles and the text of *messages*."""
-    seen = hashlib.blake2b(digest_size=8)
-    for message in messages:
-        seen.update((message.role + message_text(message)).encode("utf-8", "surrogatepass"))
-    return seen.hexdigest()
+    text = "".join([message.role + message_text(message) for message in messages])
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def shift_edit(edit: Edit, to: Callable[[int], int]) -> Edit:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..context_state import ContextReport, ContextState
 from ..messages import Message, Messages
@@ -21,13 +22,14 @@ from ..usage import Tokens
 from .caching.monitor import CacheMonitor, Miss
 from .caching.prefix import CachedPrefix
 from .counting.base import TokenCounter
-from .counting.sizes import FRAME, measure_with
-from .counting.statistics import TokenStatistics
-from .edits import Edit, Summarize
+from .counting.calibration import TokenStatistics
+from .counting.sizes import max_tokens, measure_with, tokens_of
+from .edits import Edit, Summarize, encode_edit, shift_edits
 from .fold import ConversationFold, FoldedConversation
 from .planner import FULL, Conditions, Plan, SummaryJob
 from .recall import recalled
 from .retention import Retention
+from .view import View
 from .window import WindowBudget
 
 _SHARED = TokenStatistics()
@@ -43,6 +45,8 @@ class TokenEngine:
 
     *limit* is the context in tokens of the model that is asked next. *clock* returns seconds. *statistics* contains
     counts and calibrations that several engines share; by default all engines of the process do.
+
+    A conversation that is too short for edits is not counted; the parts that plan edits are made when it is.
     """
 
     def __init__(
@@ -63,22 +67,33 @@ class TokenEngine:
         """View positions that end a cached prefix in the last request; None if the provider needs none."""
         self.tokens_before = 0
         """Tokens of the view before the last plan's edits."""
-        self._window = WindowBudget(counter, limit, self.retention.soft_limit, statistics or _SHARED)
+        self.tokens_of = partial(tokens_of, counter)
+        """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
+        self.carrying_cost = (0, 0)
+        """Cost so far of carrying what the next edits would remove, in tokens of uncached input."""
+        self._window = WindowBudget(counter, limit, self.retention, statistics or _SHARED)
         self._clock = clock
-        self._measure = measure_with(counter)
         self._monitor = CacheMonitor()
         self.report: ContextReport = self._monitor.report
         """Tokens of the requests so far."""
         self._cold = self._expired = True
         self._now = 0.0
-        self._restart(ConversationFold(counter, self.retention))
+        self._restart(View(measure_with(counter)))
 
-    def _restart(self, fold: ConversationFold) -> None:
-        self._fold = fold
-        self._prefix = CachedPrefix()
+    def _restart(self, view: View, source: ConversationFold | None = None) -> None:
+        """Begin with *view*, a copy of the view of *source* if that is given."""
+        self._view = view
+        self.append: Callable[[Message], None] = view.record.append
+        """Appends a message to the record in constant time."""
+        self._fold = None if source is None else ConversationFold(view, self.counter, self.retention, source)
+        self._prefix: CachedPrefix | None = None
         self._conditions: Conditions | None = None  # of the last plan
         self._fresh: list[Edit] = []  # since the last request
+        self._carried: list[Edit] = []  # the log of the last `state`, for the next run
         self._sent = 0  # messages of the record at the last request
+        self._noted = 0  # messages of the record that `_pending` and `_slack` reflect
+        self._pending = 0  # upper bound of the tokens that are not counted yet
+        self._single_use = False  # the uncounted record has single-use results
         self._slack = -1  # bytes that may be added before the next full plan
         self._skipped = 0  # requests since the last full plan
         self._planned = False  # the last plan was a full one
@@ -87,60 +102,63 @@ class TokenEngine:
 
     # -- the record ----------------------------------------------------------------------------------------------
 
-    def append(self, message: Message) -> None:
-        """Append *message* to the record in constant time."""
-        self._fold.append(message)
-        if message.role == "user" or (message.role == "tool" and message.retain != "window"):
-            self._slack = -1
+    def _note_appended(self) -> None:
+        """Take note of the messages appended since the last call, without counting them."""
+        record = self._view.record
+        fresh = record[self._noted :]
+        if not fresh:
+            return
+        self._noted = len(record)
+        self._pending += max_tokens(fresh)
+        for message in fresh:
+            if message.role == "user":
+                self._slack = -1
+            elif message.role == "tool" and message.retain != "window":
+                self._slack = -1
+                self._single_use = self._single_use or message.retain == "once"
 
-    def _settle(self) -> None:
-        """Count the messages appended since the last call."""
-        self._slack -= self._fold.pending
+    def _settle(self) -> ConversationFold:
+        """Count the messages appended since the last call, and return what plans the edits."""
+        if self._slack >= 0:
+            self._note_appended()
+            self._slack -= self._pending
+        if self._fold is None:
+            self._fold = ConversationFold(self._view, self.counter, self.retention)
         self._fold.settle(self.example_count)
+        self._noted, self._pending = len(self._view.record), 0
+        return self._fold
 
     def replace(self, messages: Sequence[Message]) -> None:
         """Start again with other messages, after a hook has replaced the conversation."""
-        recallable, self.example_count = self._fold.candidates.recallable, 0
-        self._restart(ConversationFold(self.counter, self.retention))
-        self._fold.candidates.recallable = recallable
+        self.example_count = 0
+        self._restart(View(measure_with(self.counter)))
         self._monitor.replaced()
-        for message in messages:
-            self.append(message)
+        self._view.record.extend(messages)
 
     def record(self) -> Messages:
         """Return all messages as they were appended."""
-        return Messages(self._fold.view.record)
+        return Messages(self._view.record)
 
     @property
     def edits(self) -> list[Edit]:
         """Return all edits so far."""
-        return list(self._fold.view.edits)
+        return list(self._view.edits)
 
     @property
     def prepared(self) -> list[Summarize]:
         """Return the summaries that are made and not applied yet."""
-        return self._fold.summaries.prepared
+        return [] if self._fold is None else self._fold.summaries.prepared
 
     @property
     def tokens(self) -> int:
         """Return the counted tokens of the view."""
-        self._settle()
-        return self._fold.view.tokens
+        return self._settle().view.tokens
 
     @property
     def estimated_tokens(self) -> int:
         """Return the approximate tokens of the planned request without counting any message."""
-        return self._window.fixed.tokens + self._fold.view.tokens + self._fold.pending // _BYTES_PER_TOKEN
-
-    def tokens_of(self, message: Message) -> int:
-        """Return the counted tokens of *message* without a provider's framing; the message caches the count."""
-        return self._measure(message).tokens - FRAME
-
-    @property
-    def carrying_cost(self) -> tuple[float, float]:
-        """Return the cost so far of carrying what the next edits would remove, in tokens of uncached input."""
-        results, messages = self._fold.planner.carrying_cost
-        return round(results), round(messages)
+        self._note_appended()
+        return self._window.fixed.tokens + self._view.tokens + self._pending // _BYTES_PER_TOKEN
 
     # -- earlier runs --------------------------------------------------------------------------------------------
 
@@ -154,53 +172,78 @@ class TokenEngine:
     ) -> bool:
         """Load the *messages* of earlier runs, led by *example_count* examples, and continue the view of *state*.
 
-        If *messages* extend the record of *folded* (the same objects), only the new ones are counted. Return False if
-        *state* has edits of other messages; they are not applied.
+        A conversation that has been long enough for edits is counted: only its new messages if *messages* extend the
+        record of *folded* (the same objects), otherwise only the messages that *state* shows. Return False if *state*
+        has edits of other messages; they are not applied.
         """
         self.example_count = example_count
-        source = None
-        if folded is not None and state is not None:
-            source = folded.continued_by(messages, state, self.counter, self.retention, example_count)
-        if source is not None:
-            self._restart(ConversationFold(self.counter, self.retention, source))
-        for message in messages[len(self._fold.view.record) :]:
-            self.append(message)
+        counted = state is not None and bool(state.edits or state.prepared or any(state.carrying_cost))
+        continued = (
+            counted
+            and folded is not None
+            and folded.is_continued_by(messages, state, self.counter, self.retention, example_count)
+        )
+        if continued and folded is not None:
+            self._restart(folded.view.copy(), folded.fold)
+            self._noted = folded.view.counted
+        view = self._view
+        view.record.extend(messages[len(view.record) :])
         if state is None:
             return True
-        if source is None and state.edits:
-            self._settle()
-        if source is None and not self._fold.resume(state, example_count):
-            return False
-        self._fold.adopt(state, example_count)
+        if counted and not continued:
+            self._fold = ConversationFold(view, self.counter, self.retention)
+            if not self._fold.resume(state, example_count):
+                return False
+            self._noted = len(view.record)
+        if self._fold is not None:
+            self._fold.adopt(state, example_count)
+            self._update_cost(self._fold)
         self._monitor.sent_at = state.sent_at
         self._window.select(state.model)
-        self._sent = len(self._fold.view.record)
+        self._sent = len(view.record)
         self._moved = bool(state.edits) and self._window.binding != "prefix"
         return True
 
     def state(self, skipped: Sequence[int] = ()) -> ContextState:
         """Return the state for the next run of the conversation, which lacks the messages at the indexes *skipped*."""
-        return self._fold.state(skipped, self._monitor.sent_at, self._window.model)
+        fold, sent_at, model = self._fold, self._monitor.sent_at, self._window.model
+        if fold is None:
+            return ContextState(sent_at=sent_at, model=model)
+        self._carried, prepared = fold.carried_over(skipped)
+        return ContextState(
+            list(map(encode_edit, self._carried)),
+            list(map(encode_edit, prepared)),
+            sent_at,
+            model,
+            fold.planner.carrying_cost,
+            self._view.omitted,
+        )
 
     def folded(self, state: ContextState) -> FoldedConversation:
-        """Return the fold of this finished run with its *state*, for the next run in this process to `start` with.
+        """Return the fold of this finished run with its last *state*, for the next run in this process to `start` with.
 
         The engine must not be used afterwards: both share the same data.
         """
-        self._fold.log_as(state, self.example_count)
-        return FoldedConversation(state, self.counter, self.example_count, self._fold)
+        # The carried edits have fingerprints, so that no later run computes them again.
+        self._view.edits = shift_edits(self._carried, self.example_count)
+        return FoldedConversation(state, self.counter, self.retention, self.example_count, self._view, self._fold)
 
     def restore(self, edits: Iterable[Edit], carrying_cost: tuple[float, float] = (0.0, 0.0)) -> None:
         """Apply the journaled *edits* of this run, after all messages that they concern were appended."""
-        self._settle()
-        self._fold.restore(edits)
-        self._fold.planner.carrying_cost = carrying_cost
-        self._sent = len(self._fold.view.record)
+        fold = self._settle()
+        fold.restore(edits)
+        fold.planner.carrying_cost = carrying_cost
+        self._update_cost(fold)
+        self._sent = len(self._view.record)
         self._monitor.sent_at = self._clock()  # if the cache has expired, an edit merely comes a little later
 
     def restore_prepared(self, edits: Sequence[Edit]) -> None:
         """Restore summaries that were made before and not applied, as they were in `prepared`."""
-        self._fold.summaries.restore(edits)
+        self._settle().summaries.restore(edits)
+
+    def _update_cost(self, fold: ConversationFold) -> None:
+        results, messages = fold.planner.carrying_cost
+        self.carrying_cost = round(results), round(messages)
 
     # -- before a request ----------------------------------------------------------------------------------------
 
@@ -223,8 +266,10 @@ class TokenEngine:
         self._now = now = self._clock()
         sent_at = self._monitor.sent_at
         self._expired = sent_at is None or now - sent_at > window.rule.seconds
+        if self._slack >= 0 or self._fold is None:
+            self._note_appended()
         if (
-            self._fold.pending <= self._slack
+            self._pending <= self._slack
             and (self._below_floor or not self._expired)
             and model == window.model
             and fixed is window.fixed.texts
@@ -235,22 +280,19 @@ class TokenEngine:
             self._planned = False
             return _NOTHING_DUE
         self._cold = self._expired or model != window.model
-        window.select(model)
         self._moved = self._moved or (bool(window.fixed.texts) and fixed != window.fixed.texts)
-        window.fixed.update(fixed)
-        window.limit, window.reserve = self.limit, reserve
-        slack = -1 if self._moved else self._fold.uncounted_slack(window)
-        if self._fold.pending <= slack:
-            self._slack, self._below_floor, self._planned = slack, True, False
-            self._skipped += 1
-            return _NOTHING_DUE
+        window.prepare(model, fixed, self.limit, reserve)
+        if self._fold is None and not (self._moved or self._single_use):
+            window.update(self._view.by_kind)
+            if self._pending <= window.floor:  # a token is at least a byte: no edit can be due
+                self._slack, self._below_floor, self._planned = window.floor, True, False
+                self._skipped += 1
+                return _NOTHING_DUE
         self._planned = True
-        self._settle()
-        return self._plan(recallable=recallable, summaries=summaries)
+        return self._plan(self._settle(), recallable=recallable, summaries=summaries)
 
-    def _plan(self, *, recallable: bool, summaries: bool) -> Plan:
-        fold, window = self._fold, self._window
-        view, planner, pending = fold.view, fold.planner, fold.summaries
+    def _plan(self, fold: ConversationFold, *, recallable: bool, summaries: bool) -> Plan:
+        window, view, planner, pending = self._window, fold.view, fold.planner, fold.summaries
         if not self._fresh:
             self.tokens_before = view.tokens
         if self._moved and window.binding == "prefix":
@@ -266,9 +308,9 @@ class TokenEngine:
             summaries=summaries and pending.possible,
         )
         if not window.rule.breakpoints:
-            self._prefix.same = window.fixed.tokens + conditions.cached
+            self._shared_prefix().same = window.fixed.tokens + conditions.cached
         if fold.candidates.first_single_use is not None:
-            self._note(planner.reduce_single_use(conditions, fold.answered))
+            self._note(planner.reduce_single_use(conditions))
         due = planner.decide(conditions, pending.prepared_for, busy=pending.job is not None)
         if due.splice:
             self._note(fold.splice(conditions))
@@ -276,9 +318,10 @@ class TokenEngine:
                 due.job = planner.decide(conditions, None).job
         if due.reduce:
             self._note(planner.reduce(conditions))
+        self._update_cost(fold)
         self._skipped = 0
         full = view.tokens > FULL * conditions.budget
-        self._below_floor = view.tokens < planner.floor(conditions.budget)
+        self._below_floor = view.tokens < conditions.floor
         if pending.job is not None:
             return Plan(urgent=full)
         waiting = due.job is not None or pending.prepared or fold.candidates.first_single_use is not None
@@ -292,17 +335,20 @@ class TokenEngine:
         Return False and change nothing if the text is empty or longer than half of what it would replace. An invalid
         *merged* leaves the earlier summaries as they are.
         """
-        return self._fold.summaries.complete(job, text, merged)
+        fold = self._fold
+        assert fold is not None  # it made the job
+        complete = fold.summaries.complete(job, text, merged)
+        self._update_cost(fold)
+        return complete
 
     def fit(self) -> list[Edit]:
         """Make the view fit the window at any cost; return all edits since the last request.
 
         Raises `ContextFloorError`, naming what fills the window, if not even the newest messages fit.
         """
-        if not self._planned:
+        conditions, fold, view, window = self._conditions, self._fold, self._view, self._window
+        if not self._planned or fold is None or conditions is None:
             return []
-        conditions, fold, view, window = self._conditions, self._fold, self._fold.view, self._window
-        assert conditions is not None
         if view.tokens > FULL * conditions.budget:
             self._note(fold.relieve(conditions))
         if self._fresh:  # the remaining text may be of another kind than the removed text
@@ -311,6 +357,7 @@ class TokenEngine:
             if view.tokens > window.hard_budget:
                 self._note(fold.omit_oldest(conditions))
                 window.update(view.by_kind)
+            self._update_cost(fold)
         if view.tokens > window.hard_budget:
             self._note(fold.planner.truncate_first_message(conditions))
             window.update(view.by_kind)
@@ -321,30 +368,39 @@ class TokenEngine:
 
     def _note(self, edits: list[Edit]) -> None:
         """Take note of *edits* that the view has applied."""
-        if edits:
-            self._fold.edited()
-            self._prefix.shorten(edits, self._fold.view, self._window, self._fold.candidates)
+        fold = self._fold
+        if edits and fold is not None:
+            fold.edited()
+            self._shared_prefix().shorten(edits, self._view, self._window, fold.candidates)
             self._moved = self._moved or self._window.binding != "prefix"
             self.report.edits += len(edits)
             self._fresh += edits
 
+    def _shared_prefix(self) -> CachedPrefix:
+        if self._prefix is None:
+            self._prefix = CachedPrefix()
+        return self._prefix
+
     def preview(self) -> Messages:
         """Return the messages that a request would contain now."""
-        return self._fold.view.messages()
+        return self._view.messages()
 
     def position_of(self, index: int) -> int:
         """Return how many messages the view shows before the message at *index* of the record."""
-        return self._fold.view.position(index)
+        self._view.grow()
+        return self._view.position(index)
 
     def view(self) -> Messages:
         """Return the messages to send, and set `breakpoints`. Without an edit, one view is a prefix of the next."""
-        fold = self._fold
-        self._sent = len(fold.view.record)
+        view, window = self._view, self._window
+        self._sent = len(view.record)
         self._monitor.sent_at = self._now
-        planner = fold.planner
-        self._prefix.extend(fold.view, self._window, fold.candidates, planner.summarized, counted=self._planned)
-        self.breakpoints = self._prefix.breakpoints
-        return fold.view.messages()
+        self.breakpoints = None
+        if self._planned or window.rule.breakpoints:
+            self.breakpoints = self._shared_prefix().mark(view, window, self._fold)
+        if self._planned:
+            self._shared_prefix().extend(view, window.fixed.tokens)
+        return view.messages()
 
     # -- after a request -----------------------------------------------------------------------------------------
 
@@ -354,16 +410,16 @@ class TokenEngine:
         *settings*: the other parts of the request that decide about cache entries. Return the miss if the provider read
         fewer tokens from its cache than expected.
         """
-        window, monitor, prefix = self._window, self._monitor, self._prefix
+        window, monitor = self._window, self._monitor
         key = (window.model, window.fixed.texts, settings)
         if not self._planned:  # no edit since the last request, and all of this one can be cached
             return monitor.observe(
                 tokens, key, window.rule, cold=self._expired, same=monitor.cacheable, cacheable=tokens.prompt
             )
-        view_tokens, fixed_tokens = self._fold.view.tokens, window.fixed.tokens
-        total = view_tokens + fixed_tokens
+        view, prefix, fixed_tokens = self._view, self._shared_prefix(), window.fixed.tokens
+        total = view.tokens + fixed_tokens
         ratio = tokens.prompt / total if total else 1.0
-        monitor.omitted = int(max(self._fold.record_tokens - view_tokens, 0) * ratio)
+        monitor.omitted = int(max(view.omitted, 0) * ratio)
         same, cacheable = int(prefix.same * ratio), int(prefix.cacheable * ratio)
         miss = monitor.observe(tokens, key, window.rule, cold=self._expired, same=same, cacheable=cacheable)
         window.gauge.observe(prefix.by_kind, fixed_tokens, tokens.prompt, grown=not prefix.edited)
@@ -373,7 +429,7 @@ class TokenEngine:
     def lower_limit(self) -> None:
         """Lower the budget after the model has rejected the last view as too long."""
         self._settle()
-        self._window.gauge.rejected(self._fold.view.by_kind, self._window.fixed.tokens)
+        self._window.gauge.rejected(self._view.by_kind, self._window.fixed.tokens)
         self._slack = -1
 
     # -- long results and messages -------------------------------------------------------------------------------
@@ -383,7 +439,8 @@ class TokenEngine:
 
         They share half of the budget that the user's first and newest message leave. *limit* is the tool's own limit.
         """
-        share = max(self._window.budget - self._fold.user_tokens(), 2) // 2 // max(results, 1)
+        user_tokens = 0 if self._fold is None else self._fold.user_tokens()
+        share = max(self._window.budget - user_tokens, 2) // 2 // max(results, 1)
         return max(1, min(self.retention.max_result_tokens if limit is None else limit, share))
 
     def truncate(self, text: str, fixed: Mapping[str, str], reserve: int, model: str) -> str:
@@ -396,4 +453,4 @@ class TokenEngine:
 
     def recall(self, handle: str) -> str | None:
         """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown."""
-        return recalled(self._fold.view.record, self._fold.view.edits, handle)
+        return recalled(self._view.record, self._view.edits, handle)

@@ -23,8 +23,6 @@ from .view import View
 
 FULL = 0.9
 """Share of the budget above which edits no longer wait for their price."""
-_HIGHEST_FLOOR = 32_000
-"""Tokens that `Retention.floor` covers at most, however large the window is."""
 _EARLY = 0.85
 """Share of the budget above which a summary is made in advance."""
 _AFTER = 0.5
@@ -100,6 +98,8 @@ class Conditions:
     """Counted tokens of the view that the last request put into the cache."""
     budget: int
     """Counted tokens that the view may have."""
+    floor: int
+    """Counted tokens of a view below which no edit is made to save cost."""
     summaries: bool
     """True if a summary can be made."""
     requests: int = 1
@@ -143,17 +143,13 @@ class Planner:
 
     # -- when to edit --------------------------------------------------------------------------------------------
 
-    def floor(self, budget: int) -> int:
-        """Return the tokens of a view with *budget* below which no edit is made to save cost."""
-        return min(int(self._retention.floor * budget), _HIGHEST_FLOOR)
-
     def slack(self, conditions: Conditions) -> int:
         """Return how many bytes may be added before the next decision.
 
         A token is at least a byte, so the view cannot cross the floor, or fill the window, within the slack.
         """
         tokens = self._view.tokens
-        to_floor = self.floor(conditions.budget) - tokens
+        to_floor = conditions.floor - tokens
         pause = max(tokens // _PAUSE, _LEAST_PAUSE)
         return max(to_floor, min(pause, int(_EARLY * conditions.budget) - tokens))
 
@@ -165,7 +161,7 @@ class Planner:
         """
         rule, tokens, saved = conditions.rule, self._view.tokens, self._candidates.saved
         found = Decision()
-        if tokens < self.floor(conditions.budget):
+        if tokens < conditions.floor:
             return found
         full, patience = self._full(conditions), self._retention.patience
         results_cost, messages_cost = self.carrying_cost
@@ -208,10 +204,11 @@ class Planner:
 
     # -- the edits -----------------------------------------------------------------------------------------------
 
-    def reduce_single_use(self, conditions: Conditions, answered: int) -> list[Edit]:
-        """Reduce the single-use results that the model has seen: those before its newest answer, at *answered*."""
+    def reduce_single_use(self, conditions: Conditions) -> list[Edit]:
+        """Reduce the single-use results that the model has seen: those before its newest answer."""
         edits: list[Edit] = []
-        first = self._candidates.first_single_use
+        first, record = self._candidates.first_single_use, self._view.record
+        answered = next((index for index in range(len(record) - 1, -1, -1) if record[index].role == "assistant"), 0)
         if first is None or first >= answered or not self._may_edit(conditions, first):
             return edits
         if (seen := self._candidates.take_seen(self._view, answered)) is not None:

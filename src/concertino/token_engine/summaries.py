@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..context_state import ContextState
 from .counting.base import TokenCounter
-from .edits import Edit, Summarize, decode_edit, shift_edit
+from .edits import Edit, Summarize, decode_edits
 from .planner import Planner, SummaryJob
 
 _MOST_FAILURES = 2
@@ -73,4 +73,4 @@ class PendingSummaries:
 
 def prepared_edits(state: ContextState, offset: int) -> list[Edit]:
     """Return the prepared summaries of *state*, for a record whose conversation begins at index *offset*."""
-    return [shift_edit(decode_edit(encoded), lambda index: index + offset) for encoded in state.prepared]
+    return decode_edits(state.prepared, offset)

@@ -24,7 +24,7 @@ from concertino.token_engine.view import View, fold, reduced, without_reasoning
 
 def measure(message: Message) -> Size:
     size = len(message_text(message))
-    return Size(size, size % KINDS)
+    return size, size % KINDS
 
 
 class Plain:
@@ -85,10 +85,10 @@ def agree(view: View, plain: Plain) -> None:
     sizes = [measure(message) for message in shown]
     assert (view.shown, list(view.indexes)) == (shown, places)
     assert [view.before(index) for index in range(len(shown) + 1)] == [
-        sum(size.tokens for size in sizes[:index]) for index in range(len(shown) + 1)
+        sum(tokens for tokens, _ in sizes[:index]) for index in range(len(shown) + 1)
     ]
-    assert view.tokens == sum(size.tokens for size in sizes)
-    assert view.by_kind == [sum(size.tokens for size in sizes if size.kind == kind) for kind in range(KINDS)]
+    assert view.tokens == sum(tokens for tokens, _ in sizes)
+    assert view.by_kind == [sum(tokens for tokens, of in sizes if of == kind) for kind in range(KINDS)]
     thoughts = [p for p, m in plain.shown if isinstance(m, AssistantMessage) and m.parts[0].kind == "reasoning"]
     assert view.reasoned == max(thoughts, default=-1)
 
@@ -100,7 +100,7 @@ def test_a_view_agrees_with_the_simple_model(chance: Random) -> None:
     for _ in range(chance.randrange(1, 30)):
         for number in range(chance.choice((0, 1, 1, 2, 8))):
             message = some_message(chance, number)
-            view.append(message)
+            view.record.append(message)
             plain.append(message)
         if chance.random() < 0.5:
             handed_out.append((view.messages(), [message for _, message in plain.shown]))
@@ -127,27 +127,27 @@ def test_edits_measure_only_the_messages_that_they_change() -> None:
 
     view = View(counted)
     for number in range(1_000):
-        view.append(ToolMessage(str(number), "look", "some text"))
+        view.record.append(ToolMessage(str(number), "look", "some text"))
     view.settle()
     assert measured == 1_000
     for index in range(1_000):
         view.messages()
         view.apply(Reduce((index,), ("short",)))
         if index % 100 == 0:
-            assert view.tokens == sum(measure(message).tokens for message in view.shown)
-    assert view.tokens == sum(measure(message).tokens for message in view.shown)
+            assert view.tokens == sum(measure(message)[0] for message in view.shown)
+    assert view.tokens == sum(measure(message)[0] for message in view.shown)
     assert measured == 2_000
 
 
 def test_a_copy_is_independent() -> None:
     view = View(measure)
     for number in range(4):
-        view.append(ToolMessage(str(number), "look", "some text"))
+        view.record.append(ToolMessage(str(number), "look", "some text"))
     view.settle()
     copy = view.copy()
-    copy.append(UserMessage("more"))
+    copy.record.append(UserMessage("more"))
     copy.settle()
     copy.apply(Reduce((1,), ("short",)))
     assert (len(view.record), view.edits, view.shown) == (4, [], view.record)
-    assert view.tokens == sum(measure(message).tokens for message in view.shown)
-    assert copy.tokens == sum(measure(message).tokens for message in copy.shown)
+    assert view.tokens == sum(measure(message)[0] for message in view.shown)
+    assert copy.tokens == sum(measure(message)[0] for message in copy.shown)

@@ -17,7 +17,8 @@ from concertino.token_engine import (
     TokenEngine,
     TokenStatistics,
 )
-from concertino.token_engine.counting.calibration import Calibration, Gauge
+from concertino.token_engine.counting.calibration import Calibration
+from concertino.token_engine.window import Gauge
 
 UNSURE = 0.1
 factors = st.floats(min_value=0.4, max_value=2.5)

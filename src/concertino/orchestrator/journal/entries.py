@@ -562,14 +562,14 @@ def message_of(text: str) -> Message:
 def pack_context(context: ContextState, text_ids: Any) -> list[Any]:
     """Return a context state as JSON; *text_ids* stores the texts of its edits once for all runs."""
     logs = ([json.dumps(edit) for edit in log] for log in (context.edits, context.prepared))
-    return [*map(text_ids, logs), context.sent_at, context.model, context.carrying_cost]
+    return [*map(text_ids, logs), context.sent_at, context.model, context.carrying_cost, context.omitted]
 
 
 def unpack_context(written: list[Any], texts: Mapping[str, str]) -> ContextState:
     """Return the context state that `pack_context` wrote."""
-    *logs, at, model, carrying_cost = written
+    *logs, at, model, carrying_cost, omitted = written
     edits, ready = ([json.loads(texts[key]) for key in log] for log in logs)
-    return ContextState(edits, ready, at, model, tuple(carrying_cost))
+    return ContextState(edits, ready, at, model, tuple(carrying_cost), omitted)
 
 
 def outcome_json(outcome: Outcome) -> Json:

@@ -196,7 +196,7 @@ class Replay:
             if isinstance(change, int):
                 for _ in range(change):
                     message = next(rows)
-                    self.view.append(message)
+                    self.view.record.append(message)
                     self.added.append(message)
                     if isinstance(message, AssistantMessage):
                         self.state.text = message.text
@@ -205,9 +205,6 @@ class Replay:
                 self.view, self.replaced = unmeasured_view([*replaced, self.messages[-1]]), True
 
     def _apply_edits(self, common: Common) -> None:
-        if not common.edits:
-            return
-        self.view.settle()
         for edit in common.edits:
             self.view.apply(edit)
             if isinstance(edit, Summarize):

@@ -23,7 +23,7 @@ from ..journal.lease import Tree
 from ..resources import Resources
 from ..run import RunSession
 from ..tool_calls.context import Parent
-from .repair import call_ids, repaired
+from .repair import NOTHING_CHECKED, call_ids, repaired
 
 RAG_TOOL = "rag"
 CHATBOT_TOOL = "chatbot"
@@ -49,9 +49,10 @@ def open_run(
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
     resources.preload_prices(model)
-    changes = ""
+    checked, changes = NOTHING_CHECKED, ""
     if chat.history or chat.few_shot:
-        chat, changes = repaired(chat, model_id(model))
+        kept = resources.kept(chat.context)
+        chat, checked, changes = repaired(chat, model_id(model), kept.checked if kept else NOTHING_CHECKED)
     run = RunSession(
         id=run_id,
         path=f"{parent.run.path}/{parent.element}" if parent else config.name,
@@ -67,6 +68,7 @@ def open_run(
         run.parent = parent.run
         run.first_record = len(run.tree.ledger)
         run.show(parent.run.stream)
+    run.checked = checked
     if changes:
         run.repairs = f"the history was repaired so that the model accepts it: {changes}"
     return run
@@ -110,9 +112,10 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
     run.system = system_prompt(chat, config, run.registry)
     earlier = before_user_message(chat, run.model_id)
     if earlier:
-        run.call_ids = call_ids(earlier)
+        run.call_ids = set(run.checked.call_ids) if skipped is None else call_ids(earlier)
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
-    folded = run.resources.folded(chat.context) if earlier else None
+    kept = run.resources.kept(chat.context) if earlier else None
+    folded = kept.folded if kept else None
     if not run.window.start(earlier, chat.context, example_count=example_count(run.skipped), folded=folded):
         text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
         run.notify("context_not_applied", text)
@@ -230,9 +233,7 @@ def _sub_agent(run: RunSession, start: RunStart, parent: Parent) -> Operation:
 def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
     """Return the indexes of examples and older summary among the messages before the user's."""
     first = earlier - len(chat.history) - bool(chat.summary)
-    if first <= 0 and not chat.summary:
-        return ()
-    return tuple(index for index in range(earlier) if not 0 <= index - first < len(chat.history))
+    return (*range(first), *range(first + len(chat.history), earlier))
 
 
 def _section(title: str, text: str) -> str:

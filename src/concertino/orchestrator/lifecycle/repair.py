@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Sequence, Set
+from itertools import islice
+from operator import is_
 
 from ...messages import AssistantMessage, Message, ToolCall, ToolMessage
+from ...records import record
 from ..chat import Chat
 
 NO_RESULT = "no result: the call was interrupted"
 _LONE_RESULT = "results without a call"
+
+
+@record
+class CheckedHistory:
+    """Messages that every provider accepts. The next run of the conversation does not check them again."""
+
+    messages: Sequence[Message] = ()
+    call_ids: Set[str] = frozenset()
+    """The ids of all calls in the messages."""
+
+
+NOTHING_CHECKED = CheckedHistory()
 
 
 def call_ids(messages: Iterable[Message]) -> set[str]:
@@ -23,46 +37,52 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
     return {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls}
 
 
-def repaired(chat: Chat, model: str) -> tuple[Chat, str]:
-    """Return *chat* with a history and examples that every provider accepts, and a summary of the changes."""
+def repaired(chat: Chat, model: str, known: CheckedHistory = NOTHING_CHECKED) -> tuple[Chat, CheckedHistory, str]:
+    """Return *chat* with a history and examples that every provider accepts, both as one, and a summary of the changes.
+
+    If they begin with the messages of *known* (the same objects), only the others are checked.
+    """
     examples = chat.few_shot.get(model, ()) if chat.few_shot else ()
-    if not examples and not chat.history:
-        return chat, ""
-    if _is_well_formed(chain(examples, chat.history)):
-        return chat, ""
+    messages = (*examples, *chat.history)
+    if (checked := _checked(messages, known)) is not None:
+        return chat, checked, ""
     repair = _Repair()
     few_shot = {model: repair.apply(examples)} if examples else {}
     history = repair.apply(chat.history)
-    return dataclasses.replace(chat, few_shot=few_shot, history=history), repair.report() or "results out of order"
+    chat = dataclasses.replace(chat, few_shot=few_shot, history=history)
+    checked = CheckedHistory((*few_shot.get(model, ()), *history), repair.call_ids)
+    return chat, checked, repair.report() or "results out of order"
 
 
-def _is_well_formed(messages: Iterable[Message]) -> bool:
-    ids: set[str] = set()
+def _checked(messages: Sequence[Message], known: CheckedHistory) -> CheckedHistory | None:
+    """Return *messages* with the ids of their calls; None if they need repair."""
+    extends = len(known.messages) <= len(messages) and all(map(is_, known.messages, messages))
+    ids, first = (set(known.call_ids), len(known.messages)) if extends else (set(), 0)
     unanswered: set[str] = set()
-    for message in messages:
+    for message in islice(messages, first, None):
         if message.role == "tool":
             if message.call_id not in unanswered:
-                return False
+                return None
             unanswered.remove(message.call_id)
-            continue
-        if unanswered:
-            return False
-        if message.role == "assistant":
+        elif unanswered:
+            return None
+        elif message.role == "assistant":
             if not message.parts:
-                return False
-            for call in message.tool_calls:
-                if not call.id or call.id in ids:
-                    return False
-                ids.add(call.id)
-                unanswered.add(call.id)
-    return not unanswered
+                return None
+            for part in message.parts:
+                if part.kind == "tool_call":
+                    if not part.id or part.id in ids:
+                        return None
+                    ids.add(part.id)
+                    unanswered.add(part.id)
+    return None if unanswered else CheckedHistory(messages, ids)
 
 
 class _Repair:
     """Repairs conversations that follow one another, with ids that are unique across all of them."""
 
     def __init__(self) -> None:
-        self._ids: set[str] = set()
+        self.call_ids: set[str] = set()
         self._changed: Counter[str] = Counter()
 
     def report(self) -> str:
@@ -111,9 +131,9 @@ class _Repair:
     def _unique_id(self, call_id: str) -> str:
         """Return *call_id*, with a number appended if an earlier call has it."""
         unique, number = call_id, 1
-        while not unique or unique in self._ids:
+        while not unique or unique in self.call_ids:
             unique, number = f"{call_id or 'call'}-{number}", number + 1
-        self._ids.add(unique)
+        self.call_ids.add(unique)
         return unique
 
 

@@ -11,6 +11,7 @@ from ...events import RunResult, RunStatus
 from ...usage import UsageRecord
 from ...waits import Wait
 from ..journal.replay import Replay
+from ..resources import KeptConversation
 from ..run import RunSession
 
 
@@ -73,7 +74,7 @@ def _context(run: RunSession) -> ContextState | None:
         return None
     context = run.window.state(run.skipped)
     if run.chat.conversation_id or run.chat.history:  # otherwise no further run is likely
-        run.resources.keep_fold(run.window.folded(context))
+        run.resources.keep(KeptConversation(run.window.folded(context), run.checked))
     return context
 
 

@@ -73,13 +73,13 @@ class CacheMonitor:
         free = rule.read == rule.write
         miss = None
         if not cold and not free and before is not None:
-            expected = rule.cacheable(min(self.cacheable, same))
+            expected = _cached(rule, min(self.cacheable, same))
             tolerance = max(_TOLERANCE * prompt, 2 * rule.step, 64)
             if expected >= rule.minimum + rule.step and cached < expected - tolerance:
                 miss = Miss(self._reason(before, key), expected, cached)
         untrimmed, untrimmed_cached = prompt + self.omitted, 0
         if not cold and not free and before is not None and before[0] == key[0]:
-            untrimmed_cached = rule.cacheable(min(self._untrimmed, untrimmed))
+            untrimmed_cached = _cached(rule, min(self._untrimmed, untrimmed))
         report = self.report
         report.requests += 1
         report.prompt += prompt
@@ -102,3 +102,9 @@ class CacheMonitor:
         if changed:
             return "system_prompt_changed" if changed[0] == "system prompt" else "tools_changed"
         return "provider" if before[2] == key[2] else "settings_changed"
+
+
+def _cached(rule: CacheRule, tokens: int) -> int:
+    """Return how many of the first *tokens* of a prompt a cache entry covers."""
+    tokens -= tokens % rule.step
+    return tokens if tokens >= rule.minimum else 0

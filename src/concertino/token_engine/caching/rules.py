@@ -42,11 +42,6 @@ class CacheRule:
     source: str = ""
     """The provider's page with these figures."""
 
-    def cacheable(self, tokens: int) -> int:
-        """Return how many of the first *tokens* of a prompt a cache entry covers."""
-        tokens -= tokens % self.step
-        return tokens if tokens >= self.minimum else 0
-
 
 _ANTHROPIC = "platform.claude.com/docs, Prompt caching, 2026-11"
 _OPENAI = "developers.openai.com/api/docs/guides/prompt-caching, 2026-11"

@@ -42,25 +42,23 @@ class EstimatingCounter:
 
     def count(self, text: str) -> int:
         """See `TokenCounter.count`."""
-        size = len(text)
+        size, foreign = len(text), 0
         if text.isascii():
             if size < _SHORT:
                 return (size + 2) // 3
             plain = text.encode()
         else:
             plain = text.encode("utf-8", "surrogatepass").translate(None, _BEYOND_ASCII)
-        foreign = size - len(plain)
-        signs = plain.translate(None, _LETTERS)
-        letters = len(plain) - len(signs)
-        rest = signs.translate(None, _DIGITS)
-        digits = len(signs) - len(rest)
-        spaces, lines = rest.count(b" "), rest.count(b"\n")
+            foreign = size - len(plain)
+        no_letters = plain.translate(None, _LETTERS)
+        rest = no_letters.translate(None, _DIGITS)
+        signs, spaces, lines = len(rest), rest.count(b" "), rest.count(b"\n")
         estimate = (
-            letters * _PER_LETTER
-            + digits * _PER_DIGIT
+            (len(plain) - len(no_letters)) * _PER_LETTER
+            + (len(no_letters) - signs) * _PER_DIGIT
             + spaces * _PER_SPACE
             + lines * _PER_LINE
-            + (len(rest) - spaces - lines) * _PER_SIGN
+            + (signs - spaces - lines) * _PER_SIGN
             + foreign * _PER_FOREIGN
         )
         return min(int(estimate + 0.999), size + 3 * foreign)

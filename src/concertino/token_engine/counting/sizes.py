@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import methodcaller
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
 
-from ...messages import AssistantMessage, Media, Message, Part, SystemMessage, ToolMessage, UserMessage
+from ...messages import Media, Message, Part
 from .base import TokenCounter
 
 FRAME = 8
@@ -28,58 +27,63 @@ _SAMPLE = 500
 _WORDS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
 
 
-class Size(NamedTuple):
-    """A message's size by one counter."""
-
-    tokens: int
-    kind: int
-
-
+Size = tuple[int, int]
+"""A message's tokens by one counter, and the kind of its text."""
 Measure = Callable[[Message], Size]
 
 
 def measure_with(counter: TokenCounter) -> Measure:
     """Return a function that measures a message with *counter*; the message caches the result."""
+    return partial(_measure, counter)
 
-    def count(message: Message) -> Size:
-        text = message_text(message)
-        return Size(counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE)
 
-    return methodcaller("sized", counter, count)  # unlike a lambda, without a Python frame for each message
+def _measure(counter: TokenCounter, message: Message) -> Size:
+    known = getattr(message, "measured", None)
+    if known is not None and known[0] is counter:
+        return known[1]  # type: ignore[no-any-return]
+    text = message_text(message)
+    size = counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE
+    object.__setattr__(message, "measured", (counter, size))
+    return size
+
+
+def tokens_of(counter: TokenCounter, message: Message) -> int:
+    """Return the tokens of *message* by *counter*, without a provider's framing; the message caches its size."""
+    return _measure(counter, message)[0] - FRAME
 
 
 def message_text(message: Message) -> str:
     """Return the text that a provider counts; images and files become filler of their assumed size."""
-    match message:
-        case AssistantMessage(parts):
-            return _part_text(parts[0]) if len(parts) == 1 else "".join(map(_part_text, parts))
-        case ToolMessage():
-            text = message.call_id + message.content
-            return text + "".join(map(_filler, message.media)) if message.media else text
-        case UserMessage(text):
-            return text + "".join(map(_filler, message.media)) if message.media else text
-        case SystemMessage(text):
-            return text
-
-
-def max_tokens_of(message: Message) -> int:
-    """Return an upper bound of the message's tokens, its bytes, without building its text."""
-    if message.role == "tool":
-        content = message.content
-        size = (len(content) if content.isascii() else _bytes(content)) + len(message.call_id) + FRAME
-        return size + sum(map(media_size, message.media)) if message.media else size
     if message.role == "assistant":
-        size = FRAME
-        for part in message.parts:
-            if part.kind == "tool_call":
-                text, size = part.arguments, size + len(part.id) + len(part.name)
-            else:
-                text = part.raw if part.kind == "opaque" else part.text
-            size += len(text) if text.isascii() else _bytes(text)
-        return size
-    if message.role == "user" and message.media:
-        return _bytes(message.text) + sum(map(media_size, message.media)) + FRAME
-    return _bytes(message.text) + FRAME
+        parts = message.parts
+        return _part_text(parts[0]) if len(parts) == 1 else "".join(map(_part_text, parts))
+    if message.role == "system":
+        return message.text
+    text = message.text if message.role == "user" else message.call_id + message.content
+    return text + "".join(map(_filler, message.media)) if message.media else text
+
+
+def max_tokens(messages: Iterable[Message]) -> int:
+    """Return an upper bound of the tokens of *messages*, their bytes, without building their text."""
+    size = 0
+    for message in messages:
+        size += FRAME
+        if message.role == "assistant":
+            for part in message.parts:
+                if part.kind == "tool_call":
+                    text, size = part.arguments, size + len(part.id) + len(part.name)
+                else:
+                    text = part.raw if part.kind == "opaque" else part.text
+                size += len(text) if text.isascii() else _bytes(text)
+            continue
+        if message.role == "tool":
+            text, size = message.content, size + len(message.call_id)
+        else:
+            text = message.text
+        size += len(text) if text.isascii() else _bytes(text)
+        if message.role != "system" and message.media:
+            size += sum(map(media_size, message.media))
+    return size
 
 
 def _bytes(text: str) -> int:

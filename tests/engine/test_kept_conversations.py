@@ -1,0 +1,107 @@
+"""The next run in the same process has the same result as in another one, although it checks and counts less."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from concertino import AgentConfig, Chat, Limits, Resources, Retention, ToolOrchestrator, ToolRegistry, tool
+from concertino.context_state import ContextReport
+from concertino.events import Notice
+from concertino.messages import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolMessage, UserMessage
+from concertino.testing import ScriptedModel, call
+from concertino.token_engine import TokenStatistics
+
+FRUGAL = Retention(results=2, messages=4, patience=0.3, floor=0)
+LONG = "A line of what was found. " * 30
+
+
+@tool(effect="read")
+async def look(n: int) -> str:
+    """Look something up."""
+    return f"{n}: {LONG if n % 3 else 'nothing'}"
+
+
+@tool(effect="read", retain="once")
+async def glance(n: int) -> str:
+    """Look at something once."""
+    return f"{n}: {LONG}"
+
+
+TOOLS = (look, glance)
+ids = st.sampled_from(["a", "b", "c", ""])
+pieces: st.SearchStrategy[Message] = st.one_of(
+    st.just(UserMessage("Q " * 50)),
+    st.just(AssistantMessage((Reasoning("r"), Text("A")))),
+    st.builds(lambda call_id: AssistantMessage((ToolCall(call_id, "look", "{}"),), "tool_calls"), ids),
+    st.builds(lambda call_id: ToolMessage(call_id, "look", LONG), ids),
+)
+Change = Callable[[tuple[Message, ...]], tuple[Message, ...]]
+changes: st.SearchStrategy[Change] = st.one_of(
+    st.just(lambda history: history),
+    st.just(lambda history: history[1:]),
+    st.just(lambda history: (*history[:-1], dataclasses.replace(history[-1]))),
+    st.builds(lambda piece: lambda history: (*history, piece), pieces),
+)
+turns = st.tuples(st.integers(0, 8), changes)
+
+
+async def converse(
+    history: Sequence[Message], examples: Sequence[Message], turns: Sequence[tuple[int, Change]], *, kept: bool
+) -> list[Any]:
+    """Run the *turns* of a conversation, with what the process keeps or as new processes; return all that shows."""
+    steps = [
+        step
+        for turn, (count, _) in enumerate(turns)
+        for step in (*(call(TOOLS[n % 2].name, n=100 * turn + n) for n in range(count)), f"Answer {turn}. " * 20)
+    ]
+    seen: list[Any] = []
+    model, context, messages = ScriptedModel(*steps), None, tuple(history)
+    limits = Limits(context=4_000, output=200, tool_calls=100)
+
+    def own() -> Resources:
+        return Resources(model=model, retention=FRUGAL, limits=lambda *_: limits)
+
+    resources = own()
+    with patch("concertino.token_engine.engine._SHARED", TokenStatistics()):
+        for _, change in turns:
+            if not kept:
+                messages, context = pickle.loads(pickle.dumps((messages, context)))
+                resources = own()
+            chat = Chat("Go on.", history=messages, context=context, few_shot={"scripted:script": tuple(examples)})
+            run = ToolOrchestrator(chat, AgentConfig(), ToolRegistry(TOOLS), resources=resources)
+            seen += [event async for event in run.stream() if isinstance(event, Notice)]
+            assert run.result is not None
+            context, messages = run.result.context, change((*messages, *run.result.messages))
+            assert context is not None
+            seen += [run.result.status, run.result.messages, run.result.report]
+            seen.append(dataclasses.replace(context, sent_at=None))
+    seen += [list(request.messages) for request in model.requests]
+    return [dataclasses.replace(each, run_id="", agent_path="") if isinstance(each, Notice) else each for each in seen]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(pieces, max_size=6), st.lists(pieces, max_size=3), st.lists(turns, min_size=2, max_size=4))
+async def test_a_kept_conversation_continues_like_a_new_process(
+    history: list[Message], examples: list[Message], turns: list[tuple[int, Change]]
+) -> None:
+    assert await converse(history, examples, turns, kept=True) == await converse(history, examples, turns, kept=False)
+
+
+def unchanged(history: tuple[Message, ...]) -> tuple[Message, ...]:
+    return history
+
+
+@pytest.mark.parametrize("examples", [[], [UserMessage("Q"), AssistantMessage((Text("A"),))]])
+async def test_the_edits_of_long_turns_are_the_same(examples: list[Message]) -> None:
+    long = [(12, unchanged), (12, unchanged), (5, unchanged)]
+    kept = await converse([], examples, long, kept=True)
+    assert kept == await converse([], examples, long, kept=False)
+    assert sum(each.edits for each in kept if isinstance(each, ContextReport)) > 3
