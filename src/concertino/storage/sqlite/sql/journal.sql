@@ -52,11 +52,11 @@ JOIN runs AS top ON top.number = r.root
 WHERE r.run_id = ?;
 
 -- name: add_entry
-INSERT INTO journal (run, seq, epoch, kind, step, at, version, body, erased, content)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?);
+INSERT INTO journal (seq, epoch, kind, step, version, body, content, run, at, erased)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0);
 
 -- name: add_message
-INSERT INTO messages (run, entry, role, tokens, keep_seconds, keep_progress, progress, body, kept, later)
+INSERT INTO messages (entry, role, tokens, keep_seconds, keep_progress, progress, body, kept, later, run)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_text
@@ -106,4 +106,4 @@ RETURNING entries, commands, stop;
 -- name: release
 UPDATE heads SET owner = '', process = '', lease = 0
 WHERE run = (SELECT number FROM runs WHERE run_id = :root_id) AND epoch = :epoch AND owner = :owner
-RETURNING run;
+RETURNING run, ending;
