@@ -118,29 +118,26 @@ class _RolledBackError(Exception):
     """The failure of one write, such as a full disk, has rolled back the whole transaction."""
 
 
-def _commit(connection: sqlite3.Connection, writes: Sequence[Write[Any]], path: Path) -> list[Outcome]:
+def _commit_together(connection: sqlite3.Connection, writes: Sequence[Write[Any]], path: Path) -> list[Outcome]:
     """Do *writes* in one transaction, in which each may fail alone, and return their outcomes after the commit.
 
     If the transaction is lost as a whole, each write is repeated in one of its own.
     """
-    if len(writes) > 1:
-        try:
-            transaction(connection)
-        except sqlite3.Error as error:
-            return [(None, _explained(error, path)) for _ in writes]
-        try:
-            with connection:
-                outcomes = [_in_savepoint(connection, write, path) for write in writes]
-        except (sqlite3.Error, _RolledBackError):
-            pass
-        else:
-            if any(write.erased for write, (_, error) in zip(writes, outcomes, strict=True) if error is None):
-                checkpoint(connection)
-            return outcomes
-    return [_outcome(path, _commit_one, connection, write) for write in writes]
+    try:
+        transaction(connection)
+    except sqlite3.Error as error:
+        return [(None, _explained(error, path)) for _ in writes]
+    try:
+        with connection:
+            outcomes = [_in_savepoint(connection, write, path) for write in writes]
+    except (sqlite3.Error, _RolledBackError):
+        return [_outcome(path, _commit, connection, write) for write in writes]
+    if any(write.erased for write, (_, error) in zip(writes, outcomes, strict=True) if error is None):
+        checkpoint(connection)
+    return outcomes
 
 
-def _commit_one(connection: sqlite3.Connection, write: Write[T]) -> T:
+def _commit(connection: sqlite3.Connection, write: Write[T]) -> T:
     """Do *write* in a transaction of its own."""
     with transaction(connection):
         result = write.work(connection)
@@ -259,10 +256,9 @@ class ThreadConnection:
 
     def _work(self) -> None:
         for jobs in self._batches():
-            for job, outcome in zip(jobs, self._outcomes([job.work for job in jobs]), strict=True):
-                job.outcome = outcome
+            self._do(jobs)
             _deliver(jobs)
-            del jobs, job, outcome  # a waiting thread must not keep them alive
+            del jobs  # a waiting thread must not keep them alive
         if self._connection is not None:
             self._connection.close()
         if self._watermark is not None:
@@ -283,16 +279,28 @@ class ThreadConnection:
             yield jobs
             del job, jobs
 
-    def _outcomes(self, works: list[Any]) -> list[Outcome]:
-        if not isinstance(works[0], Write):
-            return [_outcome(self.path, works[0])]
-        try:
-            connection = self._opened()
-        except StorageError as error:
-            return [(None, error)] * len(works)
-        outcomes = _commit(connection, works, self.path)
+    def _do(self, jobs: list[Job]) -> None:
+        """Do the work of *jobs*, which is one call or one or several writes, and set its outcomes."""
+        first = jobs[0]
+        if not isinstance(first.work, Write):
+            first.outcome = _outcome(self.path, first.work)
+        elif len(jobs) == 1:
+            first.outcome = _outcome(self.path, self._write, first.work)
+        else:
+            outcomes, error = _outcome(self.path, self._write_together, [job.work for job in jobs])
+            for job, outcome in zip(jobs, outcomes or [(None, error)] * len(jobs), strict=True):
+                job.outcome = outcome
+
+    def _write(self, write: Write[T]) -> T:
+        result = _commit(self._opened(), write)
         if self._watermark is not None:
-            committed = [write.entry for write, (_, error) in zip(works, outcomes, strict=True) if error is None]
+            self._watermark.advance(write.entry)
+        return result
+
+    def _write_together(self, writes: list[Write[Any]]) -> list[Outcome]:
+        outcomes = _commit_together(self._opened(), writes, self.path)
+        if self._watermark is not None:
+            committed = [write.entry for write, (_, error) in zip(writes, outcomes, strict=True) if error is None]
             self._watermark.advance(max(committed, default=0))
         return outcomes
 
@@ -324,7 +332,7 @@ class InlineConnection:
 
     async def write(self, write: Write[T]) -> T:
         """Return the result of *write*. Raises `StorageError` as `run` does."""
-        return self._result(_commit_one, write)  # type: ignore[no-any-return]
+        return self._result(_commit, write)  # type: ignore[no-any-return]
 
     async def close(self) -> None:
         """Do nothing: the content stays readable as long as the store exists."""
@@ -343,8 +351,10 @@ class InlineConnection:
 def _deliver(jobs: list[Job]) -> None:
     """Set the futures of *jobs*, with one wake-up per event loop."""
     for loop, group in groupby(jobs, key=attrgetter("loop")):
-        with suppress(RuntimeError):  # the loop is closed, and so are its callers
+        try:
             loop.call_soon_threadsafe(_set_futures, list(group))
+        except RuntimeError:
+            continue  # the loop is closed, and so are its callers
 
 
 def _set_futures(jobs: list[Job]) -> None:
