@@ -225,17 +225,20 @@ def renew(connection: sqlite3.Connection, claim: Claim, seconds: float) -> Head:
     """Extend the lease of *claim* to *seconds* from now."""
     bound = {**_fence(claim), "process": process_of(claim.owner), "lease": clock() + seconds}
     found = connection.execute(queries()["renew"], bound).fetchall()
-    if not found:
-        raise _stale(position(connection, claim.root_id), claim)
-    entries, commands, stop = found[0]
-    return Head(seq=entries, commands=commands, stop=bool(stop))
+    if found:
+        entries, commands, stop = found[0]
+        return Head(seq=entries, commands=commands, stop=bool(stop))
+    row = position(connection, claim.root_id)
+    if row["ending"] is None or row["epoch"] != claim.epoch:
+        raise _stale(row, claim)
+    # The tree has ended, and with it the claim. No other process can claim it.
+    return Head(seq=row["entries"], commands=row["commands"])
 
 
 def release(connection: sqlite3.Connection, claim: Claim) -> None:
     """Release *claim*; do nothing if it is stale."""
-    for root, ending in connection.execute(queries()["release"], _fence(claim)).fetchall():
-        if ending is None:  # a tree that has ended is never due
-            reschedule(connection, root, clock())
+    for (root,) in connection.execute(queries()["release"], _fence(claim)).fetchall():
+        reschedule(connection, root, clock())
 
 
 def position(connection: sqlite3.Connection, run_id: str) -> sqlite3.Row:

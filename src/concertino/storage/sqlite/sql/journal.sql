@@ -79,8 +79,8 @@ INSERT INTO ends (answer, error, ended, keep_seconds) VALUES (?, ?, ?, ?);
 
 -- name: end_head
 UPDATE heads SET
-    state = :status, ending = :ending, ended = :now, erase_after = :erase_after, process = '', reason = '',
-    ready_at = NULL
+    state = :status, ending = :ending, ended = :now, erase_after = :erase_after, owner = '', process = '', lease = 0,
+    reason = '', ready_at = NULL
 WHERE run = :run;
 
 -- name: open_below
@@ -106,4 +106,4 @@ RETURNING entries, commands, stop;
 -- name: release
 UPDATE heads SET owner = '', process = '', lease = 0
 WHERE run = (SELECT number FROM runs WHERE run_id = :root_id) AND epoch = :epoch AND owner = :owner
-RETURNING run, ending;
+RETURNING run;
