@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from concertino.errors import RunClaimedError, RunEndedError, StaleClaimError, S
 from concertino.storage import Claim, Entry, process
 from concertino.storage.process import is_dead, process_owner
 
-from .kit import FullStore, claim_tree, record, start, start_tree, whole
+from .kit import FullStore, claim_tree, end, record, start, start_tree, whole
 
 
 async def test_an_entry_must_be_the_next(store: FullStore) -> None:
@@ -95,6 +96,20 @@ async def test_an_expired_lease_is_valid_until_another_claim(store: FullStore) -
     await store.renew(tree.claim, 60.0)
     with pytest.raises(RunClaimedError):
         await store.claim("r1", "you", 9.0)
+
+
+async def test_the_end_of_a_tree_releases_its_claim(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await tree.append("ended", end=end())
+    run = await store.run("r1")
+    assert run is not None
+    assert run.owner == ""
+    assert (await store.renew(tree.claim, 9.0)).seq == 2  # a renewal that was under way does no harm
+    await store.release(tree.claim)
+    await tree.append("usage_booked", usage=[record(1)])
+    assert len(await store.usage("r1")) == 1
+    with pytest.raises(StaleClaimError):
+        await store.renew(replace(tree.claim, epoch=2), 9.0)
 
 
 async def test_a_claim_is_refused_while_the_lease_lasts(store: FullStore) -> None:

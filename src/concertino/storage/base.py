@@ -49,7 +49,8 @@ class JournalStore(Protocol):
         """Append *entry* to its run's journal, with everything in it, or nothing.
 
         A usage record or text whose id exists is not added again. A wait whose key exists stays as it is. The end of a
-        root ends all runs below it. After a run's end only usage may be added, because its content may be erased.
+        root ends all runs below it, and releases the claim. After a run's end only usage may be added, because its
+        content may be erased.
 
         Raises `StaleClaimError` if another process has claimed the tree or `entry.seq` is not next, `RunEndedError`,
         and `BudgetError` if an account cannot cover `entry.reserve`.
@@ -67,7 +68,10 @@ class JournalStore(Protocol):
         ...
 
     async def renew(self, claim: Claim, seconds: float) -> Head:
-        """Extend the lease of *claim* to *seconds* from now. Raises `StaleClaimError`."""
+        """Extend the lease of *claim* to *seconds* from now; a tree that has ended needs none.
+
+        Raises `StaleClaimError` if another process has claimed the tree.
+        """
         ...
 
     async def release(self, claim: Claim) -> None:

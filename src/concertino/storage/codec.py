@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -37,9 +36,6 @@ _MESSAGES: tuple[type[Message], ...] = (SystemMessage, UserMessage, AssistantMes
 _PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall, Opaque)
 _BY_ROLE = {cls.role: cls for cls in _MESSAGES}
 _BY_KIND: dict[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_call": ToolCall, "opaque": Opaque}
-_FIELDS: dict[type, tuple[str, ...]] = {
-    cls: tuple(field.name for field in fields(cls) if field.name != "kind") for cls in (*_MESSAGES, *_PARTS, Media)
-}
 _DEFAULTS = {
     ("provider", Text): "",
     ("provider", ToolCall): "",
@@ -47,6 +43,11 @@ _DEFAULTS = {
     ("retain", ToolMessage): "window",
 }
 """Fields that were added later, with the value that is omitted: most messages have it."""
+_FIELDS: dict[type, tuple[tuple[str, Any], ...]] = {
+    cls: tuple((field.name, _DEFAULTS.get((field.name, cls))) for field in fields(cls) if field.name != "kind")
+    for cls in (*_MESSAGES, *_PARTS, Media)
+}
+"""The fields of each class, with the value that is omitted besides None."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -62,7 +63,7 @@ def encode_message(message: Message) -> str:
         form["parts"] = [_plain_part(part) for part in message.parts]
     if media := form.pop("media", ()):
         form["media"] = [_plain(item) for item in media]
-    return _dump(form)
+    return encode_json(form)
 
 
 def decode_message(text: str) -> Message:
@@ -89,7 +90,16 @@ def decode_message(text: str) -> Message:
 
 def encode_json(value: Any) -> str:
     """Return *value* as JSON text in valid Unicode. Raises `StorageError` if it cannot be encoded."""
-    return _dump(value)
+    try:
+        text = _ENCODER.encode(value)
+        if text.isascii() or not _SURROGATE.search(text):
+            return text
+        # Only a message's texts are split: in free JSON a list may be a list.
+        if isinstance(value, dict) and "v" in value:
+            text = _ENCODER.encode(_split(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StorageError(f"cannot encode a value as JSON: {error}") from error
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def decode_json(text: str, kind: type[T]) -> T:
@@ -100,21 +110,16 @@ def decode_json(text: str, kind: type[T]) -> T:
     return value
 
 
-def encode_progress(steps: Sequence[dict[str, Any]]) -> str | None:
-    """Return a tool's progress as JSON text, or None if it is empty. Raises `StorageError` if it cannot be encoded."""
-    return _dump(list(steps)) if steps else None
-
-
-def decode_progress(text: str | None) -> tuple[dict[str, Any], ...]:
-    """Return the progress encoded as *text*. Raises `StorageError` if it is corrupt."""
-    return () if text is None else tuple(decode_json(text, list))
-
-
 def storable(text: str) -> str:
     """Return *text* in valid Unicode: a lone surrogate, which is not a character, becomes U+FFFD."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return _SURROGATE.sub("\ufffd", text)
+
+
+def storable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return *row* with each of its texts in valid Unicode, as `storable` returns it."""
+    return tuple([storable(value) if isinstance(value, str) and not value.isascii() else value for value in row])
 
 
 def memory_id(owner: str, text: str) -> str:
@@ -125,11 +130,10 @@ def memory_id(owner: str, text: str) -> str:
 
 
 def _plain(value: Message | Part | Media) -> dict[str, Any]:
-    cls = type(value)
     return {
         name: field
-        for name in _FIELDS[cls]
-        if (field := getattr(value, name)) is not None and field != _DEFAULTS.get((name, cls))
+        for name, omitted in _FIELDS[type(value)]
+        if (field := getattr(value, name)) is not None and field != omitted
     }
 
 
@@ -159,23 +163,6 @@ def _split(value: Any) -> Any:
     if isinstance(value, list):
         return [_split(item) for item in value]
     return value
-
-
-def _dump(value: Any) -> str:
-    try:
-        text = _text(value)
-        if text.isascii() or not _SURROGATE.search(text):
-            return text
-        # Only a message's texts are split: in free JSON a list may be a list.
-        if isinstance(value, dict) and "v" in value:
-            text = _text(_split(value))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise StorageError(f"cannot encode a value as JSON: {error}") from error
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def _text(value: Any) -> str:
-    return _ENCODER.encode(value)
 
 
 def _load(text: str) -> Any:

@@ -10,11 +10,12 @@ from ...operations import OperationEvent, transition
 from ...waits import Resolution, Verdict, Wait
 from ..codec import storable
 from ..types import Command, CommandKind, Entry
-from .operations import FROM_OUTSIDE
 from .rows import answer_row, to_wait, wait_row
 from .schedule import expire, reschedule
 from .statements import clock, queries
 
+FROM_OUTSIDE = ("approval", "result")
+"""Kinds of waits that an answer from outside ends."""
 _EVENTS: dict[Verdict, OperationEvent] = {
     "approved": "approve",
     "denied": "deny",

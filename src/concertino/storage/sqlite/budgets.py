@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from hashlib import blake2b
 
 from ...errors import BudgetError, StorageError, UnknownRunError
 from ...scope import Scope
 from ...usage import UsageRecord
 from ..types import Account, Budget, Reservation, Settlement
-from .rows import bill_row
-from .statements import account_key, from_nano, queries, scope_row, to_nano
+from .rows import bill_row, scope_row
+from .statements import queries
+
+_WIDE = Context(prec=60)
+
+
+def account_key(name: str) -> bytes:
+    """Return the key of an account, long enough that no two accounts share it."""
+    return blake2b(name.encode(), digest_size=16).digest()
 
 
 def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
@@ -22,7 +30,7 @@ def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
     sql = queries()
     if wanted.tokens < 0 or (wanted.money is not None and wanted.money < 0):
         raise StorageError(f"reservation {wanted.id!r}: amounts must not be negative")
-    money = 0 if wanted.money is None else to_nano(wanted.money, up=True)
+    money = 0 if wanted.money is None else _to_nano(wanted.money, up=True)
     for name in dict.fromkeys(wanted.accounts):
         key = account_key(name)
         row = connection.execute(sql["account"], (key,)).fetchone()
@@ -35,7 +43,7 @@ def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
         money_left = _left(row["limit_money"], row["spent_money"] + row["reserved_money"] - before[2])
         if (problem := _shortfall(wanted, money, tokens_left, money_left)) is not None:
             tokens = None if tokens_left is None else max(0, tokens_left)
-            left: Decimal | None = None if money_left is None else from_nano(max(0, money_left))
+            left: Decimal | None = None if money_left is None else _from_nano(max(0, money_left))
             raise BudgetError(f"account {name!r} {problem}", name, tokens, left)
         connection.execute(sql["reserve"], (wanted.id, key, wanted.tokens, money))
         connection.execute(sql["charge"], (wanted.tokens - before[1], money - before[2], 0, 0, key))
@@ -46,7 +54,7 @@ def settle(connection: sqlite3.Connection, done: Settlement) -> None:
     sql = queries()
     if done.tokens < 0 or (done.money is not None and done.money < 0):
         raise StorageError(f"settlement {done.id!r}: amounts must not be negative")
-    money = 0 if done.money is None else to_nano(done.money, up=True)
+    money = 0 if done.money is None else _to_nano(done.money, up=True)
     named = [account_key(name) for name in done.accounts]
     reserved = [row[0] for row in connection.execute(sql["reserved_for"], (done.id,)).fetchall()]
     for key in dict.fromkeys((*named, *reserved)):
@@ -92,7 +100,7 @@ def set_budget(connection: sqlite3.Connection, account: str, budget: Budget | No
         "name_key": account_key(account),
         "limited": budget is not None,
         "tokens": tokens,
-        "money": None if money is None else to_nano(money, up=False),
+        "money": None if money is None else _to_nano(money, up=False),
     }
     connection.execute(queries()["set_budget"], bound)
 
@@ -104,15 +112,15 @@ def accounts(connection: sqlite3.Connection, names: Sequence[str]) -> tuple[Acco
         row = connection.execute(queries()["account"], (account_key(name),)).fetchone()
         if row is None or not row["limited"]:
             continue
-        money = None if row["limit_money"] is None else from_nano(row["limit_money"])
+        money = None if row["limit_money"] is None else _from_nano(row["limit_money"])
         found.append(
             Account(
                 name=name,
                 budget=Budget(tokens=row["limit_tokens"], money=money),
                 reserved_tokens=row["reserved_tokens"],
-                reserved_money=from_nano(row["reserved_money"]),
+                reserved_money=_from_nano(row["reserved_money"]),
                 spent_tokens=row["spent_tokens"],
-                spent_money=from_nano(row["spent_money"]),
+                spent_money=_from_nano(row["spent_money"]),
             )
         )
     return tuple(found)
@@ -122,12 +130,22 @@ def _correct(connection: sqlite3.Connection, record: UsageRecord) -> None:
     sql, tokens = queries(), record.tokens.total
     for key, settled, old_tokens, old_money in connection.execute(sql["charges"], (record.id,)).fetchall():
         # Without a price the charge in money stays as it is: it was the worst case.
-        money = old_money if record.cost is None else to_nano(record.cost, up=True)
+        money = old_money if record.cost is None else _to_nano(record.cost, up=True)
         connection.execute(sql["settle"], (record.id, key, tokens, money))
         charge = (0, 0, tokens - old_tokens, money - old_money)
         if not settled:
             charge = (-old_tokens, -old_money, tokens, money)
         connection.execute(sql["charge"], (*charge, key))
+
+
+def _to_nano(money: Decimal, *, up: bool) -> int:
+    """Return US dollars as whole billionths, rounded up (a charge) or down (a limit)."""
+    return int(money.scaleb(9, _WIDE).to_integral_value(ROUND_CEILING if up else ROUND_FLOOR))
+
+
+def _from_nano(nano: int) -> Decimal:
+    """Return billionths as US dollars."""
+    return Decimal(nano).scaleb(-9, _WIDE)
 
 
 def _left(limit: int | None, used: int) -> int | None:
@@ -143,7 +161,7 @@ def _shortfall(wanted: Reservation, money: int, tokens_left: int | None, money_l
         return None
     if wanted.money is None:
         return "is limited in money, and the model has no known price"
-    if money_left < money + to_nano(wanted.spare_money, up=True):
+    if money_left < money + _to_nano(wanted.spare_money, up=True):
         asked = f"${wanted.money} and ${wanted.spare_money} to spare"
-        return f"has ${from_nano(max(0, money_left))} left, and {asked} are needed"
+        return f"has ${_from_nano(max(0, money_left))} left, and {asked} are needed"
     return None

@@ -1,4 +1,7 @@
-"""Connections: a thread that owns one, so that the event loop never waits for the disk, and one in memory."""
+"""Connections: a thread that owns one, so that the event loop never waits for the disk, and one in memory.
+
+Every write runs in a transaction. Writes that wait together share one (group commit), and with it one fsync.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +10,70 @@ import atexit
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from ...errors import StorageError
-from .batch import Outcome, commit, commit_one, outcome_of
-from .schema import IN_MEMORY, connect, connect_in_memory, connect_read_only
-from .statements import Write
+from .errors import explain
 from .watermark import Watermark
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Connect = Callable[[], sqlite3.Connection]
+Outcome = tuple[Any, BaseException | None]
+"""The result of a call, or its error."""
 
 MAX_BATCH = 256
 """Most writes in one transaction, so that none of them waits for many others."""
+PATIENCE = 250
+"""Milliseconds to wait for a reader that blocks the truncation of the write-ahead log; the next sweep tries again."""
+IN_MEMORY = Path(":memory:")
+"""Path of a database without a file."""
 
 
-class Job(NamedTuple):
-    """A call that waits for the connection."""
+class Write(Generic[T]):
+    """Work to do in one transaction, alone or together with other writes."""
 
-    work: Callable[[], Any] | Write[Any]
-    future: asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop
+    entry = 0
+    """Number of the journal entry that the work added, in the order of all entries; 0: none."""
+    erased = False
+    """Whether the work erased content, so that the write-ahead log must be truncated."""
+
+    def work(self, connection: sqlite3.Connection) -> T:
+        """Do the work. It must only depend on *connection*, because it may be repeated after a rollback."""
+        raise NotImplementedError
+
+
+class WriteCall(Write[T]):
+    """A call of one function with the connection and *arguments*."""
+
+    def __init__(
+        self, function: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> None:
+        self._function = function
+        self._arguments, self._options = arguments, options
+
+    def work(self, connection: sqlite3.Connection) -> T:
+        """Call the function."""
+        return self._function(connection, *self._arguments, **self._options)
 
 
 class StoreConnection(Protocol):
     """Runs work on a store's connection."""
 
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of *work*. Raises `StorageError` if SQLite failed or the store is closed."""
+    async def run(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> T:
+        """Return the result of *work*, called with the connection and *arguments*.
+
+        Raises `StorageError` if SQLite failed or the store is closed.
+        """
         ...
 
     async def write(self, write: Write[T]) -> T:
@@ -52,6 +85,111 @@ class StoreConnection(Protocol):
         ...
 
 
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+def transaction(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Begin a transaction for a `with` block, which commits it, or rolls it back after an error.
+
+    The write lock is taken at once: no later statement can fail for it.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    return connection
+
+
+def reading(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Begin a transaction for a `with` block that reads everything inside at one moment."""
+    connection.execute("BEGIN")
+    return connection
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Truncate the write-ahead log, which still contains erased content. If a reader blocks it, the log stays."""
+    with suppress(sqlite3.Error):
+        patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+        connection.execute(f"PRAGMA busy_timeout = {min(patience, PATIENCE)}")
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {patience}")
+
+
+class _RolledBackError(Exception):
+    """The failure of one write, such as a full disk, has rolled back the whole transaction."""
+
+
+def _commit_together(connection: sqlite3.Connection, writes: Sequence[Write[Any]], path: Path) -> list[Outcome]:
+    """Do *writes* in one transaction, in which each may fail alone, and return their outcomes after the commit.
+
+    If the transaction is lost as a whole, each write is repeated in one of its own.
+    """
+    try:
+        transaction(connection)
+    except sqlite3.Error as error:
+        return [(None, _explained(error, path)) for _ in writes]
+    try:
+        with connection:
+            outcomes = [_in_savepoint(connection, write, path) for write in writes]
+    except (sqlite3.Error, _RolledBackError):
+        return [_outcome(path, _commit, connection, write) for write in writes]
+    if any(write.erased for write, (_, error) in zip(writes, outcomes, strict=True) if error is None):
+        checkpoint(connection)
+    return outcomes
+
+
+def _commit(connection: sqlite3.Connection, write: Write[T]) -> T:
+    """Do *write* in a transaction of its own."""
+    with transaction(connection):
+        result = write.work(connection)
+    if write.erased:
+        checkpoint(connection)
+    return result
+
+
+def _in_savepoint(connection: sqlite3.Connection, write: Write[Any], path: Path) -> Outcome:
+    connection.execute("SAVEPOINT write")
+    outcome = _outcome(path, write.work, connection)
+    if outcome[1] is not None:
+        if not connection.in_transaction:
+            raise _RolledBackError
+        connection.execute("ROLLBACK TO write")
+    connection.execute("RELEASE write")
+    return outcome
+
+
+def _outcome(path: Path, call: Callable[..., Any], *arguments: Any, **options: Any) -> Outcome:
+    """Return the outcome of a call, with SQLite's errors translated."""
+    try:
+        return call(*arguments, **options), None
+    except (sqlite3.Error, UnicodeError, OverflowError) as error:
+        # Two that are not SQLite's: text that is not Unicode (in a corrupt schema even SQLite's own message may not
+        # be), and numbers over 64 bits.
+        return None, _explained(error, path)
+    except BaseException as error:  # noqa: BLE001 - the caller raises it
+        return None, error
+
+
+def _explained(error: Exception, path: Path) -> Exception:
+    explained = explain(error, path)
+    explained.__cause__ = error
+    return explained
+
+
+# -- connections -------------------------------------------------------------------------------------------------------
+
+
+class Job:
+    """A call that waits for the connection."""
+
+    __slots__ = ("future", "loop", "outcome", "work")
+
+    def __init__(self, work: Callable[[], Any] | Write[Any]) -> None:
+        self.work = work
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.outcome: Outcome = (None, None)
+
+
 class ThreadConnection:
     """A connection in a thread of its own, which does the work in the order of the calls.
 
@@ -59,10 +197,11 @@ class ThreadConnection:
     executor's futures and locks in between. Writes that wait together are committed, and their callers woken, together.
     """
 
-    def __init__(self, path: Path, busy_timeout: float, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, connect: Connect, watermark: Watermark | None) -> None:
+        """Name the file; *connect* opens it in the thread. Without a watermark it is only read."""
         self.path = path
-        self._busy_timeout = busy_timeout
-        self._watermark = None if read_only else Watermark(path)
+        self._connect = connect
+        self._watermark = watermark
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         # A daemon, so that an unclosed store does not block the interpreter's exit; `atexit` waits for its work.
         self._thread = threading.Thread(target=self._work, name="concertino-sqlite", daemon=True)
@@ -81,9 +220,11 @@ class ThreadConnection:
             self._begin_closing()
             raise
 
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> T:
         """Return the result of *work*. Raises `StorageError` if SQLite failed or the store is closed."""
-        return await self._submit(lambda: work(self._opened()))  # type: ignore[no-any-return]
+        return await self._submit(lambda: work(self._opened(), *arguments, **options))  # type: ignore[no-any-return]
 
     async def write(self, write: Write[T]) -> T:
         """Return the result of *write* after its commit. Raises `StorageError` as `run` does."""
@@ -95,13 +236,12 @@ class ThreadConnection:
         await asyncio.shield(asyncio.wrap_future(self._closed))
 
     def _submit(self, work: Callable[[], Any] | Write[Any]) -> asyncio.Future[Any]:
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
+        job = Job(work)
         with self._lock:
             if self._closing:
                 raise StorageError(f"the store of {self.path} is closed: open it again")
-            self._jobs.put(Job(work, future, loop))
-        return future
+            self._jobs.put(job)
+        return job.future
 
     def _begin_closing(self) -> None:
         with self._lock:
@@ -116,7 +256,8 @@ class ThreadConnection:
 
     def _work(self) -> None:
         for jobs in self._batches():
-            _deliver(jobs, self._outcomes([job.work for job in jobs]))
+            self._do(jobs)
+            _deliver(jobs)
             del jobs  # a waiting thread must not keep them alive
         if self._connection is not None:
             self._connection.close()
@@ -138,24 +279,34 @@ class ThreadConnection:
             yield jobs
             del job, jobs
 
-    def _outcomes(self, works: list[Any]) -> list[Outcome]:
-        if not isinstance(works[0], Write):
-            return [outcome_of(works[0], self.path)]
-        try:
-            connection = self._opened()
-        except StorageError as error:
-            return [(None, error)] * len(works)
-        outcomes = commit(connection, works, self.path)
+    def _do(self, jobs: list[Job]) -> None:
+        """Do the work of *jobs*, which is one call or one or several writes, and set its outcomes."""
+        first = jobs[0]
+        if not isinstance(first.work, Write):
+            first.outcome = _outcome(self.path, first.work)
+        elif len(jobs) == 1:
+            first.outcome = _outcome(self.path, self._write, first.work)
+        else:
+            outcomes, error = _outcome(self.path, self._write_together, [job.work for job in jobs])
+            for job, outcome in zip(jobs, outcomes or [(None, error)] * len(jobs), strict=True):
+                job.outcome = outcome
+
+    def _write(self, write: Write[T]) -> T:
+        result = _commit(self._opened(), write)
         if self._watermark is not None:
-            committed = [write.entry for write, (_, error) in zip(works, outcomes, strict=True) if error is None]
+            self._watermark.advance(write.entry)
+        return result
+
+    def _write_together(self, writes: list[Write[Any]]) -> list[Outcome]:
+        outcomes = _commit_together(self._opened(), writes, self.path)
+        if self._watermark is not None:
+            committed = [write.entry for write, (_, error) in zip(writes, outcomes, strict=True) if error is None]
             self._watermark.advance(max(committed, default=0))
         return outcomes
 
     def _open(self) -> None:
-        if self._watermark is None:
-            self._connection = connect_read_only(self.path, self._busy_timeout)
-        else:
-            self._connection = connect(self.path, self._busy_timeout)
+        self._connection = self._connect()
+        if self._watermark is not None:
             self._watermark.open(self._connection)
 
     def _opened(self) -> sqlite3.Connection:
@@ -168,41 +319,50 @@ class ThreadConnection:
 class InlineConnection:
     """A connection to a database in memory, created at the first use, that works in the caller's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
         self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
 
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> T:
         """Return the result of *work*. Raises `StorageError` if SQLite failed."""
-        with self._lock:
-            if self._connection is None:
-                self._connection = connect_in_memory()
-                weakref.finalize(self, self._connection.close)
-            result, error = outcome_of(partial(work, self._connection), IN_MEMORY)
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]
+        return self._result(work, *arguments, **options)  # type: ignore[no-any-return]
 
     async def write(self, write: Write[T]) -> T:
         """Return the result of *write*. Raises `StorageError` as `run` does."""
-        return await self.run(lambda connection: commit_one(connection, write))
+        return self._result(_commit, write)  # type: ignore[no-any-return]
 
     async def close(self) -> None:
         """Do nothing: the content stays readable as long as the store exists."""
 
+    def _result(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._connect()
+                weakref.finalize(self, self._connection.close)
+            result, error = _outcome(IN_MEMORY, work, self._connection, *arguments, **options)
+        if error is not None:
+            raise error
+        return result
 
-def _deliver(jobs: list[Job], outcomes: list[Outcome]) -> None:
+
+def _deliver(jobs: list[Job]) -> None:
     """Set the futures of *jobs*, with one wake-up per event loop."""
-    for loop, group in groupby(zip(jobs, outcomes, strict=True), key=lambda pair: pair[0].loop):
-        with suppress(RuntimeError):  # the loop is closed, and so are its callers
-            loop.call_soon_threadsafe(_set_results, [(job.future, *outcome) for job, outcome in group])
+    for loop, group in groupby(jobs, key=attrgetter("loop")):
+        try:
+            loop.call_soon_threadsafe(_set_futures, list(group))
+        except RuntimeError:
+            continue  # the loop is closed, and so are its callers
 
 
-def _set_results(outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
-    for future, result, error in outcomes:
-        if future.done():
+def _set_futures(jobs: list[Job]) -> None:
+    for job in jobs:
+        result, error = job.outcome
+        if job.future.done():
             continue  # the caller was cancelled
         if error is None:
-            future.set_result(result)
+            job.future.set_result(result)
         else:
-            future.set_exception(error)
+            job.future.set_exception(error)

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
 from typing import Any
 
 from ...errors import StorageError
 from ...scope import Scope
+from ...usage import Tokens, UsageRecord
 from ..accounts import user_account
-from ..types import Erased
-from .statements import account_key, clock, hash_key, queries, scope_key, transaction
+from ..types import Erased, RunEnd
+from .budgets import account_key, charge_reserved
+from .connection import checkpoint, transaction
+from .journal import end_tree, erase_content
+from .rows import hash_key, scope_key, to_operation, usage_row
+from .statements import clock, queries
 
-PATIENCE = 250
-"""Milliseconds to wait for a reader that blocks the truncation of the write-ahead log; the next sweep tries again."""
-
-_OF_A_RUN = (
-    "erase_messages",
-    "erase_content",
-    "erase_waits",
-    "erase_answers",
-    "erase_commands",
-    "erase_texts_of_run",
-)
+_ENDED = "its user was erased"
+_UNSETTLED = "the run was ended before the attempt was settled; prompt as reserved, at most"
 _OF_A_USER = ("forget_messages", "erase_content", "erase_texts_of_run", "forget_end")
 _OF_A_USERS_RUN = ("forget_waits", "forget_answers", "forget_commands", "forget_run")
-
-
-def end_run(connection: sqlite3.Connection, run: int, now: float, after: float | None) -> None:
-    """Erase what a run's end erases at once, and plan the rest; inside a transaction."""
-    if after is not None and after <= 0:
-        _blank(connection, run)
-        after = None
-    _plan(connection, run, None if after is None else now + after)
 
 
 def sweep(connection: sqlite3.Connection) -> int:
@@ -49,10 +36,15 @@ def sweep(connection: sqlite3.Connection) -> int:
     return len(rows)
 
 
-def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | None) -> Erased:
-    """Erase everything about a user except the ledger. Raises `StorageError` if a run has not ended."""
+def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | None, *, force: bool) -> Erased:
+    """Erase everything about a user except the ledger. With *force*, end the user's running trees as cancelled first.
+
+    Raises `StorageError` if a run has not ended.
+    """
     sql = queries()
     user: dict[str, Any] = {"user_key": hash_key(user_id), "user_id": user_id, "organization_id": organization_id}
+    if force:
+        _end_trees(connection, user)
     with transaction(connection):
         rows = connection.execute(sql["runs_of_user"], user).fetchall()
         for row in rows:
@@ -80,43 +72,51 @@ def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | N
     return Erased(runs=len(rows), memories=memories)
 
 
-def checkpoint(connection: sqlite3.Connection) -> None:
-    """Truncate the write-ahead log, which still contains erased content. If a reader blocks it, the log stays."""
-    with suppress(sqlite3.Error):
-        patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
-        connection.execute(f"PRAGMA busy_timeout = {min(patience, PATIENCE)}")
-        try:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        finally:
-            connection.execute(f"PRAGMA busy_timeout = {patience}")
+def _end_trees(connection: sqlite3.Connection, user: dict[str, Any]) -> None:
+    """End a user's running trees as cancelled, from their operations alone."""
+    with transaction(connection):
+        now = clock()
+        for root, erase_after in connection.execute(queries()["open_roots_of_user"], user).fetchall():
+            _book_unsettled(connection, root, now)
+            # The epoch fences the process that may still work on the tree: its next append is refused.
+            connection.execute(queries()["revoke"], (root,))
+            end = RunEnd(status="cancelled", answer="", error=_ENDED, ended=now, erase_after=erase_after)
+            end_tree(connection, root, root, end, now)
+
+
+def _book_unsettled(connection: sqlite3.Connection, root: int, now: float) -> None:
+    """Book the model attempts of a tree that were in flight as unknown, and charge what was reserved for them."""
+    sql = queries()
+    for row in connection.execute(sql["attempts_of_tree"], {"root": root}).fetchall():
+        operation = to_operation(row)
+        provider, _, model = operation.name.partition(":")
+        record = UsageRecord(
+            id=operation.key,
+            run_id=operation.run_id,
+            agent_path=row["agent_path"],
+            provider=provider,
+            model=model,
+            tokens=Tokens(prompt=operation.prompt or 0),
+            source="unknown",
+            how=_UNSETTLED,
+        )
+        connection.execute(sql["add_usage"], (row["run"], None, *usage_row(record), now))
+        charge_reserved(connection, operation.key)
 
 
 def _forget_run(connection: sqlite3.Connection, run: int, organization_id: str) -> None:
     sql, bound = queries(), {"run": run, "scope_key": scope_key(Scope(organization_id))}
     for name in (*_OF_A_USER, *_OF_A_USERS_RUN):
         connection.execute(sql[name], bound)
-    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None, "sweep_at": None})
+    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None})
 
 
 def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None, now: float) -> None:
     sql, bound = queries(), {"run": run, "now": now}
     over = erase_at is not None and erase_at <= now
     if over:
-        _blank(connection, run)
+        erase_content(connection, run)
     connection.execute(sql["expire_messages"], bound)
     if connection.execute(sql["expire_end"], bound).fetchall():
         connection.execute(sql["expire_task"], bound)
-    _plan(connection, run, None if over else erase_at)
-
-
-def _blank(connection: sqlite3.Connection, run: int) -> None:
-    for name in _OF_A_RUN:
-        connection.execute(queries()[name], {"run": run})
-
-
-def _plan(connection: sqlite3.Connection, run: int, erase_at: float | None) -> None:
-    """Set the time of the next erasure in *run*."""
-    (expiry,) = connection.execute(queries()["next_expiry"], {"run": run}).fetchone()
-    times = [moment for moment in (erase_at, expiry) if moment is not None]
-    bound = {"run": run, "erase_at": erase_at, "sweep_at": min(times, default=None)}
-    connection.execute(queries()["plan_sweep"], bound)
+    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None if over else erase_at})

@@ -1,4 +1,4 @@
-"""Writing runs: their start, each entry of their journals in one transaction, and the claims on their trees."""
+"""Writing runs: the start, each journal entry in one transaction, the end, and the claim on the tree."""
 
 from __future__ import annotations
 
@@ -6,31 +6,26 @@ import sqlite3
 from typing import Any, NoReturn
 
 from ...errors import RunClaimedError, RunEndedError, RunExistsError, StaleClaimError, StorageError, UnknownRunError
-from ...records import record
-from ..codec import encode_json, storable
+from ..codec import storable_row
 from ..process import is_dead, process_of
-from ..types import JOURNAL_VERSION, PROGRESS, Claim, Entry, Head, RunStart, StoredText
-from .approvals import open_waits
+from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
+from .approvals import FROM_OUTSIDE, open_waits
 from .budgets import reserve, settle
-from .ends import end_tree
-from .operations import Changes, change_operations, encode_changes
-from .rows import message_row, start_row, usage_row
+from .connection import Write
+from .rows import EntryRows, PutOperation, entry_rows, start_row
 from .schedule import reschedule
-from .statements import Write, clock, hash_key, queries
+from .statements import clock, queries
 
 _STATES = {"suspended": "suspended", "resumed": "running"}
-
-
-@record
-class _Rows:
-    """An entry's values as the statements take them, encoded before any lock is taken."""
-
-    entry: tuple[Any, ...]
-    body: tuple[str, str | None]
-    messages: list[tuple[Any, ...]]
-    texts: list[tuple[Any, ...]]
-    usage: list[tuple[str, tuple[Any, ...]]]
-    changes: Changes
+_ORPHANED = "its root run has ended"
+_CONTENT = (
+    "erase_messages",
+    "erase_content",
+    "erase_waits",
+    "erase_answers",
+    "erase_commands",
+    "erase_texts_of_run",
+)
 
 
 class Beginning(Write[None]):
@@ -38,11 +33,11 @@ class Beginning(Write[None]):
 
     def __init__(self, start: RunStart, entry: Entry, claim: Claim) -> None:
         _check_first(start, entry, claim)
-        super().__init__(self._begin)
         self._start, self._first, self._claim = start, entry, claim
-        self._rows, self._row = _encode(entry), start_row(start)
+        self._rows, self._row = entry_rows(entry), start_row(start)
 
-    def _begin(self, connection: sqlite3.Connection) -> None:
+    def work(self, connection: sqlite3.Connection) -> None:
+        """Insert the run, its head and the entry."""
         sql, now, start, claim = queries(), clock(), self._start, self._claim
         root = _claimed_root(connection, start, claim)
         found = connection.execute(sql["begin_run"], {**self._row, "root": root}).fetchall()
@@ -62,18 +57,16 @@ class Beginning(Write[None]):
 class Appending(Write[Head]):
     """Appends an entry to its run's journal."""
 
-    __slots__ = ("_bound", "_next", "_progress", "_rows", "_state")
-
     def __init__(self, entry: Entry) -> None:
         _check(entry)
-        super().__init__(self._append)
-        self._next, self._rows = entry, _encode(entry)
+        self._next, self._rows = entry, entry_rows(entry)
         self._progress, self._state = entry.kind in PROGRESS, _STATES.get(entry.kind)
         late = _only_usage(entry)
         claim = entry.claim
         self._bound = (self._state, self._progress, entry.run_id, entry.seq, late, claim.epoch, claim.owner)
 
-    def _append(self, connection: sqlite3.Connection) -> Head:
+    def work(self, connection: sqlite3.Connection) -> Head:
+        """Advance the run's head, if the claim allows it, and write the entry."""
         sql, entry, now = queries(), self._next, clock()
         found = connection.execute(sql["advance"], self._bound).fetchone()
         if found is None:
@@ -85,6 +78,120 @@ class Appending(Write[Head]):
         if self._state is not None and run == root:
             reschedule(connection, root, now)
         return Head(seq=entry.seq + 1, commands=commands, stop=bool(stop))
+
+
+# -- the parts of an entry ---------------------------------------------------------------------------------------------
+
+
+def _write(
+    write: Write[Any], connection: sqlite3.Connection, run: int, root: int, entry: Entry, rows: EntryRows, now: float
+) -> None:
+    """Write the parts of *entry* inside the transaction of *write*."""
+    sql, execute = queries(), connection.execute
+    for settlement in entry.settle:
+        settle(connection, settlement)
+    if entry.reserve is not None:
+        reserve(connection, entry.reserve)
+    write.entry = execute(sql["add_entry"], (*rows.entry, run, now)).lastrowid or 0
+    for message in rows.messages:
+        execute(sql["add_message"], (*message, run))
+    for text in rows.texts:
+        execute(sql["add_text"], (*text, run))
+    for run_id, usage in rows.usage:
+        _book(connection, run, entry, run_id, (*usage, now))
+    for put in rows.operations:
+        _put(connection, root, put, now)
+    for key in entry.closed:
+        _close(connection, run, root, key, now)
+    if entry.waits:
+        open_waits(connection, run, entry, now)
+    write.erased = entry.end is not None and end_tree(connection, run, root, entry.end, now)
+
+
+def _book(connection: sqlite3.Connection, run: int, entry: Entry, run_id: str, usage: tuple[Any, ...]) -> None:
+    seq: int | None = entry.seq
+    if run_id != entry.run_id:
+        found = connection.execute(queries()["run_number"], (run_id,)).fetchone()
+        if found is None:
+            raise UnknownRunError(f"usage record {usage[0]!r} belongs to the unknown run {run_id!r}")
+        run, seq = found[0], None
+    connection.execute(queries()["add_usage"], (run, seq, *usage))
+
+
+def _put(connection: sqlite3.Connection, root: int, put: PutOperation, now: float) -> None:
+    """Insert or update an operation."""
+    sql, number = queries(), None
+    if put.outcome is not None:
+        for (before,) in connection.execute(sql["replaced_outcome"], (put.scope_key, put.key, put.state)).fetchall():
+            _erase_outcome(connection, before)
+        number = connection.execute(sql["add_outcome"], (put.outcome,)).lastrowid
+    row = (put.key, *put.row, number, put.run_id, root, put.scope_key)
+    found = connection.execute(sql["put_operation"], row).fetchall()
+    if not found:
+        raise StorageError(
+            f"operation {put.key!r} does not fit run {put.run_id!r}: use a run of the entry's tree, "
+            "the scope of that run, and a key that no other run of the scope uses"
+        )
+    state, answered, waited_for, stored = found[0]
+    if number is not None and stored != number:
+        _erase_outcome(connection, number)  # the first outcome counts
+    if waited_for in FROM_OUTSIDE and state != "waiting" and not answered:
+        connection.execute(sql["cancel_wait"], {"key": put.key, "now": now})
+
+
+def _close(connection: sqlite3.Connection, run: int, root: int, key: str, now: float) -> None:
+    """Remove an operation from the table of open ones."""
+    sql = queries()
+    for waited_for, outcome in connection.execute(sql["close_operation"], (run, key, root)).fetchall():
+        _erase_outcome(connection, outcome)
+        if waited_for in FROM_OUTSIDE:
+            connection.execute(sql["cancel_wait"], {"key": key, "now": now})
+
+
+def _erase_outcome(connection: sqlite3.Connection, number: int | None) -> None:
+    if number is not None:
+        connection.execute(queries()["erase_outcome"], (number,))
+
+
+# -- ends --------------------------------------------------------------------------------------------------------------
+
+
+def end_tree(connection: sqlite3.Connection, run: int, root: int, end: RunEnd, now: float) -> bool:
+    """End a run, and with a root all runs below it; inside a transaction. Return whether content was erased."""
+    sql, bound = queries(), {"run": run, "root": root, "now": now}
+    connection.execute(sql["answer_ended"], bound)
+    for (outcome,) in connection.execute(sql["close_run"], bound).fetchall():
+        _erase_outcome(connection, outcome)
+    _end_one(connection, run, end, now)
+    if run == root:
+        for below, erase_after in connection.execute(sql["open_below"], bound).fetchall():
+            orphan = RunEnd(status="cancelled", answer="", error=_ORPHANED, ended=end.ended, erase_after=erase_after)
+            _end_one(connection, below, orphan, now)
+    erased = False
+    for ended, erase_after in connection.execute(sql["ended_tree"], bound).fetchall():
+        at_once = erase_after is not None and erase_after <= 0
+        if at_once:
+            erase_content(connection, ended)
+            erased = True
+        erase_at = None if at_once or erase_after is None else now + erase_after
+        connection.execute(sql["plan_sweep"], {"run": ended, "erase_at": erase_at})
+    return erased
+
+
+def erase_content(connection: sqlite3.Connection, run: int) -> None:
+    """Erase what the data policy does not keep after a run's end."""
+    for name in _CONTENT:
+        connection.execute(queries()[name], {"run": run})
+
+
+def _end_one(connection: sqlite3.Connection, run: int, end: RunEnd, now: float) -> None:
+    row = storable_row((end.answer, end.error, end.ended, end.keep_seconds))
+    number = connection.execute(queries()["add_end"], row).lastrowid
+    bound = {"run": run, "status": end.status, "ending": number, "now": now, "erase_after": end.erase_after}
+    connection.execute(queries()["end_head"], bound)
+
+
+# -- claims ------------------------------------------------------------------------------------------------------------
 
 
 def claim_tree(connection: sqlite3.Connection, run_id: str, owner: str, seconds: float) -> Claim:
@@ -118,10 +225,14 @@ def renew(connection: sqlite3.Connection, claim: Claim, seconds: float) -> Head:
     """Extend the lease of *claim* to *seconds* from now."""
     bound = {**_fence(claim), "process": process_of(claim.owner), "lease": clock() + seconds}
     found = connection.execute(queries()["renew"], bound).fetchall()
-    if not found:
-        raise _stale(position(connection, claim.root_id), claim)
-    entries, commands, stop = found[0]
-    return Head(seq=entries, commands=commands, stop=bool(stop))
+    if found:
+        entries, commands, stop = found[0]
+        return Head(seq=entries, commands=commands, stop=bool(stop))
+    row = position(connection, claim.root_id)
+    if row["ending"] is None or row["epoch"] != claim.epoch:
+        raise _stale(row, claim)
+    # The tree has ended, and with it the claim. No other process can claim it.
+    return Head(seq=row["entries"], commands=row["commands"])
 
 
 def release(connection: sqlite3.Connection, claim: Claim) -> None:
@@ -136,6 +247,9 @@ def position(connection: sqlite3.Connection, run_id: str) -> sqlite3.Row:
     if row is None:
         raise UnknownRunError(f"unknown run {run_id!r}")
     return row
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
 
 
 def _check(entry: Entry) -> None:
@@ -156,54 +270,6 @@ def _check_first(start: RunStart, entry: Entry, claim: Claim) -> None:
 def _only_usage(entry: Entry) -> bool:
     more = (entry.content, entry.messages, entry.texts, entry.operations, entry.waits, entry.reserve)
     return entry.kind == "usage_booked" and not any(more)
-
-
-def _encode(entry: Entry) -> _Rows:
-    return _Rows(
-        entry=(entry.seq, entry.claim.epoch, entry.kind, entry.step),
-        body=(encode_json(entry.body), None if entry.content is None else encode_json(entry.content)),
-        messages=[(entry.seq, *message_row(message)) for message in entry.messages],
-        texts=[_text_row(text) for text in entry.texts],
-        usage=[(record.run_id, usage_row(record)) for record in entry.usage],
-        changes=encode_changes(entry),
-    )
-
-
-def _write(
-    write: Write[Any], connection: sqlite3.Connection, run: int, root: int, entry: Entry, rows: _Rows, now: float
-) -> None:
-    """Write the parts of *entry* inside the transaction of *write*."""
-    sql, execute = queries(), connection.execute
-    for settlement in entry.settle:
-        settle(connection, settlement)
-    if entry.reserve is not None:
-        reserve(connection, entry.reserve)
-    row = (run, *rows.entry, now, JOURNAL_VERSION, *rows.body)
-    write.entry = execute(sql["add_entry"], row).lastrowid or 0
-    for message in rows.messages:
-        execute(sql["add_message"], (run, *message))
-    for text in rows.texts:
-        execute(sql["add_text"], (*text, run))
-    for run_id, usage in rows.usage:
-        _book(connection, run, entry, run_id, (*usage, now))
-    change_operations(connection, run, root, rows.changes, now)
-    if entry.waits:
-        open_waits(connection, run, entry, now)
-    write.erased = entry.end is not None and end_tree(connection, run, root, entry.end, now)
-
-
-def _text_row(text: StoredText) -> tuple[Any, ...]:
-    return (text.id, hash_key(text.user_id), text.run_id, text.user_id, storable(text.body))
-
-
-def _book(connection: sqlite3.Connection, run: int, entry: Entry, run_id: str, usage: tuple[Any, ...]) -> None:
-    seq: int | None = entry.seq
-    if run_id != entry.run_id:
-        found = connection.execute(queries()["run_number"], (run_id,)).fetchone()
-        if found is None:
-            raise UnknownRunError(f"usage record {usage[0]!r} belongs to the unknown run {run_id!r}")
-        run, seq = found[0], None
-    connection.execute(queries()["add_usage"], (run, seq, *usage))
 
 
 def _claimed_root(connection: sqlite3.Connection, start: RunStart, claim: Claim) -> int | None:

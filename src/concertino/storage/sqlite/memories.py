@@ -8,8 +8,8 @@ import sqlite3
 from ...text import index_terms, query_terms
 from ..codec import memory_id, storable
 from ..types import Memory
-from .rows import to_memory
-from .statements import clock, hash_key, queries
+from .rows import hash_key, to_memory
+from .statements import clock, queries
 
 
 def remember(connection: sqlite3.Connection, owner: str, text: str) -> Memory:

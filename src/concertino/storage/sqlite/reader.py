@@ -1,4 +1,4 @@
-"""Reading runs, their journals and the ledger."""
+"""Reading runs, their journals, their open operations and the ledger."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from decimal import Decimal
 from typing import Any, TypeVar, get_args
 
 from ...errors import DamagedDataError, StorageError
+from ...operations import Operation
+from ...scope import Scope
 from ...usage import Tokens, UsageRecord
 from ..codec import decode_json
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
-from .rows import to_message, to_run, to_usage
-from .statements import hash_key, queries, reading
+from .connection import reading
+from .rows import hash_key, scope_row, to_message, to_operation, to_run, to_usage
+from .statements import queries
 
 T = TypeVar("T")
 
@@ -23,6 +26,10 @@ _CONDITIONS = {
     "user_id": "r.user_key = :user_key AND r.user_id = :user_id",
     "state": "h.state = :state",
     "roots": "r.root = r.number",
+}
+_OF_OPERATIONS = {
+    "root_id": "o.root = (SELECT number FROM runs WHERE run_id = :root_id)",
+    "run_id": "r.run_id = :run_id",
 }
 _COLUMNS = {
     "run": "top.run_id",
@@ -35,7 +42,7 @@ _COLUMNS = {
 _KINDS = frozenset(get_args(EntryKind))
 
 
-def runs(connection: sqlite3.Connection, limit: int, **asked: Any) -> tuple[StoredRun, ...]:
+def runs(connection: sqlite3.Connection, /, limit: int, **asked: Any) -> tuple[StoredRun, ...]:
     """Return the runs that match every filter in *asked* that is not None or False, newest first."""
     wanted = {name: value for name, value in asked.items() if value is not None and value is not False}
     keys = {f"{name.removesuffix('_id')}_key": hash_key(wanted[name]) for name in _HASHED if name in wanted}
@@ -56,6 +63,17 @@ def messages(connection: sqlite3.Connection, run_id: str) -> tuple[StoredMessage
 def usage(connection: sqlite3.Connection, root_id: str) -> tuple[UsageRecord, ...]:
     """Return the usage records of a tree."""
     return tuple(to_usage(row) for row in connection.execute(queries()["usage"], (root_id,)).fetchall())
+
+
+def operations(
+    connection: sqlite3.Connection, scope: Scope, root_id: str | None, run_id: str | None
+) -> tuple[Operation, ...]:
+    """Return the operations of *scope* that match, ordered by step, index and key."""
+    wanted = {"root_id": root_id, "run_id": run_id}
+    conditions = " AND ".join(_OF_OPERATIONS[name] for name, value in wanted.items() if value is not None) or "true"
+    sql = queries()["operations"].replace("/*conditions*/", conditions)
+    rows = connection.execute(sql, {**scope_row(scope), **wanted}).fetchall()
+    return tuple(to_operation(row) for row in rows)
 
 
 def usage_sums(

@@ -1,20 +1,68 @@
-"""Rows of the tables from the values of the port, and back."""
+"""Rows of the tables from the values of the port, and back, and the keys that rows are looked up by."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 from ...errors import DamagedDataError
 from ...operations import Operation
 from ...scope import Scope
 from ...usage import Tokens, UsageRecord
 from ...waits import Resolution, Wait
-from ..codec import decode_json, decode_message, decode_progress, encode_json, encode_message, encode_progress, storable
-from ..types import EntryMessage, Memory, RunEnd, RunStart, StoredMessage, StoredRun
-from .statements import hash_key, scope_key
+from ..codec import decode_json, decode_message, encode_json, encode_message, storable, storable_row
+from ..types import (
+    JOURNAL_VERSION,
+    Entry,
+    EntryMessage,
+    Memory,
+    RunEnd,
+    RunStart,
+    StoredMessage,
+    StoredRun,
+    StoredText,
+)
+
+
+class PutOperation(NamedTuple):
+    """An operation to insert or update."""
+
+    key: str
+    run_id: str
+    scope_key: int
+    state: str
+    row: tuple[Any, ...]
+    outcome: str | None
+
+
+class EntryRows(NamedTuple):
+    """The rows of a journal entry as the statements take them, without what is known only in the transaction."""
+
+    entry: tuple[Any, ...]
+    messages: list[tuple[Any, ...]]
+    texts: list[tuple[Any, ...]]
+    usage: list[tuple[str, tuple[Any, ...]]]
+    operations: list[PutOperation]
+
+
+def hash_key(name: str) -> int:
+    """Return a number to look *name* up by. No index contains the name itself: an index cannot be erased from."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+@lru_cache(4096)
+def scope_key(scope: Scope) -> int:
+    """Return the number to look *scope* up by."""
+    return hash_key(scope.key)
+
+
+def scope_row(scope: Scope) -> dict[str, object]:
+    """Return the parameters of a statement that is limited to *scope*."""
+    return {"scope_key": scope_key(scope), "tenant": scope.tenant, "user": scope.user}
 
 
 def start_row(start: RunStart) -> dict[str, Any]:
@@ -37,26 +85,38 @@ def start_row(start: RunStart) -> dict[str, Any]:
     }
 
 
-def message_row(entry: EntryMessage) -> tuple[Any, ...]:
-    """Return the parameters of `add_message` after the entry. Raises `StorageError` if it cannot be encoded."""
-    body = encode_message(entry.message)
-    kept = None
-    if entry.keep is not entry.message:
-        kept = "" if entry.keep is None else encode_message(entry.keep)
-    progress = encode_progress(entry.progress)
-    kept = None if kept == body else kept
+def entry_rows(entry: Entry) -> EntryRows:
+    """Return the rows of *entry*, encoded before any lock is taken. Raises `StorageError` if one cannot be encoded."""
+    body = encode_json(entry.body)
+    content = None if entry.content is None else encode_json(entry.content)
+    return EntryRows(
+        (entry.seq, entry.claim.epoch, entry.kind, entry.step, JOURNAL_VERSION, body, content),
+        [_message_row(entry.seq, message) for message in entry.messages],
+        [_text_row(text) for text in entry.texts],
+        [(record.run_id, usage_row(record)) for record in entry.usage],
+        [_operation_row(operation) for operation in entry.operations],
+    )
+
+
+def _message_row(seq: int, entry: EntryMessage) -> tuple[Any, ...]:
+    message, keep = entry.message, entry.keep
+    body, kept = encode_message(message), None
+    if keep is not message:
+        kept = "" if keep is None else encode_message(keep)
+        kept = None if kept == body else kept
+    progress = encode_json(list(entry.progress)) if entry.progress else None
     later = None if entry.later is None else encode_message(entry.later)
-    return (entry.message.role, entry.tokens, entry.keep_seconds, entry.keep_progress, progress, body, kept, later)
+    return (seq, message.role, entry.tokens, entry.keep_seconds, entry.keep_progress, progress, body, kept, later)
+
+
+def _text_row(text: StoredText) -> tuple[Any, ...]:
+    return (text.id, hash_key(text.user_id), text.run_id, text.user_id, storable(text.body))
 
 
 def usage_row(record: UsageRecord) -> tuple[Any, ...]:
     """Return the parameters of `add_usage` between the entry and the time of booking."""
-    return (
-        record.id,
-        record.agent_path,
-        *bill_row(record),
-        encode_json(list(record.tools)),
-    )
+    tools = encode_json(list(record.tools)) if record.tools else "[]"
+    return (record.id, record.agent_path, *bill_row(record), tools)
 
 
 def bill_row(record: UsageRecord) -> tuple[Any, ...]:
@@ -78,15 +138,14 @@ def bill_row(record: UsageRecord) -> tuple[Any, ...]:
     )
 
 
-def operation_row(operation: Operation) -> tuple[Any, ...]:
-    """Return the parameters of `put_operation` between the key and the outcome."""
-    return (
+def _operation_row(operation: Operation) -> PutOperation:
+    row = (
         operation.kind,
         operation.state,
         operation.step,
         operation.index,
-        storable(operation.name),
-        storable(operation.call_id),
+        operation.name,
+        operation.call_id,
         operation.effect,
         operation.remote,
         operation.waits_for,
@@ -94,6 +153,9 @@ def operation_row(operation: Operation) -> tuple[Any, ...]:
         None if operation.money is None else str(operation.money),
         operation.prompt,
     )
+    outcome = None if operation.outcome is None else encode_json(operation.outcome)
+    scope = scope_key(operation.scope)
+    return PutOperation(operation.key, operation.run_id, scope, operation.state, storable_row(row), outcome)
 
 
 def wait_row(wait: Wait, now: float) -> dict[str, Any]:
@@ -155,7 +217,8 @@ def to_run(row: sqlite3.Row) -> StoredRun:
 def to_message(row: Sequence[Any]) -> StoredMessage:
     """Return a message from `body, tokens, progress`. Raises `DamagedDataError` if it is corrupt."""
     body, tokens, progress = row
-    return StoredMessage(message=decode_message(body), tokens=tokens, progress=decode_progress(progress))
+    steps = () if progress is None else tuple(decode_json(progress, list))
+    return StoredMessage(message=decode_message(body), tokens=tokens, progress=steps)
 
 
 def to_usage(row: sqlite3.Row) -> UsageRecord:

@@ -10,8 +10,10 @@ from ...operations import transition
 from ...scope import Scope
 from ..process import is_dead
 from ..types import Due
+from .connection import transaction
+from .rows import scope_row
 from .schema import is_read_only
-from .statements import clock, queries, scope_row, transaction
+from .statements import clock, queries
 
 
 def due(connection: sqlite3.Connection, limit: int, agents: Collection[str] | None) -> Due:

@@ -11,8 +11,9 @@ from urllib.parse import quote
 
 from ...errors import StorageError
 from ...ids import token
+from .connection import IN_MEMORY, reading, transaction
 from .errors import foreign, is_locked, newer, not_a_database, older
-from .statements import add_functions, transaction, within
+from .statements import add_functions
 
 APPLICATION_ID = 0x434E4354
 """Marks a SQLite file as concertino's ("CNCT")."""
@@ -22,8 +23,6 @@ MIN_FILE_SIZE = 512
 """Bytes of the smallest SQLite database."""
 MIN_SQLITE = (3, 35, 0)
 """The first version of SQLite with RETURNING."""
-IN_MEMORY = Path(":memory:")
-"""Path of a database without a file."""
 
 _SCHEMA = Path(__file__).parent / "schema.sql"
 
@@ -50,7 +49,7 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
     connection.row_factory = sqlite3.Row
     try:
         # One transaction: the checks must see one state while another process creates the schema.
-        with within(connection, "BEGIN"):
+        with reading(connection):
             _check_owner(connection, path)
         add_functions(connection)
         connection.execute("PRAGMA secure_delete = ON")
@@ -98,7 +97,7 @@ def _open_uri(path: Path, options: str, busy_timeout: float) -> sqlite3.Connecti
     connection.row_factory = sqlite3.Row
     try:
         connection.execute("PRAGMA query_only = ON")
-        with within(connection, "BEGIN"):
+        with reading(connection):
             _check_owner(connection, path, may_be_empty=False)
         add_functions(connection)
     except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,9 +29,10 @@ from ..types import (
     StoredRun,
     UsageSum,
 )
-from . import approvals, budgets, ends, erasure, journal, memories, operations, reader, schedule
-from .connection import InlineConnection, StoreConnection, ThreadConnection
-from .statements import Write
+from . import approvals, budgets, erasure, journal, memories, reader, schedule
+from .connection import InlineConnection, StoreConnection, ThreadConnection, WriteCall
+from .schema import connect, connect_in_memory, connect_read_only
+from .watermark import Watermark
 
 BUSY_TIMEOUT = 10.0
 """Seconds to wait for another process that writes to the same file."""
@@ -44,11 +46,11 @@ class SqlMemories:
 
     async def remember(self, owner: str, text: str) -> Memory:
         """Store *text* for *owner*; the same text again is the same memory, with its first time."""
-        return await self._connection.write(Write(lambda c: memories.remember(c, owner, text)))
+        return await self._connection.write(WriteCall(memories.remember, owner, text))
 
     async def recall(self, owner: str, query: str, limit: int = 5) -> Sequence[Memory]:
         """Return the memories of *owner* with words of *query*, the best first (BM25); without words, the newest."""
-        return await self._connection.run(lambda c: memories.recall(c, owner, query, limit))
+        return await self._connection.run(memories.recall, owner, query, limit)
 
 
 class SqlStore(SqlMemories):
@@ -76,23 +78,23 @@ class SqlStore(SqlMemories):
 
     async def claim(self, run_id: str, owner: str, seconds: float) -> Claim:
         """Claim the tree of the root *run_id*."""
-        return await self._connection.write(Write(lambda c: journal.claim_tree(c, run_id, owner, seconds)))
+        return await self._connection.write(WriteCall(journal.claim_tree, run_id, owner, seconds))
 
     async def renew(self, claim: Claim, seconds: float) -> Head:
         """Extend the lease of *claim* to *seconds* from now."""
-        return await self._connection.write(Write(lambda c: journal.renew(c, claim, seconds)))
+        return await self._connection.write(WriteCall(journal.renew, claim, seconds))
 
     async def release(self, claim: Claim) -> None:
         """Release *claim*."""
-        await self._connection.write(Write(lambda c: journal.release(c, claim)))
+        await self._connection.write(WriteCall(journal.release, claim))
 
     async def load(self, run_id: str) -> StoredJournal | None:
         """Return a run's whole journal, or None."""
-        return await self._connection.run(lambda c: reader.load(c, run_id))
+        return await self._connection.run(reader.load, run_id)
 
     async def run(self, run_id: str) -> StoredRun | None:
         """Return one run, or None."""
-        found = await self._connection.run(lambda c: reader.runs(c, 1, run_id=run_id))
+        found = await self._connection.run(reader.runs, 1, run_id=run_id)
         return found[0] if found else None
 
     async def runs(
@@ -113,73 +115,73 @@ class SqlStore(SqlMemories):
             "state": state,
             "roots": roots,
         }
-        return await self._connection.run(lambda c: reader.runs(c, limit, **filters))
+        return await self._connection.run(reader.runs, limit, **filters)
 
     async def messages(self, run_id: str) -> Sequence[StoredMessage]:
         """Return the messages of a run in the order of their appends."""
-        return await self._connection.run(lambda c: reader.messages(c, run_id))
+        return await self._connection.run(reader.messages, run_id)
 
     async def usage(self, root_id: str) -> Sequence[UsageRecord]:
         """Return the usage records of a tree in the order of their booking."""
-        return await self._connection.run(lambda c: reader.usage(c, root_id))
+        return await self._connection.run(reader.usage, root_id)
 
     async def usage_sums(
         self, by: Sequence[str], *, since: float | None = None, until: float | None = None
     ) -> Sequence[UsageSum]:
         """Return sums over the records booked in [*since*, *until*), with exactly added costs."""
-        return await self._connection.run(lambda c: reader.usage_sums(c, by, since, until))
+        return await self._connection.run(reader.usage_sums, by, since, until)
 
     async def operations(
         self, scope: Scope, *, root_id: str | None = None, run_id: str | None = None
     ) -> Sequence[Operation]:
         """Return the stored operations of a tree, of a run, or of *scope*."""
-        return await self._connection.run(lambda c: operations.operations(c, scope, root_id, run_id))
+        return await self._connection.run(reader.operations, scope, root_id, run_id)
 
     async def waits(
         self, *, root_id: str | None = None, run_id: str | None = None, open: bool = True, limit: int = 100
     ) -> Sequence[Wait]:
         """Return waits, the oldest first."""
-        return await self._connection.run(lambda c: approvals.waits(c, root_id, run_id, open, limit))
+        return await self._connection.run(approvals.waits, root_id, run_id, open, limit)
 
     async def wait(self, key: str) -> Wait | None:
         """Return one wait, or None."""
-        return await self._connection.run(lambda c: approvals.wait(c, key))
+        return await self._connection.run(approvals.wait, key)
 
     async def resolve(self, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
         """Answer a wait and return it with the answer that counts."""
-        return await self._connection.write(Write(lambda c: approvals.resolve(c, key, resolution, run_id)))
+        return await self._connection.write(WriteCall(approvals.resolve, key, resolution, run_id))
 
     async def send(self, run_id: str, kind: CommandKind, text: str = "", by: str = "") -> None:
         """Add a command to *run_id*."""
-        await self._connection.write(Write(lambda c: approvals.send(c, run_id, kind, text, by)))
+        await self._connection.write(WriteCall(approvals.send, run_id, kind, text, by))
 
     async def commands(self, run_id: str, after: int = 0) -> Sequence[Command]:
         """Return the commands to *run_id* after number *after*."""
-        return await self._connection.run(lambda c: approvals.commands(c, run_id, after))
+        return await self._connection.run(approvals.commands, run_id, after)
 
     async def set_budget(self, account: str, budget: Budget | None) -> None:
         """Set or remove the limit of *account*."""
-        await self._connection.write(Write(lambda c: budgets.set_budget(c, account, budget)))
+        await self._connection.write(WriteCall(budgets.set_budget, account, budget))
 
     async def accounts(self, names: Sequence[str]) -> Sequence[Account]:
         """Return the accounts among *names* that have a budget."""
-        return await self._connection.run(lambda c: budgets.accounts(c, names))
+        return await self._connection.run(budgets.accounts, names)
 
     async def settle_usage(self, scope: Scope, record: UsageRecord) -> None:
         """Replace an unknown or estimated usage record by the provider's bill."""
-        await self._connection.write(Write(lambda c: budgets.settle_usage(c, scope, record)))
+        await self._connection.write(WriteCall(budgets.settle_usage, scope, record))
 
     async def due(self, limit: int = 50, agents: Collection[str] | None = None) -> Due:
         """Expire overdue waits, and return up to *limit* trees to resume."""
-        return await self._connection.run(lambda c: schedule.due(c, limit, agents))
+        return await self._connection.run(schedule.due, limit, agents)
 
     async def postpone(self, scope: Scope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Postpone a tree by *seconds*, or make it a dead letter with None."""
-        await self._connection.write(Write(lambda c: schedule.postpone(c, scope, root_id, reason, seconds)))
+        await self._connection.write(WriteCall(schedule.postpone, scope, root_id, reason, seconds))
 
     async def retry(self, scope: Scope, root_id: str) -> None:
         """Make a dead letter due at once."""
-        await self._connection.write(Write(lambda c: schedule.retry(c, scope, root_id)))
+        await self._connection.write(WriteCall(schedule.retry, scope, root_id))
 
     async def sweep(self) -> int:
         """Erase content whose time is over."""
@@ -187,8 +189,7 @@ class SqlStore(SqlMemories):
 
     async def erase(self, *, user_id: str, organization_id: str | None = None, force: bool = False) -> Erased:
         """Erase everything about a user except the ledger."""
-        work = ends.erase_by_force if force else erasure.erase
-        return await self._connection.run(lambda c: work(c, user_id, organization_id))
+        return await self._connection.run(erasure.erase, user_id, organization_id, force=force)
 
     async def close(self) -> None:
         """Finish pending calls, then release the connection. Closing twice is allowed."""
@@ -208,7 +209,9 @@ class SqliteStore(SqlStore):
         Raises `DatabaseVersionError` if the file has another schema version or belongs to another program, in which
         case it is not changed, and `StorageError` if it cannot be opened.
         """
-        connection = ThreadConnection(Path(path), busy_timeout, read_only=read_only)
+        path = Path(path)
+        opened = partial(connect_read_only if read_only else connect, path, busy_timeout)
+        connection = ThreadConnection(path, opened, None if read_only else Watermark(path))
         await connection.open()
         return cls(connection)
 
@@ -218,4 +221,4 @@ class MemoryStore(SqlStore):
 
     def __init__(self) -> None:
         """Create an empty store."""
-        super().__init__(InlineConnection())
+        super().__init__(InlineConnection(connect_in_memory))

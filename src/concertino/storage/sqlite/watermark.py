@@ -46,11 +46,11 @@ class Watermark:
         with suppress(OSError):  # without the file nothing is detected, and everything else works
             self._fd = os.open(self._mark, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
         self._write(number)
-        self._files = self._identities()
+        self._files = _identity(self._path), _identity(self._log)
 
     def check_files(self) -> None:
         """Raise `StorageError` if the database or its write-ahead log was removed or replaced while it is open."""
-        found = self._identities()
+        found = _identity(self._path), _identity(self._log)
         if found == self._files:
             return
         if found[0] != self._files[0]:
@@ -81,13 +81,13 @@ class Watermark:
 
     def _write(self, number: int) -> None:
         self._number = number
-        if self._fd is not None:
-            with suppress(OSError):
-                os.lseek(self._fd, 0, os.SEEK_SET)
-                os.write(self._fd, f"{self._id} {number}".ljust(_SIZE).encode())
-
-    def _identities(self) -> tuple[object, object]:
-        return _identity(self._path), _identity(self._log)
+        if self._fd is None:
+            return
+        try:
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            os.write(self._fd, f"{self._id} {number}".ljust(_SIZE).encode())
+        except OSError:
+            return  # the mark lags behind, and detects less
 
 
 def _last(connection: sqlite3.Connection) -> int:

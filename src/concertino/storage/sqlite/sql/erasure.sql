@@ -29,12 +29,6 @@ UPDATE messages SET
     progress = NULL
 WHERE run = :run AND keep_seconds <= :now - (SELECT ended FROM heads WHERE run = :run) AND body <> '';
 
--- name: next_expiry
-SELECT min(keep_seconds) + (SELECT ended FROM heads WHERE run = :run) FROM (
-    SELECT keep_seconds FROM messages WHERE run = :run AND body <> ''
-    UNION ALL SELECT keep_seconds FROM ends WHERE number = (SELECT ending FROM heads WHERE run = :run)
-);
-
 -- name: expire_end
 UPDATE ends SET answer = '', error = NULL, keep_seconds = NULL
 WHERE number = (SELECT ending FROM heads WHERE run = :run)
@@ -45,7 +39,15 @@ RETURNING number;
 UPDATE runs SET task = '' WHERE number = :run;
 
 -- name: plan_sweep
-UPDATE heads SET erase_at = :erase_at, sweep_at = :sweep_at WHERE run = :run;
+-- The next erasure is the run's own, or that of the first message, or of the answer, error and task.
+UPDATE heads SET erase_at = :erase_at, sweep_at = (
+    SELECT min(moment) FROM (
+        SELECT :erase_at AS moment
+        UNION ALL SELECT min(keep_seconds) + heads.ended FROM messages WHERE run = :run AND body <> ''
+        UNION ALL SELECT keep_seconds + heads.ended FROM ends WHERE number = ending
+    )
+)
+WHERE run = :run;
 
 -- name: due_to_sweep
 SELECT run, erase_at FROM heads WHERE sweep_at IS NOT NULL AND sweep_at <= :now;
@@ -79,7 +81,8 @@ UPDATE runs SET
 WHERE number = :run;
 
 -- name: forget_end
-UPDATE ends SET answer = '', error = NULL WHERE number = (SELECT ending FROM heads WHERE run = :run);
+UPDATE ends SET answer = '', error = NULL, keep_seconds = NULL
+WHERE number = (SELECT ending FROM heads WHERE run = :run);
 
 -- name: forget_waits
 UPDATE waits SET key = NULL, arguments = '', note = '', who = '[]', call_id = '', tool = '', arguments_hash = ''

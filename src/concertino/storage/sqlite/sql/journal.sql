@@ -52,11 +52,11 @@ JOIN runs AS top ON top.number = r.root
 WHERE r.run_id = ?;
 
 -- name: add_entry
-INSERT INTO journal (run, seq, epoch, kind, step, at, version, body, erased, content)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?);
+INSERT INTO journal (seq, epoch, kind, step, version, body, content, run, at, erased)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0);
 
 -- name: add_message
-INSERT INTO messages (run, entry, role, tokens, keep_seconds, keep_progress, progress, body, kept, later)
+INSERT INTO messages (entry, role, tokens, keep_seconds, keep_progress, progress, body, kept, later, run)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_text
@@ -79,8 +79,8 @@ INSERT INTO ends (answer, error, ended, keep_seconds) VALUES (?, ?, ?, ?);
 
 -- name: end_head
 UPDATE heads SET
-    state = :status, ending = :ending, ended = :now, erase_after = :erase_after, process = '', reason = '',
-    ready_at = NULL
+    state = :status, ending = :ending, ended = :now, erase_after = :erase_after, owner = '', process = '', lease = 0,
+    reason = '', ready_at = NULL
 WHERE run = :run;
 
 -- name: open_below
