@@ -43,7 +43,6 @@ DEEP_TESTS: set[str] = {
     "tests/engine/test_summaries.py",
     "tests/engine/test_too_long.py",
     "tests/policy/test_unknown_tools.py",
-    "tests/runtime/test_lost_usage.py",
     "tests/testing/test_recorded_cases.py",
     "tests/testing/test_redaction.py",
     "tests/token_engine/session.py",
