@@ -30,10 +30,9 @@ from concertino.events import CacheMiss, ContextEdited, Notice
 from concertino.ids import new_run_id
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage, UserMessage
 from concertino.orchestrator import requests
-from concertino.orchestrator.model_call.summarize import ASKS
 from concertino.providers import Reply
 from concertino.storage import Store
-from concertino.testing import Answer, ScriptedModel, call
+from concertino.testing import Answer, ScriptedModel, asks_for_summary, call
 from concertino.tools.builtin import Recall
 from concertino.usage import Tokens
 
@@ -123,7 +122,7 @@ async def test_a_tool_says_how_long_its_results_may_be(play: Play) -> None:
 
 
 def summarised(requests: list[ModelRequest]) -> list[ModelRequest]:
-    return [r for r in requests if isinstance(r.messages[-1], UserMessage) and r.messages[-1].text.startswith(ASKS)]
+    return [request for request in requests if asks_for_summary(request)]
 
 
 SHORT = Retention(results=100, messages=4, patience=0.01, floor=0)

@@ -21,3 +21,8 @@ def test_invariants_of_random_conversations(chance: Random) -> None:
 def test_invariants_of_seeded_conversations(block: int) -> None:
     for seed in range(block * 30, block * 30 + 30):
         Session(Random(seed), judged=seed % 3 == 0).run()
+
+
+@pytest.mark.parametrize("seed", [9003816, 9004219])
+def test_truncating_the_first_message_strips_bound_reasoning(seed: int) -> None:
+    Session(Random(seed)).run()
