@@ -153,6 +153,27 @@ async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Pla
     assert seen.result.report.untrimmed_prompt > seen.result.report.prompt
 
 
+async def test_a_hundred_short_turns_in_a_large_window_are_sent_whole() -> None:
+    """With the default settings, and a model whose prices would make a summary pay."""
+
+    @tool(effect="read")
+    async def work(n: int) -> str:
+        """Work."""
+        return "ok"
+
+    class Worker(AgentConfig[None]):
+        tools, tool_call_limit = (work,), 1_000
+
+    turns = [Answer(calls=(call("work", n=n),), tokens=None) for n in range(100)]
+    model = ScriptedModel(*turns, "done", name="gpt-4.1-mini", summaries=[])
+    model.provider = "openai"
+    result = await ToolOrchestrator(Chat("go", model=model), Worker()).run()
+    assert (result.status, len(model.requests)) == ("completed", 101)
+    assert result.report is not None
+    assert (result.report.edits, result.report.summaries) == (0, 0)
+    assert list(model.requests[-1].messages) == list(result.messages[:-1])
+
+
 @pytest.mark.parametrize(
     "bad",
     [

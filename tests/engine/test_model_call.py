@@ -29,6 +29,8 @@ from concertino.providers import RateLimit
 from concertino.storage import run_account
 from concertino.testing import Answer, ScriptedModel, call
 
+from .conftest import Reserving
+
 AT_ONCE = Retry(first=0.0)
 
 
@@ -65,12 +67,13 @@ async def test_a_question_is_retried_like_a_turn(durable: bool) -> None:
 
 
 async def test_a_question_reserves_each_attempt() -> None:
-    store = MemoryStore()
+    store = Reserving()
     with ScriptedModel(limited(), "tea", "3.5", limited(), "buy") as model:
         chat = Chat("go", model=model, budget=Budget(tokens=100_000))
         result = await ToolOrchestrator(chat, Asks(), resources=Resources(store=store, retry=AT_ONCE)).run()
     (account,) = await store.accounts([run_account(result.run_id)])
     assert (account.spent_tokens, account.reserved_tokens) == (45, 0)
+    assert [each.id for each in store.reserved] == [record.id for record in result.usage]
 
 
 async def test_a_question_turns_to_the_fallback() -> None:

@@ -31,11 +31,12 @@ from concertino import (
 )
 from concertino.events import ContextEdited
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
-from concertino.storage import Entry, Head, Reservation, user_account
+from concertino.storage import user_account
 from concertino.testing import Answer, ScriptedModel, asks_for_summary, call
 from concertino.token_engine import TiktokenCounter
 
 from ..counted_text import counted_text, counted_texts
+from .conftest import Reserving
 
 COUNTER = TiktokenCounter()
 OFTEN = Retention(results=100, messages=5, patience=0.01, floor=0)
@@ -57,18 +58,6 @@ def within(context: int, output: int = 500) -> Any:
 
 def sent(model: ScriptedModel) -> list[ModelRequest]:
     return [request for request in model.requests if not asks_for_summary(request)]
-
-
-class Reserving(MemoryStore):
-    """Records what is reserved."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reserved: list[Reservation] = []
-
-    async def append(self, entry: Entry) -> Head:
-        self.reserved += [entry.reserve] if entry.reserve is not None else []
-        return await super().append(entry)
 
 
 def texts(messages: Sequence[Message]) -> str:
