@@ -182,12 +182,15 @@ async def test_the_claim_of_a_killed_process_can_be_taken_at_once(store: FullSto
     with child() as process:
         assert process.stdout is not None
         owner = process.stdout.readline().strip()
-        await start_tree(store, owner=owner, seconds=3600.0)
-        with pytest.raises(RunClaimedError):
-            await store.claim("r1", process_owner(), 9.0)
+        for run_id in ("r1", "r2"):
+            await start_tree(store, run_id, owner=owner, seconds=3600.0)
+            with pytest.raises(RunClaimedError):
+                await store.claim(run_id, process_owner(), 9.0)
         assert list((await store.due()).orphaned) == []
         process.send_signal(signal.SIGKILL)
         process.wait()
+    direct = await store.claim("r2", process_owner(), 9.0)
+    assert (direct.tries, direct.sure) == (1, True)
     assert list((await store.due()).orphaned) == ["r1"]
     assert (await store.claim("r1", process_owner(), 9.0)).tries == 1
 

@@ -112,7 +112,7 @@ class ScriptedModel:
 
     def _answer(self, request: ModelRequest) -> Answer:
         key = next((key for key in self._scripts if key and key in request.system), "")
-        if asks_for_summary(request):
+        if self.summarises and asks_for_summary(request):
             key = ASKS
         script = self._scripts[key]
         if not script:
