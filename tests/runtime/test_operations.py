@@ -87,9 +87,17 @@ async def test_approvals_one_after_another_are_all_taken() -> None:
 
 
 async def test_a_resume_without_a_new_answer_suspends_again() -> None:
+    """The calls that wait are not started again, so the agent is asked about each of them once."""
+    asked: list[str] = []
+
+    class Cautious(Clerk):
+        def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Any:
+            asked.append(call.arguments)
+            return super().authorize_tool_call(run, call, arguments)
+
     model = Steady([call("pay", n=1), call("pay", n=2)], "done")
     store, paid = MemoryStore(), list[int]()
-    runtime = Runtime([Clerk()], Resources(store=store, models=lambda _: model, deps=paid))
+    runtime = Runtime([Cautious()], Resources(store=store, models=lambda _: model, deps=paid))
     live = await runtime.start(Chat("x", model=model), "clerk")
     await live.result()
     first, second = await store.waits(root_id=live.id)
@@ -101,6 +109,7 @@ async def test_a_resume_without_a_new_answer_suspends_again() -> None:
     live = await runtime.resume(live.id)
     assert (await live.result()).status == "completed"
     assert paid == [1]
+    assert asked == ['{"n": 1}', '{"n": 2}']
 
 
 class Waits(AgentConfig[None]):
