@@ -24,7 +24,7 @@ from concertino import (
     tool,
 )
 from concertino.errors import AuthenticationError, BadRequestError, RateLimitError
-from concertino.events import AttemptFailed
+from concertino.events import AttemptFailed, TextDelta
 from concertino.providers import RateLimit
 from concertino.storage import run_account
 from concertino.testing import Answer, ScriptedModel, call
@@ -136,6 +136,7 @@ async def test_a_summary_is_retried_like_a_turn() -> None:
     assert result.report is not None
     assert (result.status, result.report.summaries > 0) == ("completed", True)
     assert [event.error for event in seen if isinstance(event, AttemptFailed)] == ["RateLimitError: 429"]
+    assert [event.text for event in seen if isinstance(event, TextDelta)] == ["done"], "a summary is not shown"
     assert len(result.usage) == len(model.requests)
     assert booked(result).count((0, "measured")) == 1
     (account,) = await store.accounts([run_account(run.run_id)])
