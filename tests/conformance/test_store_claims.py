@@ -126,6 +126,18 @@ async def test_tries_count_claims_that_were_not_released(store: FullStore) -> No
     assert (await store.claim("r1", "d", 9.0)).tries == 0
 
 
+@pytest.mark.parametrize("run_id", ["r1", "r2"])
+async def test_progress_anywhere_in_the_tree_resets_its_tries(store: FullStore, run_id: str) -> None:
+    tree = await start_tree(store, seconds=0.0)
+    await tree.child("r2")
+    tree = await claim_tree(store, owner="a")
+    for kind, tries in (("model_requested", 1), ("model_answered", 0)):
+        await tree.append(kind, run_id)  # type: ignore[arg-type]
+        root = await store.run("r1")
+        assert root is not None
+        assert root.tries == tries
+
+
 async def test_one_of_concurrent_claims_wins(store: FullStore) -> None:
     await start_tree(store, seconds=0.0)
     asked = [store.claim("r1", f"owner {number}", 60.0) for number in range(8)]
