@@ -27,7 +27,7 @@ RELATED = {
     "providers": ("unit/providers", "wire"),
     "runtime": ("runtime", "crash"),
     "storage": ("conformance", "unit/storage", "runtime", "crash"),
-    "testing": ("testing",),
+    "testing": ("testing", "unit/testing"),
     "token_engine": ("token_engine", "unit/token_engine", "engine", "runtime"),
     "tools": ("unit/tools", "engine"),
 }

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from concertino import AgentConfig, Allow, Ask, Chat, Resources, RunContext, ToolCall, limits_within, tool
+from concertino import (
+    AgentConfig,
+    Allow,
+    Ask,
+    Chat,
+    Resources,
+    RunContext,
+    ToolCall,
+    ToolOrchestrator,
+    limits_within,
+    tool,
+)
 from concertino.errors import RateLimitError
 from concertino.runtime import Runtime
 from concertino.storage.sqlite import SqliteStore
@@ -90,6 +101,30 @@ def test_the_timeline_is_complete_as_json(runs: Cli, run: str) -> None:
     assert (paid["name"], paid["state"]) == ("refund", "done")
     assert [(wait["verdict"], wait["by"]) for wait in paid["waits"]] == [("approved", "ann")]
     assert found["problem"] is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["interrupted: the run was stopped", "OUTCOME_UNKNOWN: the process ended", "not run: so it says", "[result of"],
+)
+def test_a_result_that_reads_like_a_failure_is_none(runs: Cli, tmp_path: Path, text: str) -> None:
+    @tool(effect="once")
+    async def quote() -> str:
+        """Quote."""
+        return text
+
+    class Reader(AgentConfig[None]):
+        tools = (quote,)
+
+    async def read() -> str:
+        async with await SqliteStore.open(tmp_path / "runs.db") as store:
+            model = ScriptedModel(call("quote"), "done")
+            return (
+                await ToolOrchestrator(Chat("go", model=model), Reader(), resources=Resources(store=store)).run()
+            ).run_id
+
+    ((quoted,), _) = (step["calls"] for step in run_object(runs, asyncio.run(read()))["timeline"])
+    assert (quoted["name"], quoted["state"], quoted["error"]) == ("quote", "done", None)
 
 
 def test_the_bill_of_a_run_has_a_row_for_each_attempt(runs: Cli, cli: Cli, run: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from concertino import Chat, MemoryStore, Resources, SqliteStore
 from concertino.errors import RunStateError
 from concertino.runtime import Runtime
+from concertino.scope import Scope
 from concertino.testing import Answer, Points, ScriptedModel
 
 from .auditor import Evidence, audit, gather, ledger
@@ -80,6 +81,50 @@ async def test_early_kills_do_not_fail_a_healthy_run(world: World) -> None:
         assert await asyncio.to_thread(case.life(runs=runs, **kill_self(at)).end) is None
     done = await asyncio.to_thread(case.life("until_waits", runs=runs).end)
     assert done is not None
+
+
+class Postponing(MemoryStore):
+    """Records for how long a run is postponed, and makes it due at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float | None] = []
+
+    async def postpone(self, scope: Scope, root_id: str, *, reason: str, seconds: float | None) -> None:
+        self.seconds.append(seconds)
+        await super().postpone(scope, root_id, reason=reason, seconds=seconds and 0.0)
+
+
+async def test_a_run_without_progress_is_tried_at_growing_intervals() -> None:
+    known, store = Agent("here", ()), Postponing()
+    await left_behind(store, [known])
+    await store.claim("run_0", "a process that dies", 0.0)
+    runtime = Runtime([known], Resources(store=store, models=lambda _: ScriptedModel()), back_off=3.0, tries=4)
+    for _ in range(4):
+        await store.claim("run_0", "a process that dies", 0.0)
+        await runtime.look()
+    assert store.seconds == [3.0, 6.0, 12.0, None]
+    assert runtime.live("run_0") is None
+    stored = await store.run("run_0")
+    assert stored is not None
+    assert stored.state == "dead_letter"
+
+
+async def test_a_postponed_run_is_not_resumed_before_its_time() -> None:
+    known = Agent("here", ())
+    async with MemoryStore() as store:
+        await left_behind(store, [known])
+        for _ in range(2):
+            await store.claim("run_0", "a process that dies", 0.0)
+        resources = Resources(store=store, models=lambda _: ScriptedModel("done"))
+        patient, hasty = (Runtime([known], resources, back_off=seconds) for seconds in (3600.0, 0.0))
+        for _ in range(3):
+            await patient.look()
+            assert patient.live("run_0") is None
+        await store.claim("run_0", "a process that dies", 0.0)
+        while (live := hasty.live("run_0")) is None:
+            await hasty.look()
+        assert (await live.result()).text == "done"
 
 
 async def test_suspects_are_resumed_one_at_a_time() -> None:

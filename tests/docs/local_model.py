@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 from collections.abc import Iterator
@@ -12,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from concertino.providers.openai.chat import vendors
+import concertino
+from concertino import Model
+from concertino.providers.openai import OpenAICompatibleModel
 
 ANSWER = "Air scatters blue light more than red light."
 HEADERS = {"content-type": "text/event-stream", "connection": "close"}
@@ -51,9 +52,14 @@ def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        vendor = vendors.vendor_of("ollama", "")
-        local = dataclasses.replace(vendor, base_url=f"http://127.0.0.1:{server.server_port}/v1")
-        monkeypatch.setitem(vendors._BY_NAME, "ollama", local)
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+
+        def open_model(spec: str) -> Model:
+            vendor, _, name = spec.partition(":")
+            return OpenAICompatibleModel(name, url, vendor=vendor) if vendor == "ollama" else open_other(spec)
+
+        open_other = concertino.open_model
+        monkeypatch.setattr(concertino, "open_model", open_model)
         try:
             yield
         finally:

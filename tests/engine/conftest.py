@@ -11,6 +11,7 @@ import pytest
 from concertino import (
     AgentConfig,
     Chat,
+    MemoryStore,
     Resources,
     Retry,
     RunEvent,
@@ -21,6 +22,7 @@ from concertino import (
     tool,
 )
 from concertino.events import RunEnded
+from concertino.storage import Entry, Head, Reservation
 from concertino.testing import ScriptedModel
 
 
@@ -40,6 +42,18 @@ class Seen:
     def kinds(self) -> list[str]:
         """The names of the events, in order."""
         return [type(event).__name__ for event in self.events]
+
+
+class Reserving(MemoryStore):
+    """Records what is reserved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reserved: list[Reservation] = []
+
+    async def append(self, entry: Entry) -> Head:
+        self.reserved += [entry.reserve] if entry.reserve is not None else []
+        return await super().append(entry)
 
 
 async def play(

@@ -30,10 +30,9 @@ from concertino.events import CacheMiss, ContextEdited, Notice
 from concertino.ids import new_run_id
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage, UserMessage
 from concertino.orchestrator import requests
-from concertino.orchestrator.model_call.summarize import ASKS
 from concertino.providers import Reply
 from concertino.storage import Store
-from concertino.testing import Answer, ScriptedModel, call
+from concertino.testing import Answer, ScriptedModel, asks_for_summary, call
 from concertino.tools.builtin import Recall
 from concertino.usage import Tokens
 
@@ -123,7 +122,7 @@ async def test_a_tool_says_how_long_its_results_may_be(play: Play) -> None:
 
 
 def summarised(requests: list[ModelRequest]) -> list[ModelRequest]:
-    return [r for r in requests if isinstance(r.messages[-1], UserMessage) and r.messages[-1].text.startswith(ASKS)]
+    return [request for request in requests if asks_for_summary(request)]
 
 
 SHORT = Retention(results=100, messages=4, patience=0.01, floor=0)
@@ -152,6 +151,27 @@ async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Pla
     assert seen.result.report is not None
     assert seen.result.report.summaries == len(asked)
     assert seen.result.report.untrimmed_prompt > seen.result.report.prompt
+
+
+async def test_a_hundred_short_turns_in_a_large_window_are_sent_whole() -> None:
+    """With the default settings, and a model whose prices would make a summary pay."""
+
+    @tool(effect="read")
+    async def work(n: int) -> str:
+        """Work."""
+        return "ok"
+
+    class Worker(AgentConfig[None]):
+        tools, tool_call_limit = (work,), 1_000
+
+    turns = [Answer(calls=(call("work", n=n),), tokens=None) for n in range(100)]
+    model = ScriptedModel(*turns, "done", name="gpt-4.1-mini", summaries=[])
+    model.provider = "openai"
+    result = await ToolOrchestrator(Chat("go", model=model), Worker()).run()
+    assert (result.status, len(model.requests)) == ("completed", 101)
+    assert result.report is not None
+    assert (result.report.edits, result.report.summaries) == (0, 0)
+    assert list(model.requests[-1].messages) == list(result.messages[:-1])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from concertino import (
     Finish,
     MemoryStore,
     Message,
+    ModelRequest,
     NextStep,
     Pending,
     Resources,
@@ -165,6 +167,24 @@ async def test_what_stays_the_same_is_said_once() -> None:
     sizes = [len(json.dumps([entry.body, entry.content])) for entry in asking]
     assert max(sizes[1:]) - min(sizes[1:]) < 20, "an entry is as large at the end as at the beginning"
     assert [len(entry.messages) for entry in asking] == [1] + [1] * 6
+
+
+class Copies(Desk):
+    """Returns an equal copy of each request."""
+
+    def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
+        return dataclasses.replace(request, messages=list(request.messages), tools=(*request.tools,))
+
+
+async def test_a_request_that_a_hook_only_copies_is_recorded_like_its_original() -> None:
+    entries = []
+    for agent in (Desk(), Copies()):
+        store, model = MemoryStore(), ScriptedModel(call("look"), call("look"), "end")
+        run = ToolOrchestrator(Chat("go", model=model), agent, resources=Resources(store=store, deps=[]))
+        await run.run()
+        journal = await loaded(store, run.run_id)
+        entries.append([(e.kind, {**e.body}.keys(), {**(e.content or {})}.keys()) for e in journal.entries[1:]])
+    assert entries[0] == entries[1]
 
 
 async def test_a_history_is_shared_by_runs_of_one_user() -> None:

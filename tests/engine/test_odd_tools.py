@@ -21,7 +21,6 @@ from concertino import (
 from concertino.agents import delegate
 from concertino.events import ToolFailed
 from concertino.messages import AssistantMessage, Text, ToolCall, ToolMessage
-from concertino.orchestrator.journal import lease as tree
 from concertino.providers import Reply
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
@@ -69,44 +68,6 @@ async def test_whatever_a_tool_raises_is_its_result(
         seen = await play(model, tools=[fail_in_a_thread if blocking else fail])
     assert results(model) == [text]
     assert len(seen.of(ToolFailed)) == 1
-    assert seen.result.status == "completed"
-
-
-@pytest.mark.parametrize("parallel", [True, False])
-async def test_a_tool_that_will_not_be_cancelled_is_left_behind(
-    play: Play, monkeypatch: pytest.MonkeyPatch, parallel: bool
-) -> None:
-    monkeypatch.setattr(tree, "STOP_DEADLINE", 0.05)
-    free = asyncio.Event()
-    stubborn: list[asyncio.Task[Any]] = []
-
-    @tool(timeout=0.02)
-    async def cling(context: ToolContext) -> str:
-        """Cling."""
-        task = asyncio.current_task()
-        assert task is not None
-        stubborn.append(task)
-        while not free.is_set():
-            try:
-                await free.wait()
-            except asyncio.CancelledError:
-                context.progress.begin("still here")
-        return "late"
-
-    @tool
-    async def quick() -> str:
-        """Quick."""
-        return "quick"
-
-    class Agent(AgentConfig[None]):
-        use_parallel_tools = parallel
-
-    with ScriptedModel([call("cling"), call("quick")], call("quick"), "done") as model:
-        seen = await play(model, Agent(), tools=[cling, quick])
-    assert results(model) == ["no result within the time limit of 0.02 s", "quick", "quick"]
-    assert [e.name for e in seen.of(ToolFailed)] == ["cling"]
-    free.set()
-    await asyncio.gather(*stubborn)
     assert seen.result.status == "completed"
 
 

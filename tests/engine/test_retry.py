@@ -28,11 +28,9 @@ from concertino.errors import (
     ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
-    RateLimitError,
 )
 from concertino.events import AttemptFailed, StepStarted, TextDelta
 from concertino.orchestrator import requests
-from concertino.orchestrator.model_call.retry import Attempts
 from concertino.providers import OutputSchema, RateLimit
 from concertino.testing import Answer, ScriptedModel
 
@@ -135,14 +133,6 @@ async def test_a_second_attempt_is_paid_for_like_the_first() -> None:
         orchestrator, _ = await events(model, store=store, budget=Budget(tokens=50_000))
     (account,) = await store.accounts([f"run:{orchestrator.run_id}"])
     assert (account.spent_tokens, account.reserved_tokens) == (15, 0)
-
-
-@pytest.mark.parametrize("kind", [RateLimitError, OverloadedError, ProviderTimeoutError])
-def test_a_provider_says_how_long_to_wait(kind: type[ProviderError]) -> None:
-    attempts = Attempts(Retry(longest=30.0), ["x:other"])
-    assert attempts.after(kind("slow", retry_after=7.0), "x:m", seen=False) == ("x:m", 7.0)
-    assert attempts.after(kind("slow", retry_after=70.0), "x:m", seen=False) == ("x:other", 0.0)
-    assert attempts.after(ProviderTimeoutError("silent"), "x:other", seen=True) is None
 
 
 @pytest.mark.parametrize("wrong", [{"attempts": 0}, {"first": -1.0}, {"first": "x"}, {"longest": float("nan")}])

@@ -31,13 +31,12 @@ from concertino import (
 )
 from concertino.events import ContextEdited
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
-from concertino.orchestrator import read_steps
-from concertino.orchestrator.journal.entries import ModelRequested, SideRequested
-from concertino.orchestrator.model_call.summarize import ASKS
-from concertino.storage import StoredJournal, user_account
-from concertino.testing import Answer, ScriptedModel, call
+from concertino.storage import user_account
+from concertino.testing import Answer, ScriptedModel, asks_for_summary, call
 from concertino.token_engine import TiktokenCounter
-from concertino.token_engine.counting.sizes import message_text
+
+from ..counted_text import counted_text, counted_texts
+from .conftest import Reserving
 
 COUNTER = TiktokenCounter()
 OFTEN = Retention(results=100, messages=5, patience=0.01, floor=0)
@@ -57,20 +56,8 @@ def within(context: int, output: int = 500) -> Any:
     return lambda session, model, agent: Limits(context=context, output=output, tool_calls=500)
 
 
-def summarises(request: ModelRequest) -> bool:
-    last = request.messages[-1]
-    return isinstance(last, UserMessage) and last.text.startswith(ASKS)
-
-
 def sent(model: ScriptedModel) -> list[ModelRequest]:
-    return [request for request in model.requests if not summarises(request)]
-
-
-async def journal_of(store: MemoryStore, run_id: str) -> StoredJournal:
-    """Return the journal of a run."""
-    journal = await store.load(run_id)
-    assert journal is not None
-    return journal
+    return [request for request in model.requests if not asks_for_summary(request)]
 
 
 def texts(messages: Sequence[Message]) -> str:
@@ -97,7 +84,7 @@ async def test_the_users_newest_message_outlives_the_summaries_that_become_one()
 
 
 async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it() -> None:
-    store, there = MemoryStore(), asyncio.Event()
+    store, there = Reserving(), asyncio.Event()
     await store.set_budget(user_account("anna"), Budget(tokens=5_000_000))
 
     @tool(name="look", effect="read")
@@ -120,12 +107,7 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
     (account,) = await store.accounts([user_account("anna")])
     assert account.reserved_tokens == 0
     assert account.spent_tokens == sum(record.tokens.total for record in result.usage)
-    asked = [
-        step.entry.request.usage_id
-        for step in read_steps(await journal_of(store, result.run_id))
-        if isinstance(step.entry, ModelRequested | SideRequested)
-    ]
-    assert sorted(asked) == sorted(record.id for record in result.usage)
+    assert sorted(each.id for each in store.reserved) == sorted(record.id for record in result.usage)
 
 
 async def test_what_a_hook_raises_about_a_summary_ends_the_run() -> None:
@@ -196,8 +178,7 @@ async def test_a_soft_limit_below_the_system_prompt_leaves_room_for_the_conversa
 
 
 def tokens(request: ModelRequest) -> int:
-    told = sum(map(COUNTER.count, [request.system, *(spec.text for spec in request.tools)]))
-    return told + sum(COUNTER.count(message_text(message)) for message in request.messages)
+    return sum(map(COUNTER.count, counted_texts(request)))
 
 
 async def test_a_history_that_is_larger_than_the_window_is_summarised_part_by_part() -> None:
@@ -253,26 +234,20 @@ async def test_a_budget_reserves_for_what_is_sent_and_not_for_what_was_reduced()
 
     model = ScriptedModel(*looks(60), "done")
     kept = Retention(results=2, patience=0.5, floor=0, summaries=False)
-    store = MemoryStore()
+    store = Reserving()
     resources = Resources(retention=kept, limits=within(30_000), counter=COUNTER, store=store)
     chat = Chat(model=model, message="go", budget=Budget(tokens=10_000_000))
-    result = await ToolOrchestrator(chat, Watches(), ToolRegistry([look]), resources=resources).run()
-    requests = [
-        step.entry.request
-        for step in read_steps(await journal_of(store, result.run_id))
-        if isinstance(step.entry, ModelRequested)
-    ]
-    assert len(requests) == len(sizes) == 61
-    for size, request in zip(sizes, requests, strict=True):
-        assert request.reserved is not None
-        assert request.max_output is not None
-        reservation = request.reserved[0] - request.max_output
+    await ToolOrchestrator(chat, Watches(), ToolRegistry([look]), resources=resources).run()
+    assert len(sizes) == 61
+    for size, reserved, request in zip(sizes, store.reserved, model.requests, strict=True):
+        assert request.max_output_tokens is not None
+        reservation = reserved.tokens - request.max_output_tokens
         assert size <= reservation <= size + 8 * 130
 
 
 async def test_the_next_run_of_a_conversation_keeps_all_summaries() -> None:
     def shown(request: ModelRequest) -> set[str]:
-        return set(re.findall(r"part \d+", "\n".join(message_text(message) for message in request.messages)))
+        return set(re.findall(r"part \d+", "\n".join(counted_text(message) for message in request.messages)))
 
     first = ScriptedModel(*looks(12), "first answer", summaries=[f"part {n}" for n in range(50)])
     result = await run(first, "first question")

@@ -29,8 +29,8 @@ from concertino.orchestrator import requests
 from concertino.providers import ModelEvent
 from concertino.testing import ScriptedModel, call
 from concertino.token_engine import EstimatingCounter
-from concertino.token_engine.counting.sizes import message_text
 
+from ..counted_text import counted_text
 from .conftest import Seen, play
 
 COUNT = EstimatingCounter().count
@@ -38,7 +38,7 @@ WINDOW = 3_000
 
 
 def size(request: ModelRequest) -> int:
-    return COUNT(request.system) + sum(COUNT(message_text(message)) for message in request.messages)
+    return COUNT(request.system) + sum(COUNT(counted_text(message)) for message in request.messages)
 
 
 class Narrow(ScriptedModel):
@@ -98,7 +98,7 @@ async def test_what_was_sent_after_a_refusal_is_on_record() -> None:
 async def test_a_history_that_is_far_too_long() -> None:
     """Each attempt sends a quarter less; a history of half as much again as the window gets through in three."""
     history: list[Message] = [UserMessage("The task. " * 20)]
-    while sum(COUNT(message_text(message)) for message in history) < WINDOW * 1.5:
+    while sum(COUNT(counted_text(message)) for message in history) < WINDOW * 1.5:
         history.append(UserMessage(f"Remark {len(history)} about it. " * 20))
     model = Narrow("done")
     seen: Seen = await play(model, history=history, retry=Retry(attempts=3))

@@ -11,13 +11,14 @@ from concertino import AgentConfig, Chat, DataPolicy, KeepFor, Resources, Sqlite
 from concertino.cli import main
 from concertino.messages import AssistantMessage, ToolMessage
 from concertino.orchestrator import Treatment
-from concertino.orchestrator.journal.data_policy import UNKNOWN_TOOL
 from concertino.runtime import Runtime
 from concertino.testing import ScriptedModel, call
 
 from .kit import SECRET, Canaries, Leaks, Sinks, everywhere, look_by_port
 
 INVENTED = "invented name"
+UNKNOWN_TOOL = "unknown_tool"
+"""The name that is stored instead."""
 
 
 @tool(effect="read")

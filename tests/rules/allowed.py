@@ -31,23 +31,7 @@ DUPLICATE_TYPES: set[str] = {
     "RunState",
 }
 """Names of public types that occur more than once."""
-DEEP_TESTS: set[str] = {
-    "tests/conformance/test_store_claims.py",
-    "tests/docs/local_model.py",
-    "tests/engine/test_context.py",
-    "tests/engine/test_hooks.py",
-    "tests/engine/test_odd_tools.py",
-    "tests/engine/test_retry.py",
-    "tests/engine/test_summaries.py",
-    "tests/engine/test_too_long.py",
-    "tests/policy/test_unknown_tools.py",
-    "tests/runtime/test_lost_usage.py",
-    "tests/testing/test_recorded_cases.py",
-    "tests/testing/test_redaction.py",
-    "tests/token_engine/session.py",
-    "tests/token_engine/test_bug_classes.py",
-    "tests/token_engine/test_continuation.py",
-}
+DEEP_TESTS: set[str] = set()
 """Tests of behaviour that import a module inside a package."""
 WORDING: set[str] = set()
 """Units of the package and pages that are not rewritten yet."""

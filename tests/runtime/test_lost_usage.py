@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,17 +17,19 @@ from concertino import (
     Limits,
     MemoryStore,
     Message,
+    ModelRequest,
     Resources,
     RunContext,
     ToolCall,
     ToolOrchestrator,
     tool,
 )
-from concertino.orchestrator.lifecycle.seal import seal
-from concertino.orchestrator.model_call.budget import tokens_of
+from concertino.errors import StorageError, UnknownRunError
+from concertino.runtime import Runtime
+from concertino.storage import Claim, run_account
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine import EstimatingCounter
-from concertino.usage import UsageRecord
+from concertino.usage import Tokens, UsageRecord
 
 from .kit import state
 
@@ -68,17 +71,25 @@ class Asks(Plain):
         return Allow()
 
 
-async def killed(agent: AgentConfig[Any], model: ScriptedModel, requests: int, **given: Any) -> list[UsageRecord]:
+def counted(request: ModelRequest) -> int:
+    """Return the tokens of all texts of *request*."""
+    texts = [request.system, *(spec.text for spec in request.tools), *(m.text for m in request.messages)]
+    return sum(map(EstimatingCounter().count, texts))
+
+
+async def killed(
+    agent: AgentConfig[Any], model: ScriptedModel, requests: int, store: MemoryStore | None = None, **given: Any
+) -> list[UsageRecord]:
     """What is booked as lost where a process is killed with the last of so many *requests* under way."""
-    store = MemoryStore()
+    store = store or MemoryStore()
     chat = Chat(model=model, message="go", **given)
     first = ToolOrchestrator(chat, agent, resources=Resources(store=store, limits=lambda *_: Limits(output=OUTPUT)))
     task = asyncio.create_task(first.run())
     await state(lambda: len(model.requests) == requests)
-    assert first._run is not None
-    assert first._run.tree.claim is not None
-    await store.release(first._run.tree.claim)
-    await seal(store, first.run_id, "cancelled", "stopped")
+    stored = await store.run(first.run_id)
+    assert stored is not None
+    await store.release(Claim(root_id=first.run_id, epoch=stored.epoch, owner=stored.owner, seconds=0.0))
+    await Runtime((), Resources(store=store)).stop(first.run_id)
     found = [record for record in await store.usage(first.run_id) if record.source == "unknown"]
     task.cancel()
     await asyncio.wait([task])
@@ -93,7 +104,7 @@ def hangs(*calls: Any) -> Answer:
 async def test_a_request_of_the_conversation_is_counted_with_its_tools(budget: Budget | None) -> None:
     model = ScriptedModel(hangs())
     (lost,) = await killed(Plain(), model, 1, budget=budget)
-    exact = tokens_of(model.requests[0], EstimatingCounter())
+    exact = counted(model.requests[0])
     assert abs(lost.tokens.prompt - exact) <= max(20, exact // 5)
     assert lost.tokens.prompt > EstimatingCounter().count(look.spec.text)
     assert lost.how.endswith(COUNTED)
@@ -107,16 +118,33 @@ async def test_a_question_beside_the_conversation_is_as_known_as_it_is(
     model = ScriptedModel(*before, hangs())
     budget = Budget(tokens=90_000) if reserved else None
     (lost,) = await killed(agent, model, len(before) + 1, budget=budget)
-    counted = tokens_of(model.requests[-1], EstimatingCounter())
-    assert lost.tokens.prompt == counted
+    assert lost.tokens.prompt == counted(model.requests[-1])
     assert lost.how.endswith(COUNTED)
 
 
 async def test_a_question_beside_a_request_that_is_under_way() -> None:
     model = ScriptedModel(hangs(call("look", n=1)), hangs())
     request, question = await killed(Asks(), model, 2)
-    exact = tokens_of(model.requests[0], EstimatingCounter())
+    exact = counted(model.requests[0])
     assert abs(request.tokens.prompt - exact) <= max(20, exact // 5)
     assert request.how.endswith(COUNTED)
-    assert question.tokens.prompt == tokens_of(model.requests[1], EstimatingCounter())
+    assert question.tokens.prompt == counted(model.requests[1])
     assert question.how.endswith(COUNTED)
+
+
+async def test_a_lost_attempt_is_settled_when_the_bill_is_known() -> None:
+    """The worst case leaves the budget, and the figures of the bill stay."""
+    store, model = MemoryStore(), ScriptedModel(hangs())
+    (lost,) = await killed(Plain(), model, 1, store, budget=Budget(tokens=90_000))
+    (account,) = await store.accounts([run_account(lost.run_id)])
+    assert account.spent_tokens >= lost.tokens.prompt + OUTPUT
+    runtime = Runtime((), Resources(store=store))
+    bill = dataclasses.replace(lost, tokens=Tokens(prompt=7, completion=2), source="measured", how="")
+    await runtime.settle_usage(lost.run_id, bill)
+    assert list(await store.usage(lost.run_id)) == [bill]
+    (account,) = await store.accounts([run_account(lost.run_id)])
+    assert (account.spent_tokens, account.reserved_tokens) == (9, 0)
+    with pytest.raises(StorageError, match="is measured"):
+        await runtime.settle_usage(lost.run_id, bill)
+    with pytest.raises(UnknownRunError):
+        await runtime.settle_usage("run_never", bill)

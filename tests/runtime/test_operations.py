@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +87,17 @@ async def test_approvals_one_after_another_are_all_taken() -> None:
 
 
 async def test_a_resume_without_a_new_answer_suspends_again() -> None:
+    """The calls that wait are not started again, so the agent is asked about each of them once."""
+    asked: list[str] = []
+
+    class Cautious(Clerk):
+        def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Any:
+            asked.append(call.arguments)
+            return super().authorize_tool_call(run, call, arguments)
+
     model = Steady([call("pay", n=1), call("pay", n=2)], "done")
     store, paid = MemoryStore(), list[int]()
-    runtime = Runtime([Clerk()], Resources(store=store, models=lambda _: model, deps=paid))
+    runtime = Runtime([Cautious()], Resources(store=store, models=lambda _: model, deps=paid))
     live = await runtime.start(Chat("x", model=model), "clerk")
     await live.result()
     first, second = await store.waits(root_id=live.id)
@@ -101,6 +109,7 @@ async def test_a_resume_without_a_new_answer_suspends_again() -> None:
     live = await runtime.resume(live.id)
     assert (await live.result()).status == "completed"
     assert paid == [1]
+    assert asked == ['{"n": 1}', '{"n": 2}']
 
 
 class Waits(AgentConfig[None]):
@@ -134,6 +143,7 @@ DAMAGES = {
     "an entry without content": "UPDATE journal SET body = '{}' WHERE seq = 1",
     "an entry that is not JSON": "UPDATE journal SET body = 'x' WHERE seq = 2",
     "a damaged start": "UPDATE journal SET body = '{}' WHERE seq = 0",
+    "damaged messages": "UPDATE messages SET body = 'x'",
 }
 
 
@@ -191,19 +201,42 @@ async def test_a_damaged_run_becomes_a_dead_letter(tmp_path: Path) -> None:
         assert (await live.result()).status == "completed"
 
 
-async def test_a_tool_that_raises_generator_exit_fails_alone() -> None:
-    @tool(effect="once")
-    async def leave() -> str:
-        """Leave."""
-        raise GeneratorExit
+@tool(effect="once")
+async def leave() -> str:
+    """Leave."""
+    raise GeneratorExit
 
-    store, model = MemoryStore(), ScriptedModel(call("leave"), "done")
-    run = ToolOrchestrator(Chat("x", model=model), Waits(leave), resources=Resources(store=store))
-    result = await run.run()
+
+@tool(effect="once", name="leave")
+def leave_thread() -> str:
+    """Leave from a thread."""
+    raise GeneratorExit
+
+
+@tool(effect="once", name="leave")
+async def leave_stream() -> AsyncIterator[str]:
+    """Leave in the middle of a stream."""
+    yield "half"
+    raise GeneratorExit
+
+
+@tool(effect="read")
+async def stay() -> str:
+    """Stay."""
+    return "here"
+
+
+@pytest.mark.parametrize("leaves", [leave, leave_thread, leave_stream], ids=["coroutine", "thread", "generator"])
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_tool_that_raises_generator_exit_fails_alone(leaves: Tool, durable: bool) -> None:
+    model = ScriptedModel([call("leave"), call("stay")], "done")
+    resources = Resources(store=MemoryStore() if durable else None)
+    result = await ToolOrchestrator(Chat("x", model=model), Waits(leaves, stay), resources=resources).run()
     assert (result.status, result.waiting) == ("completed", ())
-    message = result.messages[2]
-    assert isinstance(message, ToolMessage)
-    assert (message.is_error, "GeneratorExit" in message.content) == (True, True)
+    left, stayed = result.messages[2:4]
+    assert isinstance(left, ToolMessage)
+    assert isinstance(stayed, ToolMessage)
+    assert (left.is_error, "GeneratorExit" in left.content, stayed.content) == (True, True, "here")
 
 
 async def test_a_call_that_is_about_to_ask_cannot_be_answered_early() -> None:

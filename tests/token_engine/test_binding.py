@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 
 import pytest
 
@@ -11,7 +10,7 @@ from concertino import Tokens
 from concertino.messages import AssistantMessage, Message, Reasoning, ToolCall, ToolMessage, UserMessage
 from concertino.token_engine import Retention, TokenEngine
 
-from .session import COUNTER, Session
+from .kit import COUNTER
 
 BOUND, FREE = "anthropic:claude-opus-5-5", "openai:gpt-5"
 FIXED = {"system prompt": "Be brief.", "tools": "look, other"}
@@ -68,11 +67,6 @@ def test_a_change_of_tools_strips_bound_reasoning(at: int) -> None:
     sent = converse(lambda number: BOUND, lambda number: FIXED if number < at else FEWER)
     assert signatures(sent[at]) == []
     assert len(signatures(sent[at + 2])) == 2
-
-
-@pytest.mark.parametrize("seed", [9003816, 9004219])
-def test_truncating_the_first_message_strips_bound_reasoning(seed: int) -> None:
-    Session(Random(seed)).run()
 
 
 def test_equal_fixed_parts_in_another_mapping_keep_bound_reasoning() -> None:

@@ -6,7 +6,7 @@ from concertino.messages import AssistantMessage, Message, Text, UserMessage
 from concertino.token_engine import Retention, TokenEngine
 from concertino.usage import Tokens
 
-from .session import COUNTER, FIXED
+from .kit import COUNTER, FIXED
 from .test_bug_classes import edited, turn
 
 LOOK_BACK = 10

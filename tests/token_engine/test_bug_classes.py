@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 import pytest
 
 from concertino import AgentConfig, Chat, Limits, ModelRequest, Resources, ToolOrchestrator, ToolRegistry, tool
+from concertino.context_state import ContextState
 from concertino.errors import ContextFloorError, RunError
 from concertino.events import ContextEdited
 from concertino.messages import (
@@ -23,11 +25,10 @@ from concertino.messages import (
 )
 from concertino.testing import ScriptedModel, call
 from concertino.token_engine import Retention, TokenEngine
-from concertino.token_engine.edits import decode_edit, encode_edit
 from concertino.usage import Tokens
 
 from ..validity.judge import problems
-from .session import COUNTER, FIXED, TOOL
+from .kit import COUNTER, FIXED, TOOL
 
 FRUGAL = Retention(results=1, messages=2, patience=0.01, summaries=False)
 
@@ -195,11 +196,9 @@ def test_a_summary_survives_a_restart() -> None:
         for message in turn(number):
             built.append(message)
     assert made
-    kept = json.loads(json.dumps([encode_edit(edit) for edit in built.edits]))
+    state = ContextState(**json.loads(json.dumps(dataclasses.asdict(built.state()))))
     again = engine(60_000, retention)
-    for message in built.record():
-        again.append(message)
-    again.restore([decode_edit(written) for written in kept])
+    assert again.start(list(built.record()), state)
     assert list(again.preview()) == list(built.preview())
     assert any("They looked things up." in m.text for m in again.preview() if isinstance(m, SystemMessage))
 

@@ -1,7 +1,7 @@
 """Facts about models: context windows, output limits and supported settings.
 
-The tables are plain data; genai-prices' bundled list takes precedence for context windows. Nothing here decides a bill.
-Too small a figure only trims a conversation earlier, and the provider's refusal reveals too large a figure, so unknown
+The tables are plain data, so that a run starts without loading the list of prices. Nothing here decides a bill. Too
+small a figure only trims a conversation earlier, and the provider's refusal reveals too large a figure, so unknown
 models get small ones. Unknown models are never refused a setting: the provider decides.
 """
 
@@ -22,12 +22,18 @@ DEFAULT_OUTPUT = {"anthropic": 32_000, "google": 65_536}
 _CONTEXT: tuple[tuple[str, int], ...] = (
     (r"claude-(fable|mythos|[a-z]+-5|(opus|sonnet)-4-[6-9])", 1_000_000),
     (r"claude", 200_000),
+    (r"gpt-4o-(mini-realtime|(mini-)?transcribe)", 16_000),
+    (r"gpt-([^/]*-)?realtime(?!-\d)|gpt-4-32k", 32_000),
+    (r"gpt-5\.3(?!-codex)", 128_000),
     (r"gpt-(5\.[4-9]|[6-9])(?!.*-(mini|nano))", 1_000_000),
     (r"gpt-5", 400_000),
     (r"gpt-4\.1", 1_000_000),
-    (r"gpt-4(-\d{4})?$", 8_192),
-    (r"o[1-9]", 200_000),
-    (r"gemini-.*-(tts|image|live)", 32_768),
+    (r"gpt-4(-\d{4})?$|computer-use", 8_192),
+    (r"gpt-3\.5", 16_385),
+    (r"o1-(mini|preview)", 128_000),
+    (r"o[1-9]|codex-mini", 200_000),
+    (r"gemini-.*-tts", 8_192),
+    (r"gemini-.*-(image|live)|gemini-(1\.0-)?pro($|-vision)", 32_768),
     (r"gemini", 1_000_000),
 )
 
@@ -136,21 +142,13 @@ def unsupported(provider: str, model: str, field: str, remedy: str) -> Unsupport
     return error
 
 
-def context_window(provider: str, model: str) -> int:
-    """Return the size of *model*'s context window in tokens; a cautious guess for an unknown model.
-
-    The first call loads genai-prices, which takes a quarter of a second.
-    """
-    # Loaded here, because the list is a megabyte of objects that few programs need.
-    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
-
-    try:
-        known = get_snapshot().find_provider_model(model, None, provider, None)[1].context_window
-    except LookupError:
-        known = None
-    return known or _first(_CONTEXT, model, DEFAULT_CONTEXT)
+@lru_cache(maxsize=256)  # looked up for every run
+def context_window(provider: str, model: str) -> int:  # noqa: ARG001 - the counterpart of `max_output_tokens`
+    """Return the size of *model*'s context window in tokens; a cautious guess for an unknown model."""
+    return _first(_CONTEXT, model, DEFAULT_CONTEXT)
 
 
+@lru_cache(maxsize=256)
 def max_output_tokens(provider: str, model: str) -> int:
     """Return the most tokens that an answer of *model* may have; a cautious guess for an unknown model."""
     return _first(_OUTPUT, model, DEFAULT_OUTPUT.get(provider, 16_384))

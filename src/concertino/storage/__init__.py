@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .accounts import organization_account, run_account, user_account
 from .base import Memories, Store
 from .codec import decode_message, encode_message
+from .process import process_owner
 from .types import (
     Account,
     Budget,
@@ -65,6 +66,7 @@ __all__ = [
     "decode_message",
     "encode_message",
     "organization_account",
+    "process_owner",
     "run_account",
     "user_account",
 ]

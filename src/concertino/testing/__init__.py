@@ -3,7 +3,7 @@
 from .case import CassetteError
 from .cassettes import Cassette, cassette, recording, replaying
 from .faults import FaultyModel, FaultyStore, FaultyTool, Points
-from .scripted import Answer, ScriptedModel, call
+from .scripted import Answer, ScriptedModel, asks_for_summary, call
 
 __all__ = [
     "Answer",
@@ -14,6 +14,7 @@ __all__ = [
     "FaultyTool",
     "Points",
     "ScriptedModel",
+    "asks_for_summary",
     "call",
     "cassette",
     "recording",

@@ -44,6 +44,12 @@ class Answer:
     """Awaited after all pieces and calls, before the end of the stream."""
 
 
+def asks_for_summary(request: ModelRequest) -> bool:
+    """Return whether *request* asks for a summary of older messages."""
+    last = request.messages[-1] if request.messages else None
+    return isinstance(last, UserMessage) and last.text.startswith(ASKS)
+
+
 Script = Any
 """One step: text, calls, an exception or an `Answer`; or a function from the request to one of these."""
 
@@ -106,8 +112,7 @@ class ScriptedModel:
 
     def _answer(self, request: ModelRequest) -> Answer:
         key = next((key for key in self._scripts if key and key in request.system), "")
-        last = request.messages[-1] if request.messages else None
-        if isinstance(last, UserMessage) and last.text.startswith(ASKS):
+        if self.summarises and asks_for_summary(request):
             key = ASKS
         script = self._scripts[key]
         if not script:

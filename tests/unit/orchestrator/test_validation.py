@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -181,6 +182,43 @@ def test_a_misspelt_tool_setting_raises() -> None:
         @tool(**settings)
         async def late() -> None:
             """Late."""
+
+
+async def wait(self: Any, run: Any, event: Any) -> None:
+    """Wait."""
+
+
+@pytest.mark.parametrize(
+    ("name", "member", "problem"),
+    [
+        ("authorise_tool_call", lambda self, run, call, arguments: None, "is not a hook: rename it to authorize_tool"),
+        ("after_steps", lambda self, run, outcome: outcome, "is not a hook: rename it to after_step"),
+        ("prepare", lambda self: (), "prepare: too many positional arguments; its signature must fit prepare"),
+        ("after_step", lambda self, run, outcome, more: outcome, "after_step: missing a required argument: 'more'"),
+        ("conclude", staticmethod(lambda: ""), "conclude: too many positional arguments"),
+        ("conclude", "done", "conclude is 'done'; it must be a method conclude"),
+        ("on_tool_progress", wait, "on_tool_progress observes and cannot wait"),
+    ],
+)
+def test_a_hook_that_the_engine_cannot_call_raises(name: str, member: Any, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"Odd.{name}")) as caught:
+        named(**{name: member})
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "member"),
+    [
+        ("_authorise_tool_call", lambda self: None),
+        ("load_customer", lambda self: None),
+        ("conclude", lambda self, run, text, more="": text),
+        ("conclude", staticmethod(lambda run, text: text)),
+        ("conclude", classmethod(lambda cls, run, text: text)),
+        ("after_step", lambda self, *args: args[1]),
+    ],
+)
+def test_other_methods_and_wider_signatures_are_accepted(name: str, member: Any) -> None:
+    assert hasattr(named(**{name: member}), name)
 
 
 @pytest.mark.parametrize("target", [5, int])

@@ -56,7 +56,7 @@ def entry(run_id: str, number: int, text: str = "x", tokens: int | None = None) 
 
 WRITER = """
 import asyncio, sys
-sys.path[:0] = sys.argv[2:]
+sys.path[:0] = sys.argv[2:3]
 from journal_writer import begin, entry
 from concertino.scope import Scope
 from concertino.storage.sqlite import SqliteStore
@@ -64,19 +64,18 @@ from concertino.storage.sqlite import SqliteStore
 async def main():
     store = await SqliteStore.open(sys.argv[1])
     await begin(store, "r1")
-    number = 1
-    while True:
+    for number in range(1, int(sys.argv[3]) + 1):
         await store.append(entry("r1", number))
         print(number, flush=True)
-        number += 1
+    await asyncio.Event().wait()
 
 asyncio.run(main())
 """
 
 
-def writer(path: Path, code: str = WRITER) -> subprocess.Popen[str]:
-    """Another process that appends to run r1 until it is killed."""
-    command = [sys.executable, "-c", code, str(path), str(Path(__file__).parent)]
+def writer(path: Path, code: str = WRITER, *, most: int = 1_000_000) -> subprocess.Popen[str]:
+    """Start another process that appends at most *most* entries to run r1, and stays until it is killed."""
+    command = [sys.executable, "-c", code, str(path), str(Path(__file__).parent), str(most)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 

@@ -8,8 +8,10 @@ import re
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -39,6 +41,9 @@ TABLES = [
     "transcript",
     "usage_by_agent",
 ]
+
+NOBODY = 65534
+"""The user without rights of its own."""
 
 
 async def made(path: Path) -> None:
@@ -204,13 +209,28 @@ async def test_an_unwritable_folder_is_refused() -> None:
         await SqliteStore.open("/proc/a.db")
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
-async def test_an_unwritable_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    await made(path)
-    path.chmod(0o444)
-    with pytest.raises(StorageError, match="is not writable: grant this user write access"):
-        await SqliteStore.open(path)
+@contextmanager
+def bound_by_permissions() -> Iterator[None]:
+    """Let the permissions of files bind this process, also if it runs as root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.setresuid(NOBODY, NOBODY, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+async def test_an_unwritable_file_is_refused() -> None:
+    with TemporaryDirectory() as folder:  # unlike `tmp_path`, not below a folder of root alone
+        path = Path(folder) / "a.db"
+        await made(path)
+        path.chmod(0o444)
+        path.parent.chmod(0o755)
+        with pytest.raises(StorageError, match="is not writable: grant this user"), bound_by_permissions():
+            await SqliteStore.open(path)
 
 
 async def test_a_new_file_is_opened_many_times_at_once(tmp_path: Path) -> None:

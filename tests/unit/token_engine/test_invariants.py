@@ -67,3 +67,8 @@ def test_a_kept_fold_gives_the_same_requests_as_a_fresh_one(seed: int) -> None:
     kept.run()
     fresh.run()
     assert kept.requested == fresh.requested
+
+
+@pytest.mark.parametrize("seed", [9003816, 9004219])
+def test_truncating_the_first_message_strips_bound_reasoning(seed: int) -> None:
+    Session(Random(seed)).run()

@@ -24,8 +24,8 @@ from concertino.errors import ProviderError
 from concertino.testing import replaying
 from concertino.testing.case import Case, Interaction, Request, read_case
 
-from ..wire.exchanges import KINDS
-from ..wire.wire_kit import MODELS, Server, events_of, serving
+from ...wire.exchanges import KINDS
+from ...wire.wire_kit import MODELS, Server, events_of, serving
 
 FOLDERS = (
     "anthropic/messages", "anthropic/count_tokens", "openai/chat_completions", "openai/responses",

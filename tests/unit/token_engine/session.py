@@ -1,7 +1,7 @@
 """A random session with the token engine, and the invariants of each request.
 
 The twelve invariants are named where they are checked. Chance comes from outside: from Hypothesis, which shrinks what
-it finds, or from a seed, for the long run (`python -m tests.token_engine.long`).
+it finds, or from a seed, for the long run (`python -m tests.unit.token_engine.long`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from concertino.messages import (
     Text,
     ToolCall,
     ToolMessage,
-    ToolSpec,
     UserMessage,
 )
 from concertino.token_engine import Retention, Summarize, SummaryJob, TokenEngine
@@ -39,7 +38,8 @@ from concertino.token_engine.edits import decode_edit, encode_edit
 from concertino.token_engine.view import fold
 from concertino.usage import Tokens
 
-from ..validity.judge import problems
+from ...token_engine.kit import COUNTER, FIXED, TOOL
+from ...validity.judge import problems
 
 MODELS = (
     "anthropic:claude-sonnet-4-5",
@@ -49,27 +49,11 @@ MODELS = (
     "google:gemini-3-pro",
     "vendor:unknown",
 )
-TOOL = ToolSpec("look_up", "Looks up.", {"type": "object", "properties": {}})
-FIXED = {"system prompt": "You are an agent. " * 3, "tools": TOOL.text}
 WORDS = ("an", "order", "Größe", "値段", "42", '{"a": [1, 2]}', "\n", "emoji 🙂", "https://example.org/?q=1", "word")
 RETAINED: tuple[Retain, ...] = ("window", "window", "window", "window", "window", "window", "once", "pin")
 RECALL = re.compile(r'recall\("(\w+)"\)')
 
 
-class Bytes:
-    """A tokenizer with tokens of three bytes; exact, so that the test can check limits."""
-
-    name = "three bytes"
-    exact = True
-
-    def count(self, text: str) -> int:
-        return (len(text.encode("utf-8", "replace")) + 2) // 3
-
-    def cut(self, text: str, limit: int) -> str:
-        return text.encode("utf-8", "replace")[: 3 * limit].decode("utf-8", "ignore")
-
-
-COUNTER = Bytes()
 MEASURE = measure_with(COUNTER)
 
 

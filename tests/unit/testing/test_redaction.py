@@ -18,8 +18,8 @@ from concertino.testing import CassetteError, recording, replaying
 from concertino.testing.case import Headers, as_json, read_case
 from concertino.testing.redaction import LEFT_OUT, Redaction
 
-from ..wire.wire_kit import MODELS, events_of, request, serving, sse
-from .kit import ANSWER, names_in, play, post, written
+from ...testing.kit import ANSWER, names_in, play, post, written
+from ...wire.wire_kit import MODELS, events_of, request, serving, sse
 
 SECRET = "sesame-4711-open"
 LONG = "a1B2c3D4e5" * 4

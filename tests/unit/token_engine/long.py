@@ -1,4 +1,7 @@
-"""The long run: `python -m tests.token_engine.long 100000 [first seed]`; each session is judged in all four formats."""
+"""The long run, in which each session is judged in all formats.
+
+python -m tests.unit.token_engine.long 100000 [first seed]
+"""
 
 from __future__ import annotations
 
