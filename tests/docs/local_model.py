@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 from collections.abc import Iterator
@@ -11,8 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-
-from concertino.providers.openai.chat import vendors
 
 ANSWER = "Air scatters blue light more than red light."
 HEADERS = {"content-type": "text/event-stream", "connection": "close"}
@@ -51,9 +48,7 @@ def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        vendor = vendors.vendor_of("ollama", "")
-        local = dataclasses.replace(vendor, base_url=f"http://127.0.0.1:{server.server_port}/v1")
-        monkeypatch.setitem(vendors._BY_NAME, "ollama", local)
+        monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{server.server_port}")
         try:
             yield
         finally:

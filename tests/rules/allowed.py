@@ -35,7 +35,6 @@ DUPLICATE_TYPES: set[str] = {
 """Names of public types that occur more than once."""
 DEEP_TESTS: set[str] = {
     "tests/conformance/test_store_claims.py",
-    "tests/docs/local_model.py",
     "tests/engine/test_context.py",
     "tests/engine/test_hooks.py",
     "tests/engine/test_odd_tools.py",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ConfigurationError, MissingKeyError
 from ..http.time_limits import DEFAULT_DELTA, Timeouts
-from .chat.vendors import Vendor, vendor_of
+from .chat.vendors import Vendor, address_of, vendor_of
 from .model import OpenAIModel
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class OpenAICompatibleModel(OpenAIModel):
     ) -> None:
         given = str(client.base_url) if client is not None else base_url or ""
         found = vendor if isinstance(vendor, Vendor) else vendor_of(vendor, given)
-        url = given or found.base_url
+        url = given or address_of(found)
         if not url:
             raise ConfigurationError(f"no address for {found.name}: pass base_url=, such as 'http://host/v1'")
         key = api_key or (os.environ.get(found.key) if found.key else None)
