@@ -46,7 +46,7 @@ async def find_run(context: CommandContext, run_id: str) -> StoredRun:
     """Return the run *run_id*. Raises `UnknownRunError`."""
     run = await context.store.run(run_id)
     if run is None:
-        raise UnknownRunError(f"no run {run_id!r} in this database: {context.options.list_command()}")
+        raise UnknownRunError(f"no run {run_id!r} in this database: {context.options.command('list', '--all')}")
     return run
 
 

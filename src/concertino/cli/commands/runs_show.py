@@ -62,7 +62,7 @@ async def _load(run_id: str, context: CommandContext) -> RunReport:
         receipt=timeline.receipt,
         ready=start.root_id in trees.ready,
         resume_command=context.options.resume_command(start.root_id),
-        retry_command=context.options.retry_command(start.root_id),
+        retry_command=context.options.command("retry", start.root_id),
     )
 
 

@@ -101,8 +101,9 @@ def _page(connection: sqlite3.Connection, location: str) -> Page | None:
     location = location.replace("\0", "").encode("utf-8", "ignore").decode().strip()
     for wanted, section in ((location, ""), location.rsplit("#", 1) if "#" in location else (location, "")):
         found = connection.execute(
-            "SELECT id, source, title, location FROM documents WHERE location = ?1 OR source = ?1"
-            " OR title = ?1 COLLATE NOCASE LIMIT 2", (wanted.removesuffix("()"),)
+            "SELECT id, source, title, location FROM documents WHERE location = :name OR source = :name"
+            " OR title = :name COLLATE NOCASE LIMIT 2",
+            {"name": wanted.removesuffix("()")},
         ).fetchall()  # fmt: skip
         if len(found) == 1:  # a title that two documents share would be a guess
             id, source, title, where = found[0]
