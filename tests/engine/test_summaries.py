@@ -38,6 +38,7 @@ from concertino.storage import StoredJournal, user_account
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine import TiktokenCounter
 from concertino.token_engine.counting.sizes import message_text
+from tests.tasks import advance
 
 COUNTER = TiktokenCounter()
 OFTEN = Retention(results=100, messages=5, patience=0.01, floor=0)
@@ -46,6 +47,7 @@ OFTEN = Retention(results=100, messages=5, patience=0.01, floor=0)
 @tool(effect="read")
 async def look(n: int) -> str:
     """Look something up."""
+    await advance()  # to the next summary
     return f"A line of what was found, number {n}. " * 40
 
 
