@@ -15,8 +15,7 @@ from ...runtime import Answer, Runtime
 from ..command_context import CommandContext, user_name
 from ..render.console import read_all, replace_invalid
 from ..render.format import counted, moment, one_line
-from ..render.wait import wait_object
-from .run_state import ALL, find_run
+from .run_state import ALL, find_run, wait_object
 from .runs_resume import check_agent, resume_run
 
 

@@ -9,8 +9,8 @@ from ...records import record
 from ...storage.types import StoredRun
 from ...usage import UsageRecord, total
 from ..command_context import CommandContext
+from ..render.console import table
 from ..render.format import moment, money, one_line
-from ..render.table import table
 from .run_state import ALL, STATES, ResumableTrees, own_usage, resumable_trees, run_object, step_count, tree_usage
 
 _WIDE = 110

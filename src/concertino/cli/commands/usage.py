@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
@@ -10,15 +11,15 @@ from functools import reduce
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from ...errors import ConfigurationError
 from ...records import record
 from ...storage.types import UsageSum
 from ...usage import Tokens, UsageRecord
 from ..command_context import CommandContext
+from ..render.console import table
 from ..render.format import exact, money
-from ..render.table import table
+from ..render.run_report import price_lines
 from .run_state import attempt_of, find_run, step_of, tree_usage
 
 FIELDS = ("run", "agent", "model", "user", "organization", "day")
@@ -26,7 +27,6 @@ RUN_FIELDS = ("run", "agent", "model", "step", "attempt")
 """The fields of the records of a single tree."""
 _EXACT = Context(prec=2000)
 _FIGURES = ("ATTEMPTS", "INPUT", "CACHED", "OUTPUT", "COST")
-_ZERO = UsageSum(by=(), attempts=0, tokens=Tokens(), cost=Decimal(0), unpriced=0, estimated=0, unknown=0)
 
 
 @record(kw_only=True)
@@ -42,8 +42,8 @@ class UsageQuery:
 async def usage(query: UsageQuery, context: CommandContext) -> int:
     """Print the sums and their total. Raises `ConfigurationError` for an unknown field or an invalid date."""
     fields = _fields(query)
-    sums, prices = await _sums(query, fields, context)
-    everything = reduce(_add, sums, _ZERO)
+    sums, records = await _sums(query, fields, context)
+    everything = _added((), sums)
     if context.console.as_json:
         for one in sums:
             context.console.json({"by": dict(zip(fields, one.by, strict=True)), **_figures(one)})
@@ -52,8 +52,7 @@ async def usage(query: UsageQuery, context: CommandContext) -> int:
     rows = [[*(str(value) or "(none)" for value in one.by), *_cells(one)] for one in sums]
     rows.append(["total", *[""] * (len(fields) - 1), *_cells(everything)])
     context.console.print(_table(fields, rows))
-    if prices:
-        context.console.print(Text(f"prices: {', '.join(prices)}", "dim"))
+    context.console.print(*price_lines(records))
     return 0
 
 
@@ -84,8 +83,8 @@ def _fields(query: UsageQuery) -> tuple[str, ...]:
 
 async def _sums(
     query: UsageQuery, fields: tuple[str, ...], context: CommandContext
-) -> tuple[Sequence[UsageSum], list[str]]:
-    """Return the sums and the names of the price lists, which only a single tree's records contain."""
+) -> tuple[Sequence[UsageSum], list[UsageRecord]]:
+    """Return the sums, and the records of a single tree."""
     since = None if query.since is None else _moment(query.since, "--since", end=False)
     until = None if query.until is None else _moment(query.until, "--until", end=True)
     if since is not None and until is not None and since >= until:
@@ -96,25 +95,25 @@ async def _sums(
         raise ConfigurationError("--run takes no --since and no --until: a run's usage is one sum")
     run = await find_run(context, query.run_id)
     records = tree_usage(await context.store.usage(run.start.root_id), run)
-    return sums_of(records, fields), sorted({record.price_version for record in records if record.price_version})
+    return _sums_of(records, fields), records
 
 
-def sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[UsageSum]:
+def _sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[UsageSum]:
     """Return the sums of *records* for each combination of `RUN_FIELDS`, in the order of their first record."""
-    sums: dict[tuple[str, ...], UsageSum] = {}
-    for usage_record in records:
-        by = tuple(_value(usage_record, field) for field in fields)
-        one = UsageSum(
+    groups: defaultdict[tuple[str, ...], list[UsageSum]] = defaultdict(list)
+    for one in records:
+        by = tuple(_value(one, field) for field in fields)
+        of_one = UsageSum(
             by=by,
             attempts=1,
-            tokens=usage_record.tokens,
-            cost=usage_record.cost or Decimal(0),
-            unpriced=int(usage_record.cost is None),
-            estimated=int(usage_record.source == "estimated"),
-            unknown=int(usage_record.source == "unknown"),
+            tokens=one.tokens,
+            cost=one.cost or Decimal(0),
+            unpriced=int(one.cost is None),
+            estimated=int(one.source == "estimated"),
+            unknown=int(one.source == "unknown"),
         )
-        sums[by] = dataclasses.replace(_add(sums[by], one), by=by) if by in sums else one
-    return list(sums.values())
+        groups[by].append(of_one)
+    return [_added(by, group) for by, group in groups.items()]
 
 
 def _value(record: UsageRecord, field: str) -> str:
@@ -131,15 +130,15 @@ def _value(record: UsageRecord, field: str) -> str:
             return attempt_of(record)
 
 
-def _add(one: UsageSum, other: UsageSum) -> UsageSum:
+def _added(by: tuple[str, ...], sums: Sequence[UsageSum]) -> UsageSum:
     return UsageSum(
-        by=(),
-        attempts=one.attempts + other.attempts,
-        tokens=one.tokens + other.tokens,
-        cost=_EXACT.add(one.cost, other.cost),
-        unpriced=one.unpriced + other.unpriced,
-        estimated=one.estimated + other.estimated,
-        unknown=one.unknown + other.unknown,
+        by=by,
+        attempts=sum(one.attempts for one in sums),
+        tokens=sum((one.tokens for one in sums), Tokens()),
+        cost=reduce(_EXACT.add, (one.cost for one in sums), Decimal(0)),
+        unpriced=sum(one.unpriced for one in sums),
+        estimated=sum(one.estimated for one in sums),
+        unknown=sum(one.unknown for one in sums),
     )
 
 
