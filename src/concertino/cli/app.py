@@ -93,8 +93,6 @@ def usage(
     ] = None,
 ) -> Execute:
     """Sum up tokens and cost over the ledger."""
-    from .commands.usage import UsageQuery
     from .commands.usage import usage as command
 
-    query = UsageQuery(by=tuple(by or ("model",)), run_id=run, since=since, until=until)
-    return on_stored_runs(partial(command, query), read_only=True)
+    return on_stored_runs(partial(command, by or ("model",), run, since, until), read_only=True)

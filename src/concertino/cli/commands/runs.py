@@ -46,10 +46,9 @@ def list_(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of runs.")] = 20,
 ) -> Execute:
     """List runs, newest first."""
-    from .runs_list import RunFilter, list_runs
+    from .runs_list import list_runs
 
-    selected = RunFilter(user=user, conversation=conversation, state=state, sub_agents=everything, limit=limit)
-    return on_stored_runs(partial(list_runs, selected), read_only=True)
+    return on_stored_runs(partial(list_runs, user, conversation, state, everything, limit), read_only=True)
 
 
 @runs.command()

@@ -13,7 +13,6 @@ from typing import Any
 from rich.table import Table
 
 from ...errors import ConfigurationError
-from ...records import record
 from ...storage.types import UsageSum
 from ...usage import Tokens, UsageRecord
 from ..command_context import CommandContext
@@ -29,30 +28,32 @@ _EXACT = Context(prec=2000)
 _FIGURES = ("ATTEMPTS", "INPUT", "CACHED", "OUTPUT", "COST")
 
 
-@record(kw_only=True)
-class UsageQuery:
-    """The sums to print."""
-
-    by: tuple[str, ...]
-    run_id: str | None = None
-    since: str | None = None
-    until: str | None = None
-
-
-async def usage(query: UsageQuery, context: CommandContext) -> int:
+async def usage(
+    by: Sequence[str], run_id: str | None, since: str | None, until: str | None, context: CommandContext
+) -> int:
     """Print the sums and their total. Raises `ConfigurationError` for an unknown field or an invalid date."""
-    fields = _fields(query)
-    sums, records = await _sums(query, fields, context)
-    everything = _added((), sums)
+    fields = _fields(by, in_run=run_id is not None)
+    start, end = _moment(since, "--since", end=False), _moment(until, "--until", end=True)
+    if start is not None and end is not None and start >= end:
+        raise ConfigurationError(f"--since {since} is not before --until {until}")
+    records: Sequence[UsageRecord] = ()
+    if run_id is None:
+        sums = await context.store.usage_sums(fields, since=start, until=end)
+    elif start is None and end is None:
+        run = await find_run(context, run_id)
+        records = tree_usage(await context.store.usage(run.start.root_id), run)
+        sums = _sums_of(records, fields)
+    else:
+        raise ConfigurationError("--run takes no --since and no --until: a run's usage is one sum")
+    total = _added((), sums)
     if context.console.as_json:
         for one in sums:
-            context.console.json({"by": dict(zip(fields, one.by, strict=True)), **_figures(one)})
-        context.console.json({"by": {}, "total": True, **_figures(everything)})
+            context.console.json({**_figures(one), "by": dict(zip(fields, one.by, strict=True))})
+        context.console.json({**_figures(total), "by": {}, "total": True})
         return 0
     rows = [[*(str(value) or "(none)" for value in one.by), *_cells(one)] for one in sums]
-    rows.append(["total", *[""] * (len(fields) - 1), *_cells(everything)])
-    context.console.print(_table(fields, rows))
-    context.console.print(*price_lines(records))
+    rows.append(["total", *[""] * (len(fields) - 1), *_cells(total)])
+    context.console.print(_table(fields, rows), *price_lines(records))
     return 0
 
 
@@ -71,38 +72,23 @@ def _table(fields: Sequence[str], rows: list[list[str]]) -> Table:
     return made
 
 
-def _fields(query: UsageQuery) -> tuple[str, ...]:
-    known = FIELDS if query.run_id is None else RUN_FIELDS
-    fields = tuple(dict.fromkeys(field.strip() for given in query.by for field in given.split(",")))
+def _fields(by: Sequence[str], *, in_run: bool) -> tuple[str, ...]:
+    known = RUN_FIELDS if in_run else FIELDS
+    fields = tuple(dict.fromkeys(field.strip() for given in by for field in given.split(",")))
     for field in fields:
         if field not in known:
-            hint = " (with --run)" if query.run_id is not None else ""
+            hint = " (with --run)" if in_run else ""
             raise ConfigurationError(f"invalid --by {field!r}: choose from {', '.join(known)}{hint}")
     return fields
-
-
-async def _sums(
-    query: UsageQuery, fields: tuple[str, ...], context: CommandContext
-) -> tuple[Sequence[UsageSum], list[UsageRecord]]:
-    """Return the sums, and the records of a single tree."""
-    since = None if query.since is None else _moment(query.since, "--since", end=False)
-    until = None if query.until is None else _moment(query.until, "--until", end=True)
-    if since is not None and until is not None and since >= until:
-        raise ConfigurationError(f"--since {query.since} is not before --until {query.until}")
-    if query.run_id is None:
-        return await context.store.usage_sums(fields, since=since, until=until), []
-    if since is not None or until is not None:
-        raise ConfigurationError("--run takes no --since and no --until: a run's usage is one sum")
-    run = await find_run(context, query.run_id)
-    records = tree_usage(await context.store.usage(run.start.root_id), run)
-    return _sums_of(records, fields), records
 
 
 def _sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[UsageSum]:
     """Return the sums of *records* for each combination of `RUN_FIELDS`, in the order of their first record."""
     groups: defaultdict[tuple[str, ...], list[UsageSum]] = defaultdict(list)
     for one in records:
-        by = tuple(_value(one, field) for field in fields)
+        model, step = f"{one.provider}:{one.model}", str(step_of(one))
+        values = dict(zip(RUN_FIELDS, (one.run_id, one.agent_path, model, step, attempt_of(one)), strict=True))
+        by = tuple(values[field] for field in fields)
         of_one = UsageSum(
             by=by,
             attempts=1,
@@ -114,20 +100,6 @@ def _sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[Usag
         )
         groups[by].append(of_one)
     return [_added(by, group) for by, group in groups.items()]
-
-
-def _value(record: UsageRecord, field: str) -> str:
-    match field:
-        case "run":
-            return record.run_id
-        case "agent":
-            return record.agent_path
-        case "model":
-            return f"{record.provider}:{record.model}"
-        case "step":
-            return str(step_of(record))
-        case _:
-            return attempt_of(record)
 
 
 def _added(by: tuple[str, ...], sums: Sequence[UsageSum]) -> UsageSum:
@@ -152,18 +124,13 @@ def _cells(one: UsageSum) -> list[str]:
 
 
 def _figures(one: UsageSum) -> dict[str, Any]:
-    return {
-        "attempts": one.attempts,
-        "tokens": dataclasses.asdict(one.tokens),
-        "cost": exact(one.cost),
-        "estimated": one.estimated,
-        "unknown": one.unknown,
-        "unpriced": one.unpriced,
-    }
+    return {**dataclasses.asdict(one), "cost": exact(one.cost)}
 
 
-def _moment(text: str, option: str, *, end: bool) -> float:
+def _moment(text: str | None, option: str, *, end: bool) -> float | None:
     """Parse a date or a time, in UTC unless it has a time zone. A date is its beginning, or its end with *end*."""
+    if text is None:
+        return None
     try:
         if ":" not in text:
             day = datetime.combine(date.fromisoformat(text.strip()), time(), UTC)
