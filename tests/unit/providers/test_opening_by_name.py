@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from concertino.errors import ConfigurationError, MissingKeyError, UnknownModelError, UnknownProviderError
+from concertino import AgentConfig, Chat, Resources, Retry, ToolOrchestrator
+from concertino.errors import ConfigurationError, MissingKeyError, RunError, UnknownModelError, UnknownProviderError
 from concertino.providers import model_id
 from concertino.providers.openai.chat.vendors import address_of, vendor_of
 from concertino.testing import ScriptedModel
@@ -87,3 +90,23 @@ def test_an_invalid_host_of_ollama_is_refused(monkeypatch: pytest.MonkeyPatch, h
     monkeypatch.setenv("OLLAMA_HOST", host)
     with pytest.raises(ConfigurationError, match="invalid OLLAMA_HOST"):
         open_model("ollama:qwen3")
+
+
+def test_an_address_without_a_scheme_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_COMPATIBLE_URL", "garbage")
+    with pytest.raises(ConfigurationError, match="invalid address 'garbage' of openai-compatible"):
+        open_model("openai-compatible:m")
+
+
+async def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{unused.getsockname()[1]}"
+        monkeypatch.setenv("OLLAMA_HOST", host)
+        model = open_model("ollama:qwen3")
+        orchestrator = ToolOrchestrator(
+            Chat("hi", model=model), AgentConfig(), resources=Resources(retry=Retry(attempts=1))
+        )
+        with pytest.raises(RunError, match=f"ollama could not be reached at http://{host}: "):
+            await orchestrator.run()
+        await model.close()

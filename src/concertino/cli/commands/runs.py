@@ -12,7 +12,7 @@ from ..options import ContextCommand, Execute, takes
 runs = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List, show, resume, retry, fork, answer, stop, export and erase runs.",
+    help="Inspect and manage stored runs.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -54,7 +54,7 @@ def list_(
 @runs.command()
 @takes("db", "as_json")
 def show(run: RunId) -> Execute:
-    """Show a run: its agents with their costs, its timeline and its open waits."""
+    """Show a run's costs, timeline and open waits."""
     from .runs_show import show_run
 
     return on_stored_runs(partial(show_run, run), read_only=True)
@@ -63,7 +63,10 @@ def show(run: RunId) -> Execute:
 @runs.command()
 @takes("corpus", "app", "db", "as_json")
 def resume(run: RunId) -> Execute:
-    """Resume a run at the step where it stopped, with the model it had, and show it."""
+    """Resume a run at the step where it stopped.
+
+    The run continues with the model that it had.
+    """
     from .runs_resume import resume_run
 
     return on_stored_runs(partial(resume_run, run))
@@ -72,7 +75,10 @@ def resume(run: RunId) -> Execute:
 @runs.command()
 @takes("db", "as_json")
 def retry(run: RunId) -> Execute:
-    """Make a dead letter resumable again: a run that its processes did not survive."""
+    """Make a dead letter resumable again.
+
+    A run is a dead letter if its processes ended several times without progress.
+    """
     from .runs_resume import retry_run
 
     return on_stored_runs(partial(retry_run, run))
@@ -84,7 +90,7 @@ def fork(
     run: RunId,
     step: Annotated[int, typer.Option(metavar="N", min=1, help="The step before which the new run starts.")],
 ) -> Execute:
-    """Start a copy of RUN as it was before a step, and show it."""
+    """Start a copy of a run as it was before a step."""
     from .runs_resume import fork_run
 
     return on_stored_runs(partial(fork_run, run, step))
@@ -148,7 +154,10 @@ def stop(
         float, typer.Option(metavar="S", min=0.1, max=3600, help="Seconds that open operations may take to end.")
     ] = 5.0,
 ) -> Execute:
-    """Stop a run and its sub-agents in any process, and print a receipt of their open operations."""
+    """Stop a run, in whichever process it is.
+
+    Its sub-agents are stopped as well. The receipt lists the operations that were open.
+    """
     from .runs_stop import stop_run
 
     return on_stored_runs(partial(stop_run, run, deadline))
@@ -157,7 +166,10 @@ def stop(
 @runs.command()
 @takes("db", "as_json")
 def export(run: RunId) -> Execute:
-    """Print a whole tree of runs as JSON lines, reduced by its data policy."""
+    """Print a whole tree of runs as JSON lines.
+
+    Content that the data policy does not keep is left out.
+    """
     from .runs_export import export_run
 
     return on_stored_runs(partial(export_run, run), read_only=True)
@@ -172,7 +184,10 @@ def erase(
     organization: Annotated[str | None, typer.Option(metavar="ORG", help="Only data of this organization.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Erase without a confirmation.")] = False,
 ) -> Execute:
-    """Erase a user's runs and memories. The ledger stays, without the name."""
+    """Erase a user's runs and memories.
+
+    The ledger stays, without the name.
+    """
     from .runs_stop import erase_user
 
     return on_stored_runs(partial(erase_user, user, organization, yes))

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...errors import ConfigurationError, ErasedError, StorageError
+from ...errors import ConfigurationError, ErasedError, StorageError, UnknownWaitError
 from ...orchestrator.journal.replay import replay
 from ...orchestrator.resources import Resources
 from ...runtime import Answer, Runtime
@@ -50,7 +50,11 @@ async def _give(key: str, resume: bool, context: CommandContext, give: Callable[
     await context.store.due()  # an overdue wait expires first
     if resume and (wait := await context.store.wait(key)) is not None:
         check_agent(await find_run(context, wait.root_id), context)  # before the answer is recorded
-    answered = await give(Runtime((), Resources(store=context.store)))
+    try:
+        answered = await give(Runtime((), Resources(store=context.store)))
+    except UnknownWaitError as error:
+        command = context.options.command("list", "--state", "suspended")
+        raise UnknownWaitError(f"{error}; the runs with waiting calls: {command}") from error
     wait, won = answered.wait, answered.won
     assert wait.resolution is not None
     if context.console.as_json:

@@ -199,7 +199,7 @@ def _indexed(
                 nothing = f"nothing to read in {collection.name}: name a folder of .md, .rst, .txt or .html files"
                 raise CorpusError("; ".join([nothing, *collection.remarks()]))  # noqa: TRY301 - rolls back
         state = f"{changed:,} read" if changed else "the index is current"
-        report(f"{number:,} documents in {collection.name}: {state}")
+        report(f"{number:,} document{'' if number == 1 else 's'} in {collection.name}: {state}")
         for remark in collection.remarks():
             report(remark)
     except BaseException:
