@@ -16,3 +16,9 @@ async def settle() -> None:
     """Wait until no background task is left."""
     while tasks := background():
         await asyncio.wait(tasks)
+
+
+async def advance() -> None:
+    """Let the other tasks advance, as a tool does that waits for something."""
+    for _ in range(10):
+        await asyncio.sleep(0)

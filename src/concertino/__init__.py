@@ -45,7 +45,7 @@ from .tools import Done, NotDone, Pending, Session, Tool, ToolContext, ToolRegis
 from .usage import Tokens, UsageRecord
 
 if TYPE_CHECKING:
-    from .agents.delegate import delegate
+    from .agents.agent_tool import delegate
     from .runtime import LiveRun, Runtime
     from .storage import MemoryStore, SqliteStore
     from .wiring import Models, open_model

@@ -38,6 +38,7 @@ ConcertinoError
 │   ├── UnknownWaitError
 │   └── NotAllowedError
 ├── BudgetError                   an account has too little left for a reservation
+├── EngineError                   a defect of the engine; the run fails
 └── RunError                      a run failed; carries the partial result
 
 Every message states what is wrong, which value caused it, and what to do.

@@ -40,8 +40,8 @@ def open_model(spec: str) -> Model:
     """Open the model named *spec*: `provider:model`, a provider alone for its default model, or `demo`.
 
     The providers are `anthropic`, `openai` and `google`, vendors with OpenAI's format (`groq:...`, `openrouter:...`),
-    and `openai-compatible:...` for a server at `OPENAI_COMPATIBLE_URL` with an optional key in
-    `OPENAI_COMPATIBLE_API_KEY`.
+    `ollama:...` for the local Ollama server or the server at `OLLAMA_HOST`, and `openai-compatible:...` for a server at
+    `OPENAI_COMPATIBLE_URL` with an optional key in `OPENAI_COMPATIBLE_API_KEY`.
 
     Raises `UnknownProviderError`, `UnknownModelError`, `MissingKeyError` (names the variable), `ConfigurationError`
     (names the missing URL) or `MissingExtraError` (names the extra).

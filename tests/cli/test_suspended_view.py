@@ -8,11 +8,10 @@ from decimal import Decimal
 
 from rich.cells import cell_len
 
-from concertino.cli.render.console import rich_console
+from concertino.cli.render.console import rich_console, table
 from concertino.cli.render.format import money, readable
 from concertino.cli.render.live import TreeDrawing
 from concertino.cli.render.log import LogView
-from concertino.cli.render.table import table
 from concertino.cli.render.tree import AgentNode, CallNode, RunTree
 from concertino.events import CallWaiting, RunEnded, RunEvent, RunStarted, Steered, ToolStarted
 from tests.cli.test_run_tree import CHILD, ROOT, drawing, ended, seen

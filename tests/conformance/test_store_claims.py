@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest

@@ -11,10 +11,6 @@ from typing import Any
 
 import pytest
 
-import concertino
-from concertino import Model
-from concertino.providers.openai import OpenAICompatibleModel
-
 ANSWER = "Air scatters blue light more than red light."
 HEADERS = {"content-type": "text/event-stream", "connection": "close"}
 
@@ -52,14 +48,7 @@ def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        url = f"http://127.0.0.1:{server.server_port}/v1"
-
-        def open_model(spec: str) -> Model:
-            vendor, _, name = spec.partition(":")
-            return OpenAICompatibleModel(name, url, vendor=vendor) if vendor == "ollama" else open_other(spec)
-
-        open_other = concertino.open_model
-        monkeypatch.setattr(concertino, "open_model", open_model)
+        monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{server.server_port}")
         try:
             yield
         finally:

@@ -29,6 +29,7 @@ from concertino.events import Notice, RunResult
 from concertino.ids import new_run_id
 from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
 from concertino.testing import Answer, ScriptedModel, call
+from tests.tasks import advance
 
 REDUCES = Retention(results=2, patience=0.01, floor=0, summaries=False)
 SUMMARISES = Retention(results=100, messages=4, patience=0.01, floor=0)
@@ -38,6 +39,7 @@ EXAMPLES = [UserMessage("an example's question"), AssistantMessage((Text("an exa
 @tool(effect="read")
 async def look(n: int) -> str:
     """Look something up."""
+    await advance()  # to the next summary
     return f"The balance of account {n} is {n * 111} euros. " * 40
 
 

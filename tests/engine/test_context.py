@@ -35,6 +35,7 @@ from concertino.storage import Store
 from concertino.testing import Answer, ScriptedModel, asks_for_summary, call
 from concertino.tools.builtin import Recall
 from concertino.usage import Tokens
+from tests.tasks import advance
 
 from ..tasks import background
 from .conftest import Play, Seen
@@ -45,6 +46,7 @@ LARGE = "A line of what was found, number {}. "
 @tool(effect="read")
 async def look(n: int) -> str:
     """Look something up."""
+    await advance()  # to the next summary
     return LARGE.format(n) * 40
 
 
@@ -246,6 +248,7 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
         """Look something up; the process ends as soon as a summary is there."""
         run = first._run
         assert run is not None
+        await advance()
         if run.window.prepared:
             first.park()
         return LARGE.format(n) * 40

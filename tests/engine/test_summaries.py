@@ -34,6 +34,7 @@ from concertino.messages import AssistantMessage, Message, Text, ToolMessage, Us
 from concertino.storage import user_account
 from concertino.testing import Answer, ScriptedModel, asks_for_summary, call
 from concertino.token_engine import TiktokenCounter
+from tests.tasks import advance
 
 from ..counted_text import counted_text, counted_texts
 from .conftest import Reserving
@@ -45,6 +46,7 @@ OFTEN = Retention(results=100, messages=5, patience=0.01, floor=0)
 @tool(effect="read")
 async def look(n: int) -> str:
     """Look something up."""
+    await advance()  # to the next summary
     return f"A line of what was found, number {n}. " * 40
 
 

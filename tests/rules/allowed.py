@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 LARGE: set[str] = {
-    "cli/commands/runs.py:resolve",
     "orchestrator/agent.py:AgentConfig",
     "orchestrator/engine.py:ToolOrchestrator",
     "orchestrator/engine.py:__init__",
@@ -27,7 +26,6 @@ DUPLICATE_MODULES: set[str] = {
 DUPLICATE_TYPES: set[str] = {
     "Answer",
     "Entry",
-    "Message",
     "RunState",
 }
 """Names of public types that occur more than once."""

@@ -28,6 +28,7 @@ from concertino.errors import ErasedError, RunStateError, UnknownRunError
 from concertino.events import RunStarted
 from concertino.storage import Store
 from concertino.testing import ScriptedModel, call
+from tests.tasks import advance
 
 from .kit import Steady, is_valid, plain, runtime, seen, wire
 
@@ -35,6 +36,7 @@ from .kit import Steady, is_valid, plain, runtime, seen, wire
 @tool(effect="read")
 async def look(n: int) -> str:
     """Look."""
+    await advance()
     return f"seen {n}"
 
 

@@ -388,7 +388,10 @@ def test_defining_a_record_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     original = builtins.exec
 
     def counted(code: Any, *arguments: Any) -> None:
-        compiled.append(getattr(code, "co_filename", "text"))
+        if (
+            not isinstance(code, str) or code.count("def ") > 1
+        ):  # since 3.13, dataclasses compiles a frame without methods
+            compiled.append(getattr(code, "co_filename", "text"))
         original(code, *arguments)
 
     monkeypatch.setattr(builtins, "exec", counted)

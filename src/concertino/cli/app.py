@@ -1,20 +1,19 @@
-"""The commands `research`, `chat` and `usage`, and the group `runs`."""
+"""The commands `research`, `chat` and `usage`, and the group `runs`.
+
+The declarations load no command: `--help` stays fast.
+"""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .._version import __version__
-from .commands.runs import runs
-from .options import AsJson, ContextWindow, Corpus, Database, ModelName
+from .commands.runs import on_stored_runs, runs
+from .options import Execute, takes
 from .render.console import replace_invalid_input
-
-if TYPE_CHECKING:
-    from .command_context import Options
-    from .program import NewRunCommand
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,9 +22,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(runs, name="runs")
 
-Question = Annotated[list[str] | None, typer.Argument(metavar="QUESTION", help="In quotes; - reads standard input.")]
-Message = Annotated[list[str] | None, typer.Argument(metavar="[MESSAGE]", help="In quotes; - reads standard input.")]
+_TEXT = "In quotes; - reads standard input."
 
 
 def run() -> int:
@@ -44,9 +43,6 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-app.add_typer(runs, name="runs")
-
-
 @app.callback()
 def concertino(
     version: Annotated[
@@ -57,43 +53,30 @@ def concertino(
 
 
 @app.command()
-def research(
-    question: Question = None,
-    corpus: Corpus = None,
-    model: ModelName = None,
-    context: ContextWindow = None,
-    db: Database = None,
-    as_json: AsJson = False,
-) -> None:
+@takes("corpus", "model", "context", "db", "as_json")
+def research(question: Annotated[list[str] | None, typer.Argument(metavar="QUESTION", help=_TEXT)] = None) -> Execute:
     """Research a question and write a report with citations."""
-    from .command_context import Options  # noqa: PLC0415
-    from .commands.research import research as command  # noqa: PLC0415 - --help must not load it
+    from .commands.research import research as command
+    from .program import start_runs
 
-    options = Options(corpus=tuple(corpus or ()), model=model, window=context, database=db, as_json=as_json)
-    _perform(command, question, options, needs_text=True)
+    return partial(start_runs, command, question, needs_text=True)
 
 
 @app.command()
-def chat(
-    message: Message = None,
-    corpus: Corpus = None,
-    model: ModelName = None,
-    context: ContextWindow = None,
-    db: Database = None,
-    as_json: AsJson = False,
-) -> None:
+@takes("corpus", "model", "context", "db", "as_json")
+def chat(message: Annotated[list[str] | None, typer.Argument(metavar="MESSAGE", help=_TEXT)] = None) -> Execute:
     """Chat with an assistant that searches and cites sources.
 
     One turn for MESSAGE; without it, a turn for each line of standard input until its end or /quit.
     """
-    from .command_context import Options  # noqa: PLC0415
-    from .commands.chat import chat as command  # noqa: PLC0415 - --help must not load it
+    from .commands.chat import chat as command
+    from .program import start_runs
 
-    options = Options(corpus=tuple(corpus or ()), model=model, window=context, database=db, as_json=as_json)
-    _perform(command, message, options, needs_text=False)
+    return partial(start_runs, command, message, needs_text=False)
 
 
 @app.command()
+@takes("db", "as_json")
 def usage(
     by: Annotated[
         list[str] | None,
@@ -108,21 +91,8 @@ def usage(
     until: Annotated[
         str | None, typer.Option(metavar="DATE", help="Up to the end of this date, or before this time; UTC.")
     ] = None,
-    db: Database = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Execute:
     """Sum up tokens and cost over the ledger."""
-    from .command_context import Options  # noqa: PLC0415
-    from .commands.usage import UsageQuery  # noqa: PLC0415 - --help must not load it
-    from .commands.usage import usage as command  # noqa: PLC0415
-    from .program import perform_on_stored_runs  # noqa: PLC0415
+    from .commands.usage import usage as command
 
-    query = UsageQuery(by=tuple(by or ("model",)), run_id=run, since=since, until=until)
-    options = Options(database=db, as_json=as_json)
-    raise typer.Exit(perform_on_stored_runs(partial(command, query), options, read_only=True))
-
-
-def _perform(command: NewRunCommand, arguments: list[str] | None, options: Options, *, needs_text: bool) -> None:
-    from .program import perform_new_run  # noqa: PLC0415 - --help must not load it
-
-    raise typer.Exit(perform_new_run(command, arguments or (), options, needs_text=needs_text))
+    return on_stored_runs(partial(command, by or ("model",), run, since, until), read_only=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ..records import record
 from ..storage.sqlite import SqliteStore
 from ..tools.base import Session
 from ..tools.library import Library
-from ..waits import Wait
+from .options import Options
 from .render.console import Console
 from .signals import Signals
 
@@ -26,47 +25,6 @@ DEMO = wiring.model_from_environment({})
 """The model for an environment without keys."""
 _PATIENCE = 1.0
 """Seconds of silence after which the program explains the delay."""
-
-
-@record(kw_only=True)
-class Options:
-    """The options that several commands share, and the commands that repeat them."""
-
-    database: Path | None = None
-    """None: the file in the user's data folder."""
-    corpus: tuple[str, ...] = ()
-    app: str | None = None
-    """`module:name` of the function that builds a product's `Runtime`; None: the agents of this program."""
-    model: str | None = None
-    """None: chosen by the keys in the environment."""
-    window: int | None = None
-    """Maximum number of tokens of a request; None: the model's context window."""
-    as_json: bool = False
-
-    def answer_commands(self, wait: Wait) -> tuple[str, ...]:
-        """Return the commands that answer *wait*; one of them is to be run."""
-        if wait.kind == "result":
-            return (self._command("resolve", wait.key, "RESULT"),)
-        by = ("--by", wait.who[0]) if wait.who else ()
-        return self._command("approve", wait.key, *by), self._command("deny", wait.key, *by)
-
-    def resume_command(self, run_id: str) -> str:
-        """Return the command that resumes a run."""
-        app = () if self.app is None else ("--app", self.app)
-        corpus = [argument for path in self.corpus for argument in ("--corpus", path)]
-        return self._command("resume", run_id, *app, *corpus)
-
-    def retry_command(self, run_id: str) -> str:
-        """Return the command that makes a dead letter resumable."""
-        return self._command("retry", run_id)
-
-    def list_command(self) -> str:
-        """Return the command that lists all runs."""
-        return self._command("list", "--all")
-
-    def _command(self, *arguments: str) -> str:
-        database = () if self.database is None else ("--db", str(self.database))
-        return shlex.join(("concertino", "runs", *arguments, *database))
 
 
 @record(kw_only=True)
@@ -97,20 +55,18 @@ async def open_new_run(options: Options, console: Console, signals: Signals) -> 
     async with AsyncExitStack() as stack:
         models = await stack.enter_async_context(wiring.Models(_open_model))
         model = models(options.model if options.model is not None else wiring.model_from_environment())
-        database = (options.database or wiring.default_database()).expanduser()
-        with signals.cancel_task():
-            store = await wiring.open_store(database)
-            stack.push_async_callback(store.close)
-            library = await open_library(options, console)
-            stack.push_async_callback(library.close)
+        store = await wiring.open_store(_database(options))
+        stack.push_async_callback(store.close)
+        library = await open_library(options, console)
+        stack.push_async_callback(library.close)
         is_demo = model.provider == DEMO
         note = " - no language model is involved: it quotes passages from the sources" if is_demo else ""
         console.notice(f"model: {model_id(model)}{note}")
-        limits, counter = limits_within(options.window), wiring.token_counter()
+        limits, counter = limits_within(options.context), wiring.token_counter()
         yield NewRunContext(
             resources=Resources(model=model, models=models, store=store, limits=limits, counter=counter),
             store=store,
-            database=database,
+            database=_database(options),
             options=options,
             library=library,
             session=Session(user_id=user_name()),
@@ -129,10 +85,11 @@ async def open_existing(
     With *read_only*, a database that cannot be written can be read. Its overdue waits do not expire, and the leases of
     dead processes do not end early.
     """
-    path = (options.database or wiring.default_database()).expanduser()
+    path = _database(options)
     if not path.is_file():
         raise ConfigurationError(f"no database at {path}: no run was stored there; name another file with --db")
-    store = await SqliteStore.open(path, read_only=read_only and not _is_writable(path))
+    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    store = await SqliteStore.open(path, read_only=read_only and not writable)
     try:
         yield CommandContext(store=store, database=path, options=options, console=console, signals=signals)
     finally:
@@ -141,7 +98,7 @@ async def open_existing(
 
 async def open_library(options: Options, console: Console) -> Library:
     """Open the sources to search; a notice explains a long wait for the index. Raises `CorpusError`."""
-    paths = _paths(options.corpus)
+    paths = _corpus(options)
     reason = "indexing the documents; this takes a few seconds, once ..."
     timer = asyncio.get_running_loop().call_later(_PATIENCE, console.notice, reason)
     try:
@@ -150,22 +107,23 @@ async def open_library(options: Options, console: Console) -> Library:
         timer.cancel()
 
 
-def _is_writable(path: Path) -> bool:
-    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-
-
-def _paths(corpus: Sequence[str]) -> list[Path]:
-    if not all(path.strip() for path in corpus):
-        raise CorpusError("--corpus is empty: name a file or a folder, or omit the option")
-    return [Path(path).expanduser() for path in corpus]
-
-
 def user_name() -> str:
     """Return the login name of the current user."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container whose user has no entry in the password database
         return "local"
+
+
+def _database(options: Options) -> Path:
+    return (options.db or wiring.default_database()).expanduser()
+
+
+def _corpus(options: Options) -> list[Path]:
+    corpus = options.corpus or ()
+    if not all(path.strip() for path in corpus):
+        raise CorpusError("--corpus is empty: name a file or a folder, or omit the option")
+    return [Path(path).expanduser() for path in corpus]
 
 
 def _open_model(spec: str) -> Model:

@@ -1,56 +1,107 @@
-"""The options that several commands share."""
+"""The options that several commands share, each declared once."""
 
 from __future__ import annotations
 
+import inspect
+import shlex
+from collections.abc import Callable, Coroutine
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-Corpus = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PATH...",
-        help="Files and folders to search. Repeatable; several paths may follow a question. Default: the web if a "
-        "search service is configured, else the documentation of Python's standard library.",
-    ),
-]
-ModelName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PROVIDER:MODEL",
-        help="The model: anthropic, openai or google with a key in the environment; ollama:NAME, such as "
-        "ollama:qwen3, for a local Ollama server without a key; openai-compatible:NAME for any other server, whose "
-        "address is in OPENAI_COMPATIBLE_URL. Default: the first provider with a key, else the built-in model, "
-        "which quotes sources and involves no language model.",
-    ),
-]
-Database = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The SQLite file that stores the runs. Default: concertino/concertino.db in the user's data folder.",
-    ),
-]
-ContextWindow = Annotated[
-    int | None,
-    typer.Option(
-        "--context",
-        metavar="TOKENS",
-        min=1_000,
-        help="Maximum tokens of a request with its answer. Default: the model's context window.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line to standard output.")]
-App = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MODULE:NAME",
-        help="For runs of your own agents: a function, importable from this folder, that takes the store and returns "
-        "your concertino.runtime.Runtime. Default: the agents of research and chat.",
-    ),
-]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)]
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The wait's key; runs show prints it.", show_default=False)]
-By = Annotated[str | None, typer.Option(metavar="NAME", help="The person who answers. Default: your login name.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Resume the run at once if this answer is the first.")]
+from ..records import record
+
+if TYPE_CHECKING:
+    from ..waits import Wait
+
+
+@record(kw_only=True)
+class Options:
+    """The shared options of one command line; a command that does not take an option has its default."""
+
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH...",
+            help="Files and folders to search. Repeatable; several paths may follow a question. Default: the web if a "
+            "search service is configured, else the documentation of Python's standard library.",
+        ),
+    ] = None
+    app: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="For runs of your own agents: a function, importable from this folder, that takes the store and "
+            "returns your concertino.runtime.Runtime. Default: the agents of research and chat.",
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROVIDER:MODEL",
+            help="The model: anthropic, openai or google with a key in the environment; ollama:NAME, such as "
+            "ollama:qwen3, for a local Ollama server without a key; openai-compatible:NAME for any other server, whose "
+            "address is in OPENAI_COMPATIBLE_URL. Default: the first provider with a key, else the built-in model, "
+            "which quotes sources and involves no language model.",
+        ),
+    ] = None
+    context: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TOKENS",
+            min=1_000,
+            help="Maximum tokens of a request with its answer. Default: the model's context window.",
+        ),
+    ] = None
+    db: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The SQLite file that stores the runs. Default: concertino/concertino.db in the user's data folder.",
+        ),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line to standard output.")] = False
+
+    def answer_commands(self, wait: Wait) -> tuple[str, ...]:
+        """Return the commands that answer *wait*; one of them is to be run."""
+        if wait.kind == "result":
+            return (self.command("resolve", wait.key, "RESULT"),)
+        by = ("--by", wait.who[0]) if wait.who else ()
+        return self.command("approve", wait.key, *by), self.command("deny", wait.key, *by)
+
+    def resume_command(self, run_id: str) -> str:
+        """Return the command that resumes a run."""
+        app = () if self.app is None else ("--app", self.app)
+        corpus = [argument for path in self.corpus or () for argument in ("--corpus", path)]
+        return self.command("resume", run_id, *app, *corpus)
+
+    def command(self, *arguments: str) -> str:
+        """Return a command of the group `runs` on the same database."""
+        database = () if self.db is None else ("--db", str(self.db))
+        return shlex.join(("concertino", "runs", *arguments, *database))
+
+
+ContextCommand = Callable[..., Coroutine[Any, Any, int]]
+"""Works in an opened context, its last argument, and returns the exit status."""
+Execute = Callable[[Options], int]
+"""Executes a command with its shared options and returns the exit status."""
+
+
+def takes(*names: str) -> Callable[[Callable[..., Execute]], Callable[..., None]]:
+    """Add the options *names* of `Options` to the declaration of a command."""
+
+    def decorate(declared: Callable[..., Execute]) -> Callable[..., None]:
+        @wraps(declared)
+        def perform(**given: Any) -> None:
+            options = Options(**{name: given.pop(name) for name in names})
+            raise typer.Exit(declared(**given)(options))
+
+        own = inspect.signature(declared, eval_str=True).parameters.values()
+        hints, fields = get_type_hints(Options, include_extras=True), inspect.signature(Options).parameters
+        shared = [fields[name].replace(annotation=hints[name]) for name in names]
+        perform.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]  # Typer reads it
+        return perform
+
+    return decorate

@@ -4,49 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ..errors import ConcertinoError, ConfigurationError
-from .command_context import CommandContext, NewRunContext, Options, open_existing, open_new_run
+from .command_context import CommandContext, open_existing, open_new_run
+from .options import ContextCommand, Options
 from .render.console import Console, OutputError, discard_output, read_all, replace_invalid, warnings_as_lines
 from .signals import Signals
 
-NewRunCommand = Callable[[str | None, NewRunContext], Coroutine[Any, Any, int]]
-"""Starts runs for a text and returns the exit status."""
-
-StoredRunCommand = Callable[[CommandContext], Coroutine[Any, Any, int]]
-"""Works on stored runs and returns the exit status."""
+Open = Callable[[Options, Console, Signals], AbstractAsyncContextManager[CommandContext]]
+"""Opens the context of a command."""
 
 _BROKEN_PIPE = 141
 """The shell's status of a program ended by SIGPIPE."""
 
 
-def perform_new_run(command: NewRunCommand, arguments: Sequence[str], options: Options, *, needs_text: bool) -> int:
-    """Execute a command that starts runs, and return its exit status."""
-    console = Console(as_json=options.as_json)
+def start_runs(command: ContextCommand, arguments: Sequence[str] | None, options: Options, *, needs_text: bool) -> int:
+    """Execute a command that starts runs for a text, and return its exit status."""
 
-    def perform() -> int:
-        text, corpus = split_arguments(arguments, options.corpus)
+    def perform(console: Console) -> int:
+        text, corpus = split_arguments(arguments or (), options.corpus or ())
         if needs_text and text is None:
             raise ConfigurationError('the question is missing: concertino research "How does ... work?"')
-        return asyncio.run(_new_run(command, text, dataclasses.replace(options, corpus=corpus), console))
+        given = dataclasses.replace(options, corpus=corpus)
+        return asyncio.run(_perform(partial(command, text), open_new_run, given, console))
 
-    return _status(perform, console)
+    return _status(perform, Console(as_json=options.as_json))
 
 
-def perform_on_stored_runs(command: StoredRunCommand, options: Options, *, read_only: bool = False) -> int:
+def manage_runs(command: ContextCommand, options: Options, *, read_only: bool = False) -> int:
     """Execute a command on stored runs, and return its exit status. A *read_only* one needs no write access."""
-    console = Console(as_json=options.as_json)
-    return _status(lambda: asyncio.run(_stored_runs(command, options, console, read_only=read_only)), console)
+    opens = partial(open_existing, read_only=read_only)
+    return _status(
+        lambda console: asyncio.run(_perform(command, opens, options, console)), Console(as_json=options.as_json)
+    )
 
 
-def _status(perform: Callable[[], int], console: Console) -> int:
+def _status(perform: Callable[[Console], int], console: Console) -> int:
     """Return the exit status of *perform*, also if it raises."""
     with warnings_as_lines(console.notice):
         try:
-            return perform()
+            return perform(console)
         except KeyboardInterrupt:
             return 130
         except OutputError as error:
@@ -60,11 +61,12 @@ def _status(perform: Callable[[], int], console: Console) -> int:
             return 2
 
 
-async def _stored_runs(command: StoredRunCommand, options: Options, console: Console, *, read_only: bool) -> int:
+async def _perform(command: ContextCommand, opens: Open, options: Options, console: Console) -> int:
+    """Execute *command* in its context; a signal cancels it."""
     signals = Signals()
     try:
         with signals.cancel_task():
-            async with open_existing(options, console, signals, read_only=read_only) as context:
+            async with opens(options, console, signals) as context:
                 return await command(context)
     except asyncio.CancelledError:
         if not signals.absorb_cancellation():
@@ -73,19 +75,7 @@ async def _stored_runs(command: StoredRunCommand, options: Options, console: Con
         return signals.exit_status
 
 
-async def _new_run(command: NewRunCommand, text: str | None, options: Options, console: Console) -> int:
-    signals = Signals()
-    try:
-        async with open_new_run(options, console, signals) as context:
-            return await command(text, context)
-    except asyncio.CancelledError:
-        if not signals.absorb_cancellation():
-            raise
-        console.notice("stopped before the run had started")
-        return signals.exit_status
-
-
-def split_arguments(arguments: Sequence[str], corpus: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+def split_arguments(arguments: Sequence[str], corpus: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the text and the corpus paths; of several arguments next to `--corpus`, existing paths belong to it.
 
     The text is None if there are no arguments, and all of standard input for the argument `-`. Raises
@@ -101,11 +91,11 @@ def split_arguments(arguments: Sequence[str], corpus: Sequence[str]) -> tuple[st
         shown = ", ".join(repr(replace_invalid(text)) for text in texts[:3])
         raise ConfigurationError(f"expected one text, got {len(texts)} ({shown}): put it in quotes{hint}")
     if not texts:
-        return None, tuple(paths)
+        return None, paths
     text = replace_invalid(read_all() if texts[0] == "-" else texts[0])
     if not text.strip():
         raise ConfigurationError('the question is empty: put it in quotes, such as "How does ... work?"')
-    return text, tuple(paths)
+    return text, paths
 
 
 def _exists(path: str) -> bool:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..errors import (
     AuthenticationError,
@@ -166,9 +167,16 @@ def connection_error(error: Exception, provider: str, *, begun: bool) -> Provide
         return timeout
     if begun:
         return BrokenStreamError(f"{provider} broke off its answer: {text}", provider=provider)
-    failure = ProviderConnectionError(f"{provider} could not be reached: {text}", provider=provider)
+    text = str(chain[-1]) or type(chain[-1]).__name__  # the SDK's own text names no cause
+    failure = ProviderConnectionError(f"{provider} could not be reached{_address(error)}: {text}", provider=provider)
     failure.sent = sent
     return failure
+
+
+def _address(error: Exception) -> str:
+    """Return the address that the SDK's request went to, without its path and its query."""
+    url = urlsplit(str(getattr(vars(error).get("request"), "url", "")))
+    return f" at {url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else ""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from concertino.errors import ConfigurationError, MissingKeyError, UnknownModelError, UnknownProviderError
+from concertino import AgentConfig, Chat, Resources, Retry, ToolOrchestrator
+from concertino.errors import ConfigurationError, MissingKeyError, RunError, UnknownModelError, UnknownProviderError
 from concertino.providers import model_id
+from concertino.providers.openai.chat.vendors import address_of, vendor_of
 from concertino.testing import ScriptedModel
 from concertino.wiring import Models, open_model
 
@@ -63,3 +67,46 @@ def test_a_server_known_by_its_address_only(monkeypatch: pytest.MonkeyPatch) -> 
     assert model_id(open_model("openai-compatible:m")) == "127.0.0.1:m"
     with pytest.raises(UnknownProviderError, match="groq"):
         open_model("nobody:m")
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("", "http://127.0.0.1:11434/v1"),
+        ("gpu", "http://gpu:11434/v1"),
+        (" 'gpu:80' ", "http://gpu:80/v1"),
+        (":8080", "http://127.0.0.1:8080/v1"),
+        ("0.0.0.0:8080", "http://127.0.0.1:8080/v1"),
+        ("[::1]", "http://[::1]:11434/v1"),
+        ("https://models.example/ollama/", "https://models.example/ollama/v1"),
+    ],
+)
+def test_the_host_of_ollama(host: str, url: str) -> None:
+    assert address_of(vendor_of("ollama", ""), {"OLLAMA_HOST": host}) == url
+
+
+@pytest.mark.parametrize("host", ["gpu:port", "gpu:99999999", "ftp://gpu"])
+def test_an_invalid_host_of_ollama_is_refused(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", host)
+    with pytest.raises(ConfigurationError, match="invalid OLLAMA_HOST"):
+        open_model("ollama:qwen3")
+
+
+def test_an_address_without_a_scheme_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_COMPATIBLE_URL", "garbage")
+    with pytest.raises(ConfigurationError, match="invalid address 'garbage' of openai-compatible"):
+        open_model("openai-compatible:m")
+
+
+async def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{unused.getsockname()[1]}"
+        monkeypatch.setenv("OLLAMA_HOST", host)
+        model = open_model("ollama:qwen3")
+        orchestrator = ToolOrchestrator(
+            Chat("hi", model=model), AgentConfig(), resources=Resources(retry=Retry(attempts=1))
+        )
+        with pytest.raises(RunError, match=f"ollama could not be reached at http://{host}: "):
+            await orchestrator.run()
+        await model.close()

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from concertino.context_state import ContextState
 from concertino.token_engine import TokenEngine, TokenStatistics
 
-from .session import COUNTER, Session
+from ...token_engine.kit import COUNTER
+from .session import Session
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -12,7 +12,7 @@ from ...runtime import LiveRun
 from ...tools.builtin.default import Settings, default_registry
 from ..command_context import NewRunContext
 from ..render.console import read_line
-from ..render.result_document import CitedSources, ResultDocument, result_document
+from ..render.result_document import CitedSources, ResultDocument
 from .watch import LEASE, print_result, watch
 
 QUIT = "/quit"
@@ -29,7 +29,7 @@ class ChatSession:
     def __init__(self, context: NewRunContext) -> None:
         self.id = new_conversation_id()
         self._context = context
-        self._history: list[Message] = []
+        self._history: tuple[Message, ...] = ()
         self._state: ContextState | None = None
         self._registry = default_registry(settings=Settings(library=context.library, memory=context.store))
         self._sources = CitedSources()
@@ -38,20 +38,17 @@ class ChatSession:
         """Answer *message*. A turn that does not complete is not part of the history."""
         context = self._context
         chat = Chat(
-            message,
-            history=tuple(self._history),
-            context=self._state,
-            session=context.session,
-            conversation_id=self.id,
+            message, history=self._history, context=self._state, session=context.session, conversation_id=self.id
         )
-        orchestrator = ToolOrchestrator(
-            chat, MainThreadAgent(), self._registry, resources=context.resources, lease=LEASE
+        run = ToolOrchestrator(chat, MainThreadAgent(), self._registry, resources=context.resources, lease=LEASE)
+        document = await watch(
+            LiveRun(run), context, self._sources, question=message, conversation_id=self.id, streams_answer=True
         )
-        result = await watch(LiveRun(orchestrator), context, self._sources, streams_answer=True)
+        result = document.result
         if result.status == "completed":
             self._history += result.messages
             self._state = result.context
-        return result_document(result, question=message, conversation_id=self.id, sources=self._sources)
+        return document
 
 
 async def chat(message: str | None, context: NewRunContext) -> int:

@@ -14,7 +14,7 @@ from ...tools.builtin.feedback import feedback_questions
 from ...tools.registry import ToolRegistry
 from ..command_context import NewRunContext
 from ..render.console import is_terminal, read_line
-from ..render.result_document import CitedSources, ResultDocument, result_document
+from ..render.result_document import CitedSources, ResultDocument
 from .chat import new_conversation_id
 from .watch import LEASE, print_result, watch
 
@@ -41,10 +41,15 @@ async def _run(
     if asks_back:
         registry.register(feedback_questions())
     chat = Chat(message, history=history, session=context.session, conversation_id=conversation)
-    orchestrator = ToolOrchestrator(chat, DeepResearchSupervisor(), registry, resources=context.resources, lease=LEASE)
-    sources = CitedSources()
-    result = await watch(LiveRun(orchestrator), context, sources, delegates=(RESEARCHER,))
-    return result_document(result, question=message, conversation_id=conversation, sources=sources)
+    run = ToolOrchestrator(chat, DeepResearchSupervisor(), registry, resources=context.resources, lease=LEASE)
+    return await watch(
+        LiveRun(run),
+        context,
+        CitedSources(),
+        question=message,
+        conversation_id=conversation,
+        delegates=(RESEARCHER,),
+    )
 
 
 def _answer(questions: list[str], context: NewRunContext) -> str:

@@ -11,6 +11,7 @@ from ...records import record
 from ...storage.base import Store
 from ...storage.types import RunState, StoredRun
 from ...usage import Totals, UsageRecord, total
+from ...waits import Wait
 from ..command_context import CommandContext
 from ..render.format import exact, iso
 
@@ -46,7 +47,7 @@ async def find_run(context: CommandContext, run_id: str) -> StoredRun:
     """Return the run *run_id*. Raises `UnknownRunError`."""
     run = await context.store.run(run_id)
     if run is None:
-        raise UnknownRunError(f"no run {run_id!r} in this database: {context.options.list_command()}")
+        raise UnknownRunError(f"no run {run_id!r} in this database: {context.options.command('list', '--all')}")
     return run
 
 
@@ -121,3 +122,24 @@ def run_object(run: StoredRun, state: str, usage: Sequence[UsageRecord]) -> dict
 def sums_object(sums: Totals) -> dict[str, Any]:
     """Return tokens and cost as JSON."""
     return {"tokens": sums.tokens.total, "cost": exact(sums.cost)}
+
+
+def wait_object(wait: Wait) -> dict[str, Any]:
+    """Return a wait as JSON."""
+    resolution = wait.resolution
+    return {
+        "key": wait.key,
+        "run_id": wait.run_id,
+        "root_id": wait.root_id,
+        "agent_path": wait.agent_path,
+        "tool": wait.tool,
+        "waits_for": wait.kind,
+        "arguments": wait.arguments,
+        "who": list(wait.who),
+        "note": wait.note,
+        "opened": iso(wait.opened),
+        "expires": iso(wait.expires),
+        "verdict": None if resolution is None else resolution.verdict,
+        "by": None if resolution is None else resolution.by,
+        "at": None if resolution is None else iso(resolution.at),
+    }

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ..options import App, AsJson, By, Corpus, Database, Key, Resume, RunId
-
-if TYPE_CHECKING:
-    from ..program import StoredRunCommand
+from ..options import ContextCommand, Execute, takes
 
 runs = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List, show, resume, retry, fork, answer, stop, export and erase runs.",
+    help="Inspect and manage stored runs.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The wait's key; runs show prints it.", show_default=False)]
+By = Annotated[str | None, typer.Option(metavar="NAME", help="The person who answers. Default: your login name.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the run at once if this answer is the first.")]
+
+
+def on_stored_runs(command: ContextCommand, *, read_only: bool = False) -> Execute:
+    """Return the execution of *command*; a *read_only* one needs no write access."""
+    from ..program import manage_runs
+
+    return partial(manage_runs, command, read_only=read_only)
+
 
 @runs.command("list")
+@takes("db", "as_json")
 def list_(
     user: Annotated[str | None, typer.Option(metavar="USER", help="Only runs of this user.")] = None,
     conversation: Annotated[str | None, typer.Option(metavar="ID", help="Only runs of this conversation.")] = None,
@@ -35,56 +44,60 @@ def list_(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Include the runs of sub-agents.")] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of runs.")] = 20,
-    db: Database = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Execute:
     """List runs, newest first."""
-    from .runs_list import RunFilter, list_runs  # noqa: PLC0415 - --help must not load it
+    from .runs_list import list_runs
 
-    selected = RunFilter(user=user, conversation=conversation, state=state, sub_agents=everything, limit=limit)
-    _perform(partial(list_runs, selected), db, as_json, read_only=True)
-
-
-@runs.command()
-def show(run: RunId, db: Database = None, as_json: AsJson = False) -> None:
-    """Show a run: its agents with their costs, its timeline and its open waits."""
-    from .runs_show import show_run  # noqa: PLC0415
-
-    _perform(partial(show_run, run), db, as_json, read_only=True)
+    return on_stored_runs(partial(list_runs, user, conversation, state, everything, limit), read_only=True)
 
 
 @runs.command()
-def resume(run: RunId, corpus: Corpus = None, app: App = None, db: Database = None, as_json: AsJson = False) -> None:
-    """Resume a run at the step where it stopped, with the model it had, and show it."""
-    from .runs_resume import resume_run  # noqa: PLC0415
+@takes("db", "as_json")
+def show(run: RunId) -> Execute:
+    """Show a run's costs, timeline and open waits."""
+    from .runs_show import show_run
 
-    _perform(partial(resume_run, run), db, as_json, corpus, app)
-
-
-@runs.command()
-def retry(run: RunId, db: Database = None, as_json: AsJson = False) -> None:
-    """Make a dead letter resumable again: a run that its processes did not survive."""
-    from .runs_resume import retry_run  # noqa: PLC0415
-
-    _perform(partial(retry_run, run), db, as_json)
+    return on_stored_runs(partial(show_run, run), read_only=True)
 
 
 @runs.command()
+@takes("corpus", "app", "db", "as_json")
+def resume(run: RunId) -> Execute:
+    """Resume a run at the step where it stopped.
+
+    The run continues with the model that it had.
+    """
+    from .runs_resume import resume_run
+
+    return on_stored_runs(partial(resume_run, run))
+
+
+@runs.command()
+@takes("db", "as_json")
+def retry(run: RunId) -> Execute:
+    """Make a dead letter resumable again.
+
+    A run is a dead letter if its processes ended several times without progress.
+    """
+    from .runs_resume import retry_run
+
+    return on_stored_runs(partial(retry_run, run))
+
+
+@runs.command()
+@takes("corpus", "app", "db", "as_json")
 def fork(
     run: RunId,
     step: Annotated[int, typer.Option(metavar="N", min=1, help="The step before which the new run starts.")],
-    corpus: Corpus = None,
-    app: App = None,
-    db: Database = None,
-    as_json: AsJson = False,
-) -> None:
-    """Start a copy of RUN as it was before a step, and show it."""
-    from .runs_resume import fork_run  # noqa: PLC0415
+) -> Execute:
+    """Start a copy of a run as it was before a step."""
+    from .runs_resume import fork_run
 
-    _perform(partial(fork_run, run, step), db, as_json, corpus, app)
+    return on_stored_runs(partial(fork_run, run, step))
 
 
 @runs.command()
+@takes("corpus", "app", "db", "as_json")
 def approve(
     key: Key,
     by: By = None,
@@ -92,40 +105,30 @@ def approve(
         str | None, typer.Option(metavar="JSON", help="Replace the arguments of the call: a JSON object.")
     ] = None,
     resume: Resume = False,
-    corpus: Corpus = None,
-    app: App = None,
-    db: Database = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Execute:
     """Approve a call that waits for approval."""
-    from .runs_answer import AnswerOptions  # noqa: PLC0415
-    from .runs_answer import approve as command  # noqa: PLC0415
+    from .runs_answer import approve as command
 
-    answer = AnswerOptions(key=key, by=by, resume=resume)
-    _perform(partial(command, answer, arguments), db, as_json, corpus, app)
+    return on_stored_runs(partial(command, key, by, resume, arguments))
 
 
 @runs.command()
+@takes("corpus", "app", "db", "as_json")
 def deny(
     key: Key,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, which the model reads.")] = "",
     by: By = None,
     resume: Resume = False,
-    corpus: Corpus = None,
-    app: App = None,
-    db: Database = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Execute:
     """Deny a call that waits for approval."""
-    from .runs_answer import AnswerOptions  # noqa: PLC0415
-    from .runs_answer import deny as command  # noqa: PLC0415
+    from .runs_answer import deny as command
 
-    answer = AnswerOptions(key=key, by=by, resume=resume)
-    _perform(partial(command, answer, reason), db, as_json, corpus, app)
+    return on_stored_runs(partial(command, key, by, resume, reason))
 
 
 @runs.command()
-def resolve(  # noqa: PLR0913, PLR0917 - an option each
+@takes("corpus", "app", "db", "as_json")
+def resolve(
     key: Key,
     result: Annotated[
         str,
@@ -136,73 +139,55 @@ def resolve(  # noqa: PLR0913, PLR0917 - an option each
     failed: Annotated[bool, typer.Option("--failed", help="RESULT is an error message.")] = False,
     by: By = None,
     resume: Resume = False,
-    corpus: Corpus = None,
-    app: App = None,
-    db: Database = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Execute:
     """Supply the result of a call that waits for it."""
-    from .runs_answer import AnswerOptions  # noqa: PLC0415
-    from .runs_answer import resolve as command  # noqa: PLC0415
+    from .runs_answer import resolve as command
 
-    answer = AnswerOptions(key=key, by=by, resume=resume)
-    _perform(partial(command, answer, result, failed), db, as_json, corpus, app)
+    return on_stored_runs(partial(command, key, by, resume, result, failed))
 
 
 @runs.command()
+@takes("db", "as_json")
 def stop(
     run: RunId,
     deadline: Annotated[
         float, typer.Option(metavar="S", min=0.1, max=3600, help="Seconds that open operations may take to end.")
     ] = 5.0,
-    db: Database = None,
-    as_json: AsJson = False,
-) -> None:
-    """Stop a run and its sub-agents in any process, and print a receipt of their open operations."""
-    from .runs_stop import stop_run  # noqa: PLC0415
+) -> Execute:
+    """Stop a run, in whichever process it is.
 
-    _perform(partial(stop_run, run, deadline), db, as_json)
+    Its sub-agents are stopped as well. The receipt lists the operations that were open.
+    """
+    from .runs_stop import stop_run
 
-
-@runs.command()
-def export(
-    run: RunId,
-    db: Database = None,
-    as_json: AsJson = True,  # noqa: ARG001 - every command takes it; this one prints nothing else
-) -> None:
-    """Print a whole tree of runs as JSON lines, reduced by its data policy."""
-    from .runs_export import export_run  # noqa: PLC0415
-
-    _perform(partial(export_run, run), db, as_json=True, read_only=True)
+    return on_stored_runs(partial(stop_run, run, deadline))
 
 
 @runs.command()
+@takes("db", "as_json")
+def export(run: RunId) -> Execute:
+    """Print a whole tree of runs as JSON lines.
+
+    Content that the data policy does not keep is left out.
+    """
+    from .runs_export import export_run
+
+    return on_stored_runs(partial(export_run, run), read_only=True)
+
+
+@runs.command()
+@takes("db", "as_json")
 def erase(
     user: Annotated[
         str, typer.Option(metavar="USER", help="The user whose runs and memories to erase.", show_default=False)
     ],
     organization: Annotated[str | None, typer.Option(metavar="ORG", help="Only data of this organization.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Erase without a confirmation.")] = False,
-    db: Database = None,
-    as_json: AsJson = False,
-) -> None:
-    """Erase a user's runs and memories. The ledger stays, without the name."""
-    from .runs_stop import erase_user  # noqa: PLC0415
+) -> Execute:
+    """Erase a user's runs and memories.
 
-    _perform(partial(erase_user, user, organization, yes), db, as_json)
+    The ledger stays, without the name.
+    """
+    from .runs_stop import erase_user
 
-
-def _perform(
-    command: StoredRunCommand,
-    db: Path | None,
-    as_json: bool,
-    corpus: list[str] | None = None,
-    app: str | None = None,
-    *,
-    read_only: bool = False,
-) -> None:
-    from ..command_context import Options  # noqa: PLC0415 - --help must not load it
-    from ..program import perform_on_stored_runs  # noqa: PLC0415
-
-    options = Options(database=db, corpus=tuple(corpus or ()), app=app, as_json=as_json)
-    raise typer.Exit(perform_on_stored_runs(command, options, read_only=read_only))
+    return on_stored_runs(partial(erase_user, user, organization, yes))

@@ -8,64 +8,53 @@ from typing import Any
 
 from rich.text import Text
 
-from ...errors import ConfigurationError, ErasedError, StorageError
+from ...errors import ConfigurationError, ErasedError, StorageError, UnknownWaitError
 from ...orchestrator.journal.replay import replay
 from ...orchestrator.resources import Resources
-from ...records import record
 from ...runtime import Answer, Runtime
-from ...waits import Wait
 from ..command_context import CommandContext, user_name
 from ..render.console import read_all, replace_invalid
 from ..render.format import counted, moment, one_line
-from ..render.wait import wait_object
-from .run_state import ALL, find_run
+from .run_state import ALL, find_run, wait_object
 from .runs_resume import check_agent, resume_run
 
 
-@record(kw_only=True)
-class AnswerOptions:
-    """The options of every answer."""
-
-    key: str
-    by: str | None = None
-    """None: the current user."""
-    resume: bool = False
-    """True to resume the run if this answer is the first."""
-
-    @property
-    def person(self) -> str:
-        """The name recorded with the answer."""
-        return user_name() if self.by is None else replace_invalid(self.by)
-
-
-async def approve(answer: AnswerOptions, arguments: str | None, context: CommandContext) -> int:
+async def approve(key: str, by: str | None, resume: bool, arguments: str | None, context: CommandContext) -> int:
     """Approve the call, with other *arguments* if given. Raises `RunStateError`, and `ConfigurationError` for those."""
     edited = None if arguments is None else _arguments(arguments)
     if edited is not None:
-        await _check_arguments(edited, answer.key, context)
-    return await _give(answer, context, lambda runtime: runtime.approve(answer.key, by=answer.person, arguments=edited))
+        await _check_arguments(edited, key, context)
+    return await _give(key, resume, context, lambda runtime: runtime.approve(key, by=_person(by), arguments=edited))
 
 
-async def deny(answer: AnswerOptions, reason: str, context: CommandContext) -> int:
+async def deny(key: str, by: str | None, resume: bool, reason: str, context: CommandContext) -> int:
     """Deny the call. Raises `RunStateError`."""
     reason = replace_invalid(reason)
-    return await _give(answer, context, lambda runtime: runtime.deny(answer.key, reason, by=answer.person))
+    return await _give(key, resume, context, lambda runtime: runtime.deny(key, reason, by=_person(by)))
 
 
-async def resolve(answer: AnswerOptions, result: str, failed: bool, context: CommandContext) -> int:
+async def resolve(key: str, by: str | None, resume: bool, result: str, failed: bool, context: CommandContext) -> int:
     """Supply the result of the call. Raises `RunStateError`."""
     content = replace_invalid(read_all() if result == "-" else result)
     return await _give(
-        answer, context, lambda runtime: runtime.resolve(answer.key, content, failed=failed, by=answer.person)
+        key, resume, context, lambda runtime: runtime.resolve(key, content, failed=failed, by=_person(by))
     )
 
 
-async def _give(answer: AnswerOptions, context: CommandContext, give: Callable[[Runtime], Awaitable[Answer]]) -> int:
+def _person(by: str | None) -> str:
+    return user_name() if by is None else replace_invalid(by)
+
+
+async def _give(key: str, resume: bool, context: CommandContext, give: Callable[[Runtime], Awaitable[Answer]]) -> int:
     """Return 0 for the first answer, 1 for a later one, or the status of the resumed run."""
     await context.store.due()  # an overdue wait expires first
-    if answer.resume and (wait := await context.store.wait(answer.key)) is not None:
+    if resume and (wait := await context.store.wait(key)) is not None:
         check_agent(await find_run(context, wait.root_id), context)  # before the answer is recorded
-    answered = await give(Runtime((), Resources(store=context.store)))
+    try:
+        answered = await give(Runtime((), Resources(store=context.store)))
+    except UnknownWaitError as error:
+        command = context.options.command("list", "--state", "suspended")
+        raise UnknownWaitError(f"{error}; the runs with waiting calls: {command}") from error
     wait, won = answered.wait, answered.won
     assert wait.resolution is not None
     if context.console.as_json:
@@ -78,16 +67,12 @@ async def _give(answer: AnswerOptions, context: CommandContext, give: Callable[[
     if not context.console.as_json:
         call = f"{wait.tool} of {wait.agent_path}"
         context.console.print(Text(one_line(f"{wait.key}: {recorded} ({call})")))
-    if answer.resume:
+    if resume:
         return await resume_run(wait.root_id, context)
-    await _print_next(wait, context)
-    return 0
-
-
-async def _print_next(wait: Wait, context: CommandContext) -> None:
     open_count = len(await context.store.waits(root_id=wait.root_id, limit=ALL))
     others = f"{counted(open_count, 'other call')} of the run still waiting; " if open_count else ""
     context.console.notice(f"{others}to continue: {context.options.resume_command(wait.root_id)}")
+    return 0
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from ...storage.types import StoredEntry, StoredJournal, StoredMessage
 from ...waits import Wait
 from ..command_context import CommandContext
 from ..render.format import exact, iso
-from ..render.wait import wait_object
-from .run_state import ALL, find_run, own_usage, resumable_trees, run_object, tree_of
+from .run_state import ALL, find_run, own_usage, resumable_trees, run_object, tree_of, wait_object
 
 
 async def export_run(run_id: str, context: CommandContext) -> int:

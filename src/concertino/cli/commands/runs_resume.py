@@ -20,7 +20,7 @@ from ...orchestrator.resources import Resources
 from ...runtime import Runtime
 from ...storage.types import StoredRun
 from ..command_context import CommandContext, open_library
-from ..render.result_document import CitedSources, result_document
+from ..render.result_document import CitedSources
 from .run_state import find_run, tree_of
 from .watch import LEASE, print_result, watch
 
@@ -68,11 +68,16 @@ async def _continue(root: StoredRun, runtime: Runtime, context: CommandContext) 
         for stored in await context.store.messages(one.start.run_id):
             if isinstance(stored.message, ToolMessage):
                 sources.add_result(stored.message)
-    live = await runtime.resume(root.start.run_id)
-    streams = root.start.agent == "main_thread"
-    result = await watch(live, context, sources, delegates=(RESEARCHER,), streams_answer=streams)
     start = root.start
-    document = result_document(result, question=start.task, conversation_id=start.conversation_id, sources=sources)
+    document = await watch(
+        await runtime.resume(start.run_id),
+        context,
+        sources,
+        question=start.task,
+        conversation_id=start.conversation_id,
+        delegates=(RESEARCHER,),
+        streams_answer=start.agent == "main_thread",
+    )
     return print_result(document, context)
 
 

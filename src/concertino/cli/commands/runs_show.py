@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 from ...errors import StorageError
 from ...storage.accounts import accounts_of
-from ...storage.base import Store
-from ...storage.types import Account
-from ...usage import total
+from ...storage.types import Account, StoredRun
+from ...usage import UsageRecord, total
+from ...waits import Wait
 from ..command_context import CommandContext
 from ..render.format import exact, iso
 from ..render.run_report import AgentSummary, RunReport, report_blocks
-from ..render.timeline import Timeline, TimelineAttempt, TimelineCall, TimelineReader, TimelineStep
-from ..render.wait import wait_object
+from ..render.timeline import Timeline, TimelineAttempt, TimelineCall, TimelineStep, read_timeline
 from .run_state import (
     ALL,
     find_run,
@@ -25,6 +25,7 @@ from .run_state import (
     sums_object,
     tree_of,
     tree_usage,
+    wait_object,
 )
 
 
@@ -39,7 +40,7 @@ async def show_run(run_id: str, context: CommandContext) -> int:
 
 
 async def _load(run_id: str, context: CommandContext) -> RunReport:
-    store = context.store
+    store, options = context.store, context.options
     trees = await resumable_trees(store)
     run = await find_run(context, run_id)
     start = run.start
@@ -51,44 +52,53 @@ async def _load(run_id: str, context: CommandContext) -> RunReport:
     for one in runs:
         own = own_usage(usage, one)
         agents.append(AgentSummary(run=one, state=trees.state_of(one), steps=step_count(own), usage=own))
-    operations = await store.operations(start.scope, run_id=run_id)
-    timeline = await _timeline(store, TimelineReader(run_id, agents[0].usage, waits, operations), run_id)
-    names = accounts_of(start.root_id, start.user_id, start.organization_id)
+    ready = start.root_id in trees.ready
     return RunReport(
         agents=agents,
-        timeline=timeline,
-        waits=[(wait, context.options.answer_commands(wait)) for wait in waits if wait.resolution is None],
-        accounts=list(await store.accounts(names)),
-        receipt=timeline.receipt,
-        ready=start.root_id in trees.ready,
-        resume_command=context.options.resume_command(start.root_id),
-        retry_command=context.options.retry_command(start.root_id),
+        timeline=await _timeline(run, agents[0].usage, waits, context),
+        waits=[(wait, options.answer_commands(wait)) for wait in waits if wait.resolution is None],
+        accounts=await store.accounts(accounts_of(start.root_id, start.user_id, start.organization_id)),
+        ready=ready,
+        advice=list(_advice(run, agents[0].state, ready, context)),
     )
 
 
-async def _timeline(store: Store, reader: TimelineReader, run_id: str) -> Timeline:
+async def _timeline(run: StoredRun, usage: list[UsageRecord], waits: list[Wait], context: CommandContext) -> Timeline:
+    run_id = run.start.run_id
     try:
-        journal = await store.load(run_id)
+        journal = await context.store.load(run_id)
     except StorageError as error:  # damaged, or stored by a newer version: everything else can still be shown
-        return Timeline([], erased=False, problem=str(error))
+        return Timeline(problem=str(error))
     assert journal is not None
-    return reader.read(journal)
+    return read_timeline(journal, usage, waits, await context.store.operations(run.start.scope, run_id=run_id))
+
+
+def _advice(run: StoredRun, state: str, ready: bool, context: CommandContext) -> Iterator[str]:
+    resume = f"Resume it: {context.options.resume_command(run.start.root_id)}"
+    if state == "dead_letter":
+        yield f"Its processes did not survive it. Retry it: {context.options.command('retry', run.start.root_id)}"
+    elif state == "interrupted":
+        yield f"Its process has ended. {resume}"
+    elif ready:
+        yield f"All answers have arrived. {resume}"
+    if run.stop and run.end is None:
+        yield "A stop was requested."
 
 
 def _report_object(report: RunReport) -> dict[str, Any]:
-    run, end = report.run, report.run.end
+    run, timeline = report.run, report.timeline
     return {
         **run_object(run, report.agents[0].state, report.usage),
-        "answer": None if end is None else end.answer,
-        "erased": report.timeline.erased,
+        "answer": None if run.end is None else run.end.answer,
+        "erased": timeline.erased,
         "stop_requested": run.stop,
         "ready": report.ready,
         "accounts": [_account(account) for account in report.accounts],
         "agents": [run_object(agent.run, agent.state, agent.usage) for agent in report.agents],
-        "timeline": [_step(step) for step in report.timeline.steps],
-        "problem": report.timeline.problem or None,
+        "timeline": [_step(step) for step in timeline.steps],
+        "problem": timeline.problem or None,
         "waits": [wait_object(wait) for wait, _ in report.waits],
-        "receipt": None if report.receipt is None else dataclasses.asdict(report.receipt),
+        "receipt": None if timeline.receipt is None else dataclasses.asdict(timeline.receipt),
     }
 
 
@@ -108,7 +118,7 @@ def _step(step: TimelineStep) -> dict[str, Any]:
     return {
         "step": step.number,
         "at": iso(step.at),
-        "seconds": round(step.seconds, 3),
+        "seconds": round(max(step.until - step.at, 0.0), 3),  # waits included
         "model_seconds": None if step.model_seconds is None else round(step.model_seconds, 3),
         "model": step.model,
         **sums_object(total(step.usage)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
@@ -10,15 +11,14 @@ from functools import reduce
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from ...errors import ConfigurationError
-from ...records import record
 from ...storage.types import UsageSum
 from ...usage import Tokens, UsageRecord
 from ..command_context import CommandContext
+from ..render.console import table
 from ..render.format import exact, money
-from ..render.table import table
+from ..render.run_report import price_lines
 from .run_state import attempt_of, find_run, step_of, tree_usage
 
 FIELDS = ("run", "agent", "model", "user", "organization", "day")
@@ -26,34 +26,34 @@ RUN_FIELDS = ("run", "agent", "model", "step", "attempt")
 """The fields of the records of a single tree."""
 _EXACT = Context(prec=2000)
 _FIGURES = ("ATTEMPTS", "INPUT", "CACHED", "OUTPUT", "COST")
-_ZERO = UsageSum(by=(), attempts=0, tokens=Tokens(), cost=Decimal(0), unpriced=0, estimated=0, unknown=0)
 
 
-@record(kw_only=True)
-class UsageQuery:
-    """The sums to print."""
-
-    by: tuple[str, ...]
-    run_id: str | None = None
-    since: str | None = None
-    until: str | None = None
-
-
-async def usage(query: UsageQuery, context: CommandContext) -> int:
+async def usage(
+    by: Sequence[str], run_id: str | None, since: str | None, until: str | None, context: CommandContext
+) -> int:
     """Print the sums and their total. Raises `ConfigurationError` for an unknown field or an invalid date."""
-    fields = _fields(query)
-    sums, prices = await _sums(query, fields, context)
-    everything = reduce(_add, sums, _ZERO)
+    fields = _fields(by, in_run=run_id is not None)
+    start, end = _moment(since, "--since", end=False), _moment(until, "--until", end=True)
+    if start is not None and end is not None and start >= end:
+        raise ConfigurationError(f"--since {since} is not before --until {until}")
+    records: Sequence[UsageRecord] = ()
+    if run_id is None:
+        sums = await context.store.usage_sums(fields, since=start, until=end)
+    elif start is None and end is None:
+        run = await find_run(context, run_id)
+        records = tree_usage(await context.store.usage(run.start.root_id), run)
+        sums = _sums_of(records, fields)
+    else:
+        raise ConfigurationError("--run takes no --since and no --until: a run's usage is one sum")
+    total = _added((), sums)
     if context.console.as_json:
         for one in sums:
-            context.console.json({"by": dict(zip(fields, one.by, strict=True)), **_figures(one)})
-        context.console.json({"by": {}, "total": True, **_figures(everything)})
+            context.console.json({**_figures(one), "by": dict(zip(fields, one.by, strict=True))})
+        context.console.json({**_figures(total), "by": {}, "total": True})
         return 0
     rows = [[*(str(value) or "(none)" for value in one.by), *_cells(one)] for one in sums]
-    rows.append(["total", *[""] * (len(fields) - 1), *_cells(everything)])
-    context.console.print(_table(fields, rows))
-    if prices:
-        context.console.print(Text(f"prices: {', '.join(prices)}", "dim"))
+    rows.append(["total", *[""] * (len(fields) - 1), *_cells(total)])
+    context.console.print(_table(fields, rows), *price_lines(records))
     return 0
 
 
@@ -72,74 +72,45 @@ def _table(fields: Sequence[str], rows: list[list[str]]) -> Table:
     return made
 
 
-def _fields(query: UsageQuery) -> tuple[str, ...]:
-    known = FIELDS if query.run_id is None else RUN_FIELDS
-    fields = tuple(dict.fromkeys(field.strip() for given in query.by for field in given.split(",")))
+def _fields(by: Sequence[str], *, in_run: bool) -> tuple[str, ...]:
+    known = RUN_FIELDS if in_run else FIELDS
+    fields = tuple(dict.fromkeys(field.strip() for given in by for field in given.split(",")))
     for field in fields:
         if field not in known:
-            hint = " (with --run)" if query.run_id is not None else ""
+            hint = " (with --run)" if in_run else ""
             raise ConfigurationError(f"invalid --by {field!r}: choose from {', '.join(known)}{hint}")
     return fields
 
 
-async def _sums(
-    query: UsageQuery, fields: tuple[str, ...], context: CommandContext
-) -> tuple[Sequence[UsageSum], list[str]]:
-    """Return the sums and the names of the price lists, which only a single tree's records contain."""
-    since = None if query.since is None else _moment(query.since, "--since", end=False)
-    until = None if query.until is None else _moment(query.until, "--until", end=True)
-    if since is not None and until is not None and since >= until:
-        raise ConfigurationError(f"--since {query.since} is not before --until {query.until}")
-    if query.run_id is None:
-        return await context.store.usage_sums(fields, since=since, until=until), []
-    if since is not None or until is not None:
-        raise ConfigurationError("--run takes no --since and no --until: a run's usage is one sum")
-    run = await find_run(context, query.run_id)
-    records = tree_usage(await context.store.usage(run.start.root_id), run)
-    return sums_of(records, fields), sorted({record.price_version for record in records if record.price_version})
-
-
-def sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[UsageSum]:
+def _sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[UsageSum]:
     """Return the sums of *records* for each combination of `RUN_FIELDS`, in the order of their first record."""
-    sums: dict[tuple[str, ...], UsageSum] = {}
-    for usage_record in records:
-        by = tuple(_value(usage_record, field) for field in fields)
-        one = UsageSum(
+    groups: defaultdict[tuple[str, ...], list[UsageSum]] = defaultdict(list)
+    for one in records:
+        model, step = f"{one.provider}:{one.model}", str(step_of(one))
+        values = dict(zip(RUN_FIELDS, (one.run_id, one.agent_path, model, step, attempt_of(one)), strict=True))
+        by = tuple(values[field] for field in fields)
+        of_one = UsageSum(
             by=by,
             attempts=1,
-            tokens=usage_record.tokens,
-            cost=usage_record.cost or Decimal(0),
-            unpriced=int(usage_record.cost is None),
-            estimated=int(usage_record.source == "estimated"),
-            unknown=int(usage_record.source == "unknown"),
+            tokens=one.tokens,
+            cost=one.cost or Decimal(0),
+            unpriced=int(one.cost is None),
+            estimated=int(one.source == "estimated"),
+            unknown=int(one.source == "unknown"),
         )
-        sums[by] = dataclasses.replace(_add(sums[by], one), by=by) if by in sums else one
-    return list(sums.values())
+        groups[by].append(of_one)
+    return [_added(by, group) for by, group in groups.items()]
 
 
-def _value(record: UsageRecord, field: str) -> str:
-    match field:
-        case "run":
-            return record.run_id
-        case "agent":
-            return record.agent_path
-        case "model":
-            return f"{record.provider}:{record.model}"
-        case "step":
-            return str(step_of(record))
-        case _:
-            return attempt_of(record)
-
-
-def _add(one: UsageSum, other: UsageSum) -> UsageSum:
+def _added(by: tuple[str, ...], sums: Sequence[UsageSum]) -> UsageSum:
     return UsageSum(
-        by=(),
-        attempts=one.attempts + other.attempts,
-        tokens=one.tokens + other.tokens,
-        cost=_EXACT.add(one.cost, other.cost),
-        unpriced=one.unpriced + other.unpriced,
-        estimated=one.estimated + other.estimated,
-        unknown=one.unknown + other.unknown,
+        by=by,
+        attempts=sum(one.attempts for one in sums),
+        tokens=sum((one.tokens for one in sums), Tokens()),
+        cost=reduce(_EXACT.add, (one.cost for one in sums), Decimal(0)),
+        unpriced=sum(one.unpriced for one in sums),
+        estimated=sum(one.estimated for one in sums),
+        unknown=sum(one.unknown for one in sums),
     )
 
 
@@ -153,18 +124,13 @@ def _cells(one: UsageSum) -> list[str]:
 
 
 def _figures(one: UsageSum) -> dict[str, Any]:
-    return {
-        "attempts": one.attempts,
-        "tokens": dataclasses.asdict(one.tokens),
-        "cost": exact(one.cost),
-        "estimated": one.estimated,
-        "unknown": one.unknown,
-        "unpriced": one.unpriced,
-    }
+    return {**dataclasses.asdict(one), "cost": exact(one.cost)}
 
 
-def _moment(text: str, option: str, *, end: bool) -> float:
+def _moment(text: str | None, option: str, *, end: bool) -> float | None:
     """Parse a date or a time, in UTC unless it has a time zone. A date is its beginning, or its end with *end*."""
+    if text is None:
+        return None
     try:
         if ":" not in text:
             day = datetime.combine(date.fromisoformat(text.strip()), time(), UTC)

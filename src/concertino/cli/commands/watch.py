@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Collection
-from types import TracebackType
-from typing import Protocol
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from ...errors import RunStateError
 from ...events import RunEnded, RunEvent, RunResult
@@ -17,7 +16,7 @@ from ..command_context import CommandContext
 from ..render.console import rich_console
 from ..render.format import one_line, readable, waits_for
 from ..render.log import LogView
-from ..render.result_document import CitedSources, ResultDocument
+from ..render.result_document import CitedSources, ResultDocument, result_document
 
 LEASE = 9.0
 """Seconds of a lease in this program. `runs stop` in another process takes effect after a third of it."""
@@ -25,58 +24,48 @@ SUSPENDED = 3
 """The exit status of a suspended run."""
 
 
-class RunView(Protocol):
-    """Shows one run while it is active."""
-
-    async def __aenter__(self) -> RunView: ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def update(self, event: RunEvent) -> None:
-        """Show *event*."""
-        ...
-
-
 async def watch(
     run: LiveRun,
     context: CommandContext,
     sources: CitedSources,
     *,
+    question: str,
+    conversation_id: str,
     delegates: Collection[str] = (),
     streams_answer: bool = False,
-) -> RunResult:
+) -> ResultDocument:
     """Show the run until it ends, and return its result. The first signal stops the run.
 
     *delegates* names the tools that are agents. With *streams_answer*, a terminal shows the answer as it is written.
     """
     signals = context.signals
     started = False
-    async with _view(context, frozenset(delegates), streams_answer=streams_answer) as view:
+    async with _view(context, frozenset(delegates), streams_answer=streams_answer) as show:
         try:
             with signals.cancel_task():
                 await run.started()
                 started = True
                 async for _, event in run.events():
                     sources.update(event)
-                    view.update(event)
+                    show(event)
         except asyncio.CancelledError:
             if not signals.absorb_cancellation():
                 raise
             result = await _stop(run, started)
             if result is None:
                 raise
-            view.update(RunEnded(result.run_id, result.agent_path, result.content_index, result))
-    return await run.result()
+            show(RunEnded(result.run_id, result.agent_path, result.content_index, result))
+    return result_document(await run.result(), question=question, conversation_id=conversation_id, sources=sources)
 
 
-def _view(context: CommandContext, delegates: frozenset[str], *, streams_answer: bool) -> RunView:
+def _view(
+    context: CommandContext, delegates: frozenset[str], *, streams_answer: bool
+) -> AbstractAsyncContextManager[Callable[[RunEvent], None]]:
     if not context.console.interactive:
-        return LogView(context.console.notice, delegates)
-    from ..render.live import LiveView  # noqa: PLC0415 - a pipe does not need rich
+        return nullcontext(LogView(context.console.notice, delegates).update)
+    from ..render.live import live_view  # noqa: PLC0415 - a pipe does not need rich
 
-    return LiveView(rich_console(sys.stderr), answer=streams_answer)
+    return live_view(rich_console(sys.stderr), answer=streams_answer)
 
 
 async def _stop(run: LiveRun, started: bool) -> RunResult | None:
@@ -104,12 +93,12 @@ def print_result(document: ResultDocument, context: CommandContext) -> int:
             console.answer(document.report)
     finally:
         for wait in document.result.waiting:
-            print_wait(wait, context)
+            _print_wait(wait, context)
         console.notice(line)
     return status
 
 
-def print_wait(wait: Wait, context: CommandContext) -> None:
+def _print_wait(wait: Wait, context: CommandContext) -> None:
     """Print a waiting call and the commands that answer it."""
     call = f"{wait.tool} {readable(wait.arguments)}" + (f" ({wait.note})" if wait.note else "")
     context.console.notice(f"{wait.agent_path}: {waits_for(wait.kind)}: {one_line(call, 300)}")

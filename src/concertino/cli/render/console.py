@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,10 +16,13 @@ from .format import one_line, safe
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType
+    from rich.table import Table
     from rich.text import Text
 
     from ..signals import Signals
+
+# rich is imported where it is used: `--help` must not load it.
 
 _UNESCAPED = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that JSON leaves unescaped and some terminals obey."""
@@ -70,10 +73,9 @@ class Console:
         from rich.markdown import Markdown  # noqa: PLC0415 - takes longer to import than all of typer
 
         console = self._rich()
+        rendered = Markdown(safe(markdown), hyperlinks=False)
         with console.capture() as capture:
-            console.print(
-                "", Markdown(safe(markdown), hyperlinks=False), "", sep="\n", width=min(console.width, _READABLE)
-            )
+            console.print("", rendered, "", sep="\n", width=min(console.width, _READABLE))
         self._write_out(capture.get())
 
     def json(self, value: dict[str, Any]) -> None:
@@ -87,12 +89,12 @@ class Console:
 
         A text is printed whole, because it may contain a command to copy; one with `overflow` is shortened.
         """
-        from rich.text import Text  # noqa: PLC0415 - `--help` must not load it
+        from rich.text import Text  # noqa: PLC0415
 
         console = self._rich()
         with console.capture() as capture:  # rich itself would end the process when the reader of a pipe has gone
             for block in blocks:
-                for line in [block] if isinstance(block, Text) else self.lines(block):
+                for line in [block] if isinstance(block, Text) else rendered_lines(block, console):
                     if safe(line.plain) != line.plain:
                         line.plain = safe(line.plain)
                     if line.overflow is not None:
@@ -101,14 +103,8 @@ class Console:
         self._write_out(capture.get())
 
     def lines(self, block: RenderableType) -> list[Text]:
-        """Render *block* as lines without the spaces with which rich fills the last cell of a table."""
-        from rich.text import Text  # noqa: PLC0415 - `--help` must not load it
-
-        rendered = self._rich().render_lines(block, pad=False)
-        lines = [Text.assemble(*((part.text, part.style or "") for part in line)) for line in rendered]
-        for line in lines:
-            line.rstrip()
-        return lines
+        """Render *block* as lines."""
+        return rendered_lines(block, self._rich())
 
     def _rich(self) -> RichConsole:
         return rich_console(sys.stdout) if self.interactive else rich_console(sys.stdout, plain_width=self.width)
@@ -124,11 +120,40 @@ class Console:
 
 def rich_console(stream: TextIO, plain_width: int | None = None) -> RichConsole:
     """Return a rich console on *stream*; with *plain_width*, a console without styles."""
-    from rich.console import Console as RichConsole  # noqa: PLC0415 - `--help` must not load it
+    from rich.console import Console as RichConsole  # noqa: PLC0415
 
     if plain_width is not None:
         return RichConsole(file=stream, width=plain_width, color_system=None, force_terminal=False, highlight=False)
     return RichConsole(file=stream, highlight=False)
+
+
+def rendered_lines(block: RenderableType, console: RichConsole, options: ConsoleOptions | None = None) -> list[Text]:
+    """Render *block* as lines without the spaces with which rich fills the last cell of a table."""
+    from rich.text import Text  # noqa: PLC0415
+
+    rendered = console.render_lines(block, options, pad=False)
+    lines = [Text.assemble(*((part.text, part.style or "") for part in line)) for line in rendered]
+    for line in lines:
+        line.rstrip()
+    return lines
+
+
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = (), flexible: Collection[str] = ()
+) -> Table:
+    """Return a table of *rows* below *heads*; columns named in *right* are aligned right.
+
+    Only *flexible* columns are shortened if the table is wider than the terminal: the others contain ids and figures.
+    """
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for head in heads:
+        made.add_column(head, justify="right" if head in right else "left", no_wrap=head not in flexible)
+    for row in rows:
+        made.add_row(*(Text(one_line(cell), no_wrap=True, overflow="ellipsis") for cell in row))
+    return made
 
 
 @contextmanager

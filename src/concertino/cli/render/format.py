@@ -100,6 +100,17 @@ def subject(arguments: str) -> str:
     return one_line(texts.get(name, ""), 200)
 
 
+def compaction(reduced: int, summarized: int, omitted: int, before: int, after: int) -> str:
+    """Describe how the view of a conversation became shorter: the parts, and the tokens before and after."""
+    made = (
+        (reduced, "tool result", "shortened"),
+        (summarized, "message", "summarized"),
+        (omitted, "message", "omitted"),
+    )
+    parts = ", ".join(f"{counted(count, noun)} {verb}" for count, noun, verb in made if count)
+    return f"{before:,} to {tokens(after)}" + (f" ({parts})" if parts else "")
+
+
 def event_note(event: AttemptFailed | CacheMiss | ContextEdited | Notice | Steered) -> str:
     """Describe an event that is not part of a run's ordinary progress."""
     match event:
@@ -107,20 +118,11 @@ def event_note(event: AttemptFailed | CacheMiss | ContextEdited | Notice | Steer
             again = f"{event.next_model} in {seconds(event.seconds)}" if event.seconds else event.next_model
             return f"retry: {event.model} failed ({one_line(event.error, 160)}); next: {again}"
         case ContextEdited():
-            return f"compaction: {event.before:,} to {tokens(event.after)}{_edits(event)}"
+            counts = (event.reduced, event.summarised, event.left_out)
+            return f"compaction: {compaction(*counts, event.before, event.after)}"
         case CacheMiss():
             return f"cache miss: {tokens(event.expected - event.cached)} not read from the cache ({event.reason})"
         case Steered():
             return f"steering message: {one_line(event.text)}"
         case Notice():
             return one_line(event.text)
-
-
-def _edits(event: ContextEdited) -> str:
-    made = (
-        (event.reduced, "tool result", "shortened"),
-        (event.summarised, "message", "summarised"),
-        (event.left_out, "message", "omitted"),
-    )
-    parts = [f"{counted(count, noun)} {verb}" for count, noun, verb in made if count]
-    return f" ({', '.join(parts)})" if parts else ""

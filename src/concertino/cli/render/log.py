@@ -4,23 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
 
-from ...events import (
-    AttemptFailed,
-    CallWaiting,
-    ContextEdited,
-    Notice,
-    RunEnded,
-    RunEvent,
-    RunResult,
-    RunStarted,
-    Steered,
-    ToolDone,
-    ToolFailed,
-    ToolProgress,
-    ToolStarted,
-)
+from ... import events
 from ...usage import total
 from .format import counted, event_note, money, one_line, seconds, subject, tokens, waits_for
 
@@ -45,53 +30,45 @@ class LogView:
         self._started: dict[str, float] = {}
         self._progress: dict[tuple[str, str], str] = {}
 
-    async def __aenter__(self) -> LogView:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Do nothing: every line has been written."""
-
-    def update(self, event: RunEvent) -> None:
+    def update(self, event: events.RunEvent) -> None:
         """Write the line for *event*, if it has one."""
         line = self._line(event)
         if line:
             self._write(f"{event.agent_path}: {line}")
 
-    def _line(self, event: RunEvent) -> str:
+    def _line(self, event: events.RunEvent) -> str:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._started[event.run_id] = self._clock()
                 return ("resumed: " if event.resumed else "started: ") + one_line(event.task, _WIDTH)
-            case ToolStarted() | ToolProgress() | ToolDone() | ToolFailed():
-                delegated = event.name in self._delegates and not isinstance(event, ToolFailed)
+            case events.ToolStarted() | events.ToolProgress() | events.ToolDone() | events.ToolFailed():
+                delegated = event.name in self._delegates and not isinstance(event, events.ToolFailed)
                 return "" if delegated else self._tool(event)
-            case CallWaiting():
+            case events.CallWaiting():
                 return _joined(f"{event.name} {waits_for(event.kind)}", event.key)
-            case RunEnded():
+            case events.RunEnded():
                 return self._ended(event.result)
-            case AttemptFailed() | ContextEdited() | Steered() | Notice():
+            case events.AttemptFailed() | events.ContextEdited() | events.Steered() | events.Notice():
                 return event_note(event)
             case _:
                 return ""
 
-    def _tool(self, event: ToolStarted | ToolProgress | ToolDone | ToolFailed) -> str:
+    def _tool(self, event: events.ToolStarted | events.ToolProgress | events.ToolDone | events.ToolFailed) -> str:
         key = (event.run_id, event.call_id)
         match event:
-            case ToolStarted():
+            case events.ToolStarted():
                 self._progress[key] = one_line(subject(event.arguments), _WIDTH)
                 return _joined(event.name, self._progress[key])
-            case ToolProgress():
+            case events.ToolProgress():
                 parts = event.step.get("parts") or [""]
                 self._progress[key] = one_line(str(parts[-1]), _WIDTH)
                 return ""
-            case ToolDone():
+            case events.ToolDone():
                 return _joined(f"{event.name} done", self._progress.pop(key, ""))
-            case ToolFailed():
+            case events.ToolFailed():
                 return _joined(f"{event.name} failed", one_line(event.error, _WIDTH))
 
-    def _ended(self, result: RunResult) -> str:
+    def _ended(self, result: events.RunResult) -> str:
         used = total(result.usage)
         started = self._started.pop(result.run_id, self._clock())
         figures = (

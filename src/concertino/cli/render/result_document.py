@@ -14,7 +14,7 @@ from ...events import RunEvent, RunResult, ToolDone
 from ...messages import AssistantMessage, ToolMessage
 from ...records import record
 from ...tools.builtin.research import SEARCH_TOOLS
-from ...usage import UsageRecord, total
+from ...usage import total
 from .format import subject
 
 _CITATION = re.compile(r" ?\[(s[0-9a-f]{10}(?:\s*[,;]\s*s[0-9a-f]{10})*)\]")
@@ -45,7 +45,7 @@ class ResultDocument:
             "question": self.question,
             "report": self.report,
             "sources": self.sources,
-            "usage": [_record(record) for record in result.usage],
+            "usage": [{**dataclasses.asdict(record), "cost": _number(record.cost)} for record in result.usage],
             "totals": {"tokens": dataclasses.asdict(totals.tokens), "cost": _number(totals.cost)},
             "tool_calls": result.tool_calls,
             "waiting": [{"key": wait.key, "kind": wait.kind, "tool": wait.tool} for wait in result.waiting],
@@ -124,20 +124,6 @@ def _with_sources(text: str, sources: list[dict[str, str]]) -> str:
         return text
     lines = "\n".join(f"- [{source['id']}] {source['title']} — {source['location']}" for source in sources)
     return f"{text.rstrip()}\n\n## Sources\n\n{lines}\n"
-
-
-def _record(record: UsageRecord) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "run_id": record.run_id,
-        "agent_path": record.agent_path,
-        "provider": record.provider,
-        "model": record.model,
-        "source": record.source,
-        "tokens": dataclasses.asdict(record.tokens),
-        "cost": _number(record.cost),
-        "tools": list(record.tools),
-    }
 
 
 def _number(cost: Decimal | None) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -13,10 +13,9 @@ from ...records import record
 from ...storage.types import Account, StoredRun
 from ...usage import UsageRecord, total
 from ...waits import Wait
-from .format import moment, money, one_line, readable, seconds, tokens
-from .table import table
+from .console import table
+from .format import moment, money, one_line, readable, seconds, tokens, waits_for
 from .timeline import Timeline, TimelineAttempt, TimelineCall, TimelineNote, TimelineStep
-from .wait import wait_lines
 
 _WIDTH = 300
 _WIDE = 100
@@ -53,13 +52,11 @@ class RunReport:
     timeline: Timeline
     waits: list[tuple[Wait, tuple[str, ...]]]
     """The open waits with the commands that answer them."""
-    accounts: list[Account]
-    receipt: StopReceipt | None
-    """The receipt of a stop."""
+    accounts: Sequence[Account]
     ready: bool
     """True if the run is suspended and has all its answers."""
-    resume_command: str
-    retry_command: str
+    advice: list[str]
+    """What to do about the run, with commands."""
 
     @property
     def run(self) -> StoredRun:
@@ -74,23 +71,23 @@ class RunReport:
 
 def report_blocks(report: RunReport, width: int) -> Iterator[RenderableType]:
     """Yield the head, the agents, the timeline, the open waits and the receipt for a terminal of *width* columns."""
-    yield from _head(report)
+    yield Text(f"{report.run.start.run_id}  {report.agents[0].state}", "bold")
+    yield _fields(report)
+    yield from (Text(f"  {one_line(advice)}", "yellow") for advice in report.advice)
     yield Text()
     yield _agents(report, with_ids=width >= _WIDE)
-    prices = sorted({record.price_version for record in report.usage if record.price_version})
-    if prices:
-        yield Text(f"prices: {', '.join(prices)}", "dim")
-    yield Text()
-    yield from _timeline(report)
+    yield from price_lines(report.usage)
+    yield from _section("TIMELINE (UTC)", _timeline(report.timeline))
     if report.waits:
-        yield Text()
-        yield Text("OPEN WAITS", "bold")
-        for wait, commands in report.waits:
-            yield from (_indented(line) for line in wait_lines(wait, commands))
-    if report.receipt is not None:
-        yield Text()
-        yield Text("STOPPED", "bold")
-        yield from (Text(f"  {line}") for line in receipt_lines(report.receipt))
+        yield from _section("OPEN WAITS", (line for wait, commands in report.waits for line in _wait(wait, commands)))
+    if (receipt := report.timeline.receipt) is not None:
+        yield from _section("STOPPED", map(Text, receipt_lines(receipt)))
+
+
+def price_lines(usage: Sequence[UsageRecord]) -> list[Text]:
+    """Return a line with the price lists behind the costs, if there is one."""
+    prices = sorted({record.price_version for record in usage if record.price_version})
+    return [Text(f"prices: {', '.join(prices)}", "dim")] if prices else []
 
 
 def receipt_lines(receipt: StopReceipt) -> list[str]:
@@ -108,53 +105,38 @@ def receipt_lines(receipt: StopReceipt) -> list[str]:
     return lines or ["nothing was running"]
 
 
-def _head(report: RunReport) -> Iterator[RenderableType]:
+def _section(heading: str, lines: Iterator[Text]) -> Iterator[Text]:
+    yield Text()
+    yield Text(heading, "bold")
+    for line in lines:
+        yield Text.assemble("  ", line, overflow=line.overflow)
+
+
+def _fields(report: RunReport) -> Table:
+    """Return the run's labelled values; a long one continues in its own column."""
     run, start, end = report.run, report.run.start, report.run.end
-    state = report.agents[0].state
-    yield Text(f"{start.run_id}  {state}", "bold")
-    user = start.user_id or "(no user, or erased)"
-    owner = [user, start.organization_id and f"of {start.organization_id}", start.conversation_id]
+    erased = _ERASED if report.timeline.erased else "(none)"
+    owner = (start.user_id or "(no user, or erased)", start.organization_id and f"of {start.organization_id}")
     took = "" if end is None else f", took {seconds(max(end.ended - start.started, 0.0))}"
     fields = [
         ("agent", start.agent_path),
         ("task", start.task or _ERASED),
-        ("user", ", ".join(part for part in owner if part)),
+        ("user", ", ".join(filter(None, (*owner, start.conversation_id)))),
         ("started", f"{moment(start.started)} UTC{took}"),
+        ("part of", start.root_id if start.root_id != start.run_id else ""),
+        ("fork of", start.forked_from or ""),
+        ("reason", run.reason),
+        ("error", end.error or "" if end is not None else ""),
+        ("answer", end.answer or erased if end is not None else ""),
+        *(("budget", _account(account)) for account in report.accounts),
     ]
-    if start.root_id != start.run_id:
-        fields.append(("part of", start.root_id))
-    if start.forked_from is not None:
-        fields.append(("fork of", start.forked_from))
-    if run.reason:
-        fields.append(("reason", run.reason))
-    if end is not None and end.error:
-        fields.append(("error", end.error))
-    if end is not None:
-        fields.append(("answer", end.answer or (_ERASED if report.timeline.erased else "(none)")))
-    fields += [("budget", _account(account)) for account in report.accounts]
-    yield _fields(fields)
-    if state == "dead_letter":
-        yield Text(f"  Its processes did not survive it. Retry it: {one_line(report.retry_command)}", "yellow")
-    elif state == "interrupted":
-        yield Text(f"  Its process has ended. Resume it: {one_line(report.resume_command)}", "yellow")
-    elif report.ready:
-        yield Text(f"  All answers have arrived. Resume it: {one_line(report.resume_command)}", "yellow")
-    if run.stop and end is None:
-        yield Text("  A stop was requested.", "yellow")
-
-
-def _fields(fields: list[tuple[str, str]]) -> Table:
-    """Return labelled values; a long one continues in its own column."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in fields:
-        grid.add_row(f"  {name:<7}", Text(one_line(value, _WIDTH)))
+        if value:
+            grid.add_row(f"  {name:<7}", Text(one_line(value, _WIDTH)))
     return grid
-
-
-def _indented(line: Text) -> Text:
-    return Text.assemble("  ", line)
 
 
 def _account(account: Account) -> str:
@@ -173,25 +155,24 @@ def _agents(report: RunReport, *, with_ids: bool) -> Table:
     for agent in report.agents:
         start, sums = agent.run.start, total(agent.usage)
         name = "  " * (start.agent_path.count("/") - top) + start.agent_path.rpartition("/")[2]
-        figures = (str(agent.steps), f"{sums.tokens.total:,}", money(sums.cost))
-        rows.append((name, agent.state, *figures, *([start.run_id] if with_ids else [])))
+        rows.append((name, agent.state, str(agent.steps), f"{sums.tokens.total:,}", money(sums.cost), start.run_id))
     if len(rows) > 1:
         sums = total(report.usage)
-        rows.append(("total", "", "", f"{sums.tokens.total:,}", money(sums.cost), *([""] if with_ids else [])))
-    heads = ("AGENT", "STATE", "STEPS", "TOKENS", "COST", *(["RUN"] if with_ids else []))
-    return table(heads, rows, right=("STEPS", "TOKENS", "COST"), flexible=("AGENT",))
+        rows.append(("total", "", "", f"{sums.tokens.total:,}", money(sums.cost), ""))
+    heads = ("AGENT", "STATE", "STEPS", "TOKENS", "COST", "RUN")
+    shown = len(heads) if with_ids else -1
+    return table(heads[:shown], [row[:shown] for row in rows], right=heads[2:5], flexible=("AGENT",))
 
 
-def _timeline(report: RunReport) -> Iterator[Text]:
-    yield Text("TIMELINE (UTC)", "bold")
-    if not report.timeline.steps and not report.timeline.problem:
-        yield Text("  (no steps yet)")
-    for step in report.timeline.steps:
+def _timeline(timeline: Timeline) -> Iterator[Text]:
+    if not timeline.steps and not timeline.problem:
+        yield Text("(no steps yet)")
+    for step in timeline.steps:
         yield from _step(step)
-    if report.timeline.problem:
-        yield Text(f"  {one_line(report.timeline.problem)}", "red")
-    if report.timeline.erased:
-        yield Text("  The data policy has erased parts of this run.", "dim")
+    if timeline.problem:
+        yield Text(one_line(timeline.problem), "red")
+    if timeline.erased:
+        yield Text("The data policy has erased parts of this run.", "dim")
 
 
 def _step(step: TimelineStep) -> Iterator[Text]:
@@ -200,7 +181,7 @@ def _step(step: TimelineStep) -> Iterator[Text]:
     cached = f" ({used.cached:,} cached)" if used.cached else ""
     took = "no answer" if step.model_seconds is None else seconds(step.model_seconds)
     figures = (step.model, money(sums.cost), f"{used.prompt:,} in{cached}, {used.completion:,} out", took)
-    line = f"  {step.number:>2}  {_clock(step.at)}  {one_line(' · '.join(filter(None, figures)))}"
+    line = f"{step.number:>2}  {_clock(step.at)}  {one_line(' · '.join(filter(None, figures)))}"
     yield Text(line, overflow="ellipsis")
     requests = step.requests
     for number, attempt in enumerate(requests[:-1] if step.answered is not None else requests, 1):
@@ -253,9 +234,21 @@ def _resolution(wait: Wait) -> str:
     return f"{verdict}{by} after {seconds(max(wait.resolution.at - wait.opened, 0.0))}"
 
 
+def _wait(wait: Wait, commands: Sequence[str]) -> Iterator[Text]:
+    """Describe a waiting call and the *commands* that answer it."""
+    arguments = one_line(readable(wait.arguments), _WIDTH) if wait.arguments else "(arguments erased)"
+    yield Text(one_line(f"{wait.agent_path}: {wait.tool} {waits_for(wait.kind)}: {arguments}"), "magenta")
+    if wait.note:
+        yield Text(f"  reason    {one_line(wait.note, _WIDTH)}")
+    yield Text(f"  key       {one_line(wait.key)}")
+    yield Text(f"  who       {', '.join(map(one_line, wait.who)) or 'anyone'}")
+    yield Text(f"  until     {'no deadline' if wait.expires is None else moment(wait.expires) + ' UTC'}")
+    yield from (Text(f"  {one_line(command)}") for command in commands)
+
+
 def _line(label: str, text: str, style: str = "", *, shorten: bool = False) -> Text:
     """Return a line of a step; *shorten* it where it does not fit the terminal."""
-    return Text(f"      {label:<11}{one_line(text, _WIDTH)}", style, overflow="ellipsis" if shorten else None)
+    return Text(f"    {label:<11}{one_line(text, _WIDTH)}", style, overflow="ellipsis" if shorten else None)
 
 
 def _clock(at: float) -> str:

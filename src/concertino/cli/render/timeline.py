@@ -13,24 +13,14 @@ from ...events import StopReceipt
 from ...ids import call_key
 from ...messages import AssistantMessage, ToolCall, ToolMessage
 from ...operations import ENDED, Operation, OperationState
+from ...orchestrator.journal import entries
 from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
-from ...orchestrator.journal.entries import (
-    Ended,
-    ModelAnswered,
-    ModelRequested,
-    RequestRecord,
-    Resumed,
-    SideRequested,
-    Started,
-    Suspended,
-    outcome_of,
-)
 from ...orchestrator.journal.replay import JournalStep, read_steps
 from ...records import record
 from ...storage.types import StoredJournal
 from ...usage import UsageRecord
 from ...waits import Verdict, Wait
-from .format import counted, tokens
+from .format import compaction
 
 
 @record(frozen=False)
@@ -38,7 +28,9 @@ class TimelineCall:
     """A tool call of a step."""
 
     key: str
-    name: str
+    waits: list[Wait]
+    """Its approval and its wait for a result, if it had them."""
+    name: str = ""
     """Empty once erased."""
     call_id: str = ""
     arguments: str | None = None
@@ -46,8 +38,6 @@ class TimelineCall:
     state: OperationState | Literal["erased"] = "planned"
     """`erased`: the call has ended, and the policy has erased its outcome."""
     error: str = ""
-    waits: list[Wait] = field(default_factory=list)
-    """Its approval and its wait for a result, if it had them."""
 
 
 @record(frozen=False)
@@ -59,8 +49,8 @@ class TimelineAttempt:
     at: float
     side: bool
     """True if it is outside the conversation: a hook's question or a summary."""
+    record: UsageRecord | None
     state: OperationState | None = None
-    record: UsageRecord | None = None
     error: str = ""
     """The reason of its failure, if it is recorded."""
 
@@ -88,16 +78,11 @@ class TimelineStep:
     at: float
     until: float
     """The time of the step's last entry."""
+    usage: list[UsageRecord]
     attempts: list[TimelineAttempt] = field(default_factory=list)
     answered: float | None = None
     calls: list[TimelineCall] = field(default_factory=list)
     notes: list[TimelineNote] = field(default_factory=list)
-    usage: list[UsageRecord] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """The duration of the step, waits included."""
-        return max(self.until - self.at, 0.0)
 
     @property
     def requests(self) -> list[TimelineAttempt]:
@@ -117,12 +102,12 @@ class TimelineStep:
         return requests[-1].model if requests else ""
 
 
-@record(frozen=False)
+@record
 class Timeline:
     """All steps of a run."""
 
-    steps: list[TimelineStep]
-    erased: bool
+    steps: Sequence[TimelineStep] = ()
+    erased: bool = False
     """True if content of the run has been erased."""
     receipt: StopReceipt | None = None
     problem: str = ""
@@ -139,121 +124,110 @@ _VERDICTS: dict[Verdict, OperationState] = {
 """The states of calls whose outcome is the answer itself."""
 
 
-class TimelineReader:
-    """Builds the timeline of one run from the steps of its journal."""
+def read_timeline(
+    journal: StoredJournal, usage: Sequence[UsageRecord], waits: Sequence[Wait], operations: Sequence[Operation]
+) -> Timeline:
+    """Return the timeline of a run up to the first entry that cannot be read; *operations* are its open ones."""
+    reader = _Reader(journal.run.start.run_id, usage, waits)
+    count = 0
+    for count, step in enumerate(read_steps(journal, strict=False), 1):  # noqa: B007 - the number of readable entries
+        reader.apply(step)
+    reader.finish(operations)
+    problem = f"journal entry {count} is damaged; the rest is not shown" if count < len(journal.entries) else ""
+    erased = any(entry.erased for entry in journal.entries)
+    return Timeline(tuple(reader.steps.values()), erased, reader.receipt, problem)
 
-    def __init__(
-        self, run_id: str, usage: Sequence[UsageRecord], waits: Sequence[Wait], operations: Sequence[Operation]
-    ) -> None:
+
+class _Reader:
+    """Builds the steps of a timeline from those of a journal."""
+
+    def __init__(self, run_id: str, usage: Sequence[UsageRecord], waits: Sequence[Wait]) -> None:
+        self.steps: dict[int, TimelineStep] = {}
+        self.receipt: StopReceipt | None = None
         self._run_id = run_id
         self._usage = {record.id: record for record in usage}
-        self._waits = [wait for wait in waits if wait.run_id == run_id]
-        self._operations = operations
+        self._waits = waits
         self._policy = DataPolicy()
-        self._steps: dict[int, TimelineStep] = {}
         self._calls: dict[str, TimelineCall] = {}
         self._attempts: dict[str, TimelineAttempt] = {}
-        self._receipt: StopReceipt | None = None
-        self._over = False
+        self._ended = False
 
-    def read(self, journal: StoredJournal) -> Timeline:
-        """Return the timeline of *journal*, up to the first entry that cannot be read."""
-        count = 0
-        for step in read_steps(journal, strict=False):
-            self._apply(step)
-            count = step.seq + 1
-        unread = len(journal.entries) - count
-        problem = f"journal entry {count} is damaged: {'the rest is'} not shown" if unread else ""
-        erased = any(entry.erased for entry in journal.entries)
-        for one in self._steps.values():
-            prefix = f"{self._run_id}:{one.number}:"
-            one.usage = [record for record in self._usage.values() if record.id.startswith(prefix)]
-        for operation in self._operations:
-            self._update(operation.key, operation.state)
-            call = self._calls.get(operation.key)
-            if call is not None and operation.outcome is not None:
-                outcome = outcome_of(ToolCall(call.call_id, call.name, ""), operation.outcome)
-                if outcome.is_error:
-                    self._fail(call, outcome.content)
-        self._close_erased()
-        return Timeline(list(self._steps.values()), erased, self._receipt, problem)
-
-    def _close_erased(self) -> None:
-        """Close the calls whose outcome was erased: they are open in the journal, but not in the store."""
-        open_keys = {operation.key for operation in self._operations}
-        last = max(self._steps, default=0)
-        for number, step in self._steps.items():
-            for call in step.calls:
-                if call.state not in ENDED and call.key not in open_keys and (self._over or number < last):
-                    verdicts = [wait.resolution.verdict for wait in call.waits if wait.resolution is not None]
-                    call.state = next((_VERDICTS[verdict] for verdict in verdicts if verdict in _VERDICTS), "erased")
-
-    def _apply(self, step: JournalStep) -> None:
-        entry = step.entry
-        match entry:
-            case Started():
-                self._policy = policy_of(entry.policy)
-            case ModelRequested() | SideRequested():
-                self._request(step, entry.request, side=isinstance(entry, SideRequested))
-            case ModelAnswered():
-                self._answer(step, entry)
-            case Ended():
-                self._receipt, self._over = entry.receipt, True
-            case _:
-                pass
+    def apply(self, step: JournalStep) -> None:
+        """Apply one step of the journal."""
+        match step.entry:
+            case entries.Started(policy=policy):
+                self._policy = policy_of(policy)
+            case entries.ModelRequested(request=request) | entries.SideRequested(request=request):
+                self._request(step, request)
+            case entries.ModelAnswered() as answered:
+                self._answer(step, answered)
+            case entries.Ended(receipt=receipt):
+                self.receipt, self._ended = receipt, True
         for key, state in step.common.transitions:
             self._update(key, state)
         for stored in step.messages:
             if isinstance(stored.message, ToolMessage):
                 self._close(stored.message)
-        if step.step in self._steps:
-            self._steps[step.step].until = step.at
-            self._steps[step.step].notes += _notes(step)
+        if step.step in self.steps:
+            self.steps[step.step].until = step.at
+            self.steps[step.step].notes += _notes(step)
 
-    def _request(self, step: JournalStep, request: RequestRecord, *, side: bool) -> None:
+    def finish(self, operations: Sequence[Operation]) -> None:
+        """Apply the states of the open operations; the outcome of any other open call of an earlier step was erased."""
+        for operation in operations:
+            self._update(operation.key, operation.state)
+            if (call := self._calls.get(operation.key)) is not None and operation.outcome is not None:
+                outcome = entries.outcome_of(ToolCall(call.call_id, call.name, ""), operation.outcome)
+                if outcome.is_error:
+                    self._fail(call, outcome.content)
+        open_keys = {operation.key for operation in operations}
+        for number, step in self.steps.items():
+            for call in step.calls:
+                is_over = self._ended or number < max(self.steps)
+                if is_over and call.state not in ENDED and call.key not in open_keys:
+                    verdicts = [wait.resolution.verdict for wait in call.waits if wait.resolution is not None]
+                    call.state = next((_VERDICTS[verdict] for verdict in verdicts if verdict in _VERDICTS), "erased")
+
+    def _request(self, step: JournalStep, request: entries.RequestRecord) -> None:
         number = step.step
-        if number not in self._steps:
-            self._steps[number] = TimelineStep(number, step.at, step.at)
-            if number - 1 in self._steps:
-                self._steps[number - 1].until = step.at  # this entry contains the outcomes of its calls
+        if number not in self.steps:
+            prefix = f"{self._run_id}:{number}:"
+            usage = [record for record in self._usage.values() if record.id.startswith(prefix)]
+            self.steps[number] = TimelineStep(number, step.at, step.at, usage)
+            if number - 1 in self.steps:
+                self.steps[number - 1].until = step.at  # this entry contains the outcomes of its calls
         if request.forked:
             return
+        current, turn = self.steps[number], step.entry if isinstance(step.entry, entries.ModelRequested) else None
+        if turn is not None and turn.after and current.requests:
+            current.requests[-1].error = f"{turn.after}: {turn.after_text}" if turn.after_text else turn.after
         record = self._usage.get(request.usage_id)
-        attempt = TimelineAttempt(request.usage_id, request.model, step.at, side, record=record)
-        if isinstance(step.entry, ModelRequested) and step.entry.after and self._steps[number].requests:
-            after, text = step.entry.after, step.entry.after_text
-            self._steps[number].requests[-1].error = f"{after}: {text}" if text else after
+        attempt = TimelineAttempt(request.usage_id, request.model, step.at, turn is None, record)
         self._attempts[request.usage_id] = attempt
-        self._steps[number].attempts.append(attempt)
+        current.attempts.append(attempt)
 
-    def _answer(self, step: JournalStep, entry: ModelAnswered) -> None:
-        current = self._steps[step.step]
+    def _answer(self, step: JournalStep, entry: entries.ModelAnswered) -> None:
+        current = self.steps[step.step]
         current.answered = step.at
         message = next((s.message for s in step.messages if isinstance(s.message, AssistantMessage)), None)
-        calls = entry.calls if entry.calls is not None else () if message is None else message.tool_calls
+        known = entry.calls if entry.calls is not None else () if message is None else message.tool_calls
         for index in range(entry.call_count):
-            call = TimelineCall(call_key(self._run_id, step.step, index), "")
-            if len(calls) == entry.call_count:
-                self._name(call, calls[index])
-            current.calls.append(call)
-            self._calls[call.key] = call
-            call.waits = [wait for wait in self._waits if wait.key == call.key]
-        self._name_erased(current.calls, calls)
+            key = call_key(self._run_id, step.step, index)
+            self._calls[key] = TimelineCall(key, [wait for wait in self._waits if wait.key == key])
+            current.calls.append(self._calls[key])
+        self._name(current.calls, known)
 
-    def _name_erased(self, calls: Sequence[TimelineCall], known: Sequence[ToolCall]) -> None:
-        """Name the calls of a turn of which some were erased: by their waits, and the others in order."""
+    def _name(self, calls: Sequence[TimelineCall], known: Sequence[ToolCall]) -> None:
+        """Name the calls of a turn: erased ones by their waits, and the others in the order of *known*."""
         ids = {call.id for call in known}
         for call in calls:
-            if not call.name and call.waits and call.waits[0].call_id not in ids:
+            if call.waits and call.waits[0].call_id not in ids:
                 call.name, call.call_id = call.waits[0].tool, call.waits[0].call_id
-        unnamed = [call for call in calls if not call.name]
-        if len(unnamed) == len(known):
-            for call, found in zip(unnamed, known, strict=True):
-                self._name(call, found)
-
-    def _name(self, call: TimelineCall, found: ToolCall) -> None:
-        kept = _is_kept(self._policy.tool(found.name).arguments)
-        call.name, call.call_id, call.arguments = found.name, found.id, found.arguments if kept else None
+        others = [call for call in calls if not call.name]
+        if len(others) == len(known):
+            for call, found in zip(others, known, strict=True):
+                kept = _is_kept(self._policy.tool(found.name).arguments)
+                call.name, call.call_id, call.arguments = found.name, found.id, found.arguments if kept else None
 
     def _update(self, key: str, state: OperationState) -> None:
         operation = self._calls.get(key) or self._attempts.get(key)
@@ -276,22 +250,12 @@ class TimelineReader:
 
 def _notes(step: JournalStep) -> Iterator[TimelineNote]:
     if step.common.edited:
-        yield TimelineNote(step.at, "compaction", _compaction(*step.common.edited))
-    if isinstance(step.entry, Suspended):
+        yield TimelineNote(step.at, "compaction", compaction(*step.common.edited))
+    if isinstance(step.entry, entries.Suspended):
         yield TimelineNote(step.at, "suspended", "every open call waits for an answer")
-    elif isinstance(step.entry, Resumed):
+    elif isinstance(step.entry, entries.Resumed):
         yield TimelineNote(step.at, "resumed", "from the journal")
 
 
 def _is_kept(treatment: str | KeepFor) -> bool:
     return treatment == "keep" or isinstance(treatment, KeepFor)
-
-
-def _compaction(reduced: int, summarized: int, omitted: int, before: int, after: int) -> str:
-    made = (
-        (reduced, "tool result", "shortened"),
-        (summarized, "message", "summarized"),
-        (omitted, "message", "omitted"),
-    )
-    parts = [f"{counted(count, noun)} {verb}" for count, noun, verb in made if count]
-    return ", ".join([f"{before:,} to {tokens(after)}", *parts])

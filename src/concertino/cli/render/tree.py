@@ -5,37 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
-from ...events import (
-    AttemptFailed,
-    CacheMiss,
-    CallWaiting,
-    ContextEdited,
-    Notice,
-    ReasoningDelta,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-    RunStatus,
-    Steered,
-    StepStarted,
-    TextDelta,
-    ToolCallDelta,
-    ToolDone,
-    ToolFailed,
-    ToolProgress,
-    ToolsSelected,
-    ToolStarted,
-    ToolStreamed,
-    TurnCompleted,
-    UsageRecorded,
-)
+from ... import events
 from ...records import record
 from ...usage import Totals, UsageRecord, total
 from .format import event_note, one_line, subject, waits_for
 
-NodeState = Literal["running", "waiting"] | RunStatus
+NodeState = Literal["running", "waiting"] | events.RunStatus
+CallEvent = events.ToolProgress | events.ToolStreamed | events.CallWaiting | events.ToolDone | events.ToolFailed
 
 
 @record(frozen=False, eq=False)
@@ -61,7 +39,6 @@ class AgentNode:
     state: NodeState = "running"
     ended: float | None = None
     activity: str = "starting"
-    model: str = ""
     text: list[str] = field(default_factory=list)
     """The pieces of the current step's answer."""
     usage: list[UsageRecord] = field(default_factory=list)
@@ -97,29 +74,34 @@ class RunTree:
         """Return the seconds from *agent*'s start to its end, or until now."""
         return (self._clock() if agent.ended is None else agent.ended) - agent.started
 
-    def update(self, event: RunEvent) -> None:
+    def update(self, event: events.RunEvent) -> None:
         """Apply *event*."""
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._start(event)
-            case RunEnded():
-                self._end(event)
-            case UsageRecorded():
+            case events.RunEnded():
+                self._end(self._agents[event.run_id], event.result)
+            case events.UsageRecorded():
                 self._book(event.record)
-            case ToolStarted() | ToolProgress() | ToolStreamed() | CallWaiting() | ToolDone() | ToolFailed():
-                self._update_call(event)
-            case AttemptFailed() | CacheMiss() | ContextEdited() | Notice() | Steered():
-                self._agents[event.run_id].notes.append(event_note(event))
-            case StepStarted() | TextDelta() | ReasoningDelta() | ToolCallDelta() | TurnCompleted() | ToolsSelected():
-                _update_activity(self._agents[event.run_id], event)
+            case events.ToolStarted():
+                self._add_call(event, subject(event.arguments))
+            case (
+                events.ToolProgress()
+                | events.ToolStreamed()
+                | events.CallWaiting()
+                | events.ToolDone()
+                | events.ToolFailed()
+            ):
+                call = self._calls.get((event.run_id, event.call_id))
+                _update_call(call or self._add_call(event, ""), event)  # a rejected call has not started
             case _:
-                assert_never(event)
+                _update_agent(self._agents[event.run_id], event)
 
-    def _start(self, event: RunStarted) -> None:
-        agent = AgentNode(event.run_id, event.agent_path.rpartition("/")[2], one_line(event.task), self._clock())
-        self._agents[event.run_id] = agent
-        self._paths[event.agent_path] = agent
-        parent = self._paths.get(event.agent_path.rpartition("/")[0])
+    def _start(self, event: events.RunStarted) -> None:
+        above, _, name = event.agent_path.rpartition("/")
+        agent = AgentNode(event.run_id, name, one_line(event.task), self._clock())
+        self._agents[event.run_id] = self._paths[event.agent_path] = agent
+        parent = self._paths.get(above)
         if parent is None:
             self.root = agent
             return
@@ -128,17 +110,16 @@ class RunTree:
             parent.children.remove(call)
         parent.children.append(agent)
 
-    def _end(self, event: RunEnded) -> None:
-        agent = self._agents[event.run_id]
-        agent.error = one_line(event.result.error or "")
-        for usage_record in event.result.usage:  # a cancelled run books its last attempt without an event
+    def _end(self, agent: AgentNode, result: events.RunResult) -> None:
+        agent.error = one_line(result.error or "")
+        for usage_record in result.usage:  # a cancelled run books its last attempt without an event
             self._book(usage_record)
-        self._close(agent, event.result.status)
+        self._close(agent, result.status)
 
-    def _close(self, agent: AgentNode, status: RunStatus) -> None:
+    def _close(self, agent: AgentNode, status: events.RunStatus) -> None:
         """End *agent*; everything open below it is suspended with it, or cancelled."""
         agent.state, agent.ended = status, self._clock()
-        left: RunStatus = "suspended" if status == "suspended" else "cancelled"
+        left: events.RunStatus = "suspended" if status == "suspended" else "cancelled"
         for child in agent.children:
             if child.state == "running" and isinstance(child, AgentNode):
                 self._close(child, left)
@@ -151,50 +132,42 @@ class RunTree:
             if record.run_id in self._agents:
                 self._agents[record.run_id].usage.append(record)
 
-    def _update_call(
-        self, event: ToolStarted | ToolProgress | ToolStreamed | CallWaiting | ToolDone | ToolFailed
-    ) -> None:
-        key = (event.run_id, event.call_id)
-        if isinstance(event, ToolStarted):
-            self._calls[key] = CallNode(event.name, subject(event.arguments))
-            self._agents[event.run_id].children.append(self._calls[key])
-            return
-        call = self._calls.get(key)
-        if call is None:  # rejected before it started
-            call = self._calls[key] = CallNode(event.name, "")
-            self._agents[event.run_id].children.append(call)
-        match event:
-            case ToolProgress():
-                call.news = _newest(event.step, call.subject)
-            case ToolStreamed():
-                call.news = "streaming"
-            case CallWaiting():
-                call.state, call.news = "waiting", waits_for(event.kind)
-            case ToolDone():
-                call.state = "completed"
-            case ToolFailed():
-                call.state, call.news = "failed", one_line(event.error)
+    def _add_call(self, event: events.ToolStarted | CallEvent, subject: str) -> CallNode:
+        call = self._calls[event.run_id, event.call_id] = CallNode(event.name, subject)
+        self._agents[event.run_id].children.append(call)
+        return call
 
 
-def _update_activity(
-    agent: AgentNode,
-    event: StepStarted | TextDelta | ReasoningDelta | ToolCallDelta | TurnCompleted | ToolsSelected,
-) -> None:
+def _update_call(call: CallNode, event: CallEvent) -> None:
     match event:
-        case StepStarted():
-            agent.activity, agent.model = "waiting for the model", event.model
+        case events.ToolProgress():
+            call.news = _newest(event.step, call.subject)
+        case events.ToolStreamed():
+            call.news = "streaming"
+        case events.CallWaiting():
+            call.state, call.news = "waiting", waits_for(event.kind)
+        case events.ToolDone():
+            call.state = "completed"
+        case events.ToolFailed():
+            call.state, call.news = "failed", one_line(event.error)
+
+
+def _update_agent(agent: AgentNode, event: events.RunEvent) -> None:
+    match event:
+        case events.StepStarted():
+            agent.activity = "waiting for the model"
             agent.text.clear()
-        case TextDelta():
+        case events.TextDelta():
             agent.activity = "writing"
             agent.text.append(event.text)
-        case ReasoningDelta():
+        case events.ReasoningDelta():
             agent.activity = "thinking"
-        case ToolCallDelta():
+        case events.ToolCallDelta():
             agent.activity = "choosing tools"
-        case ToolsSelected():
+        case events.ToolsSelected():
             agent.activity = ""  # its calls are shown
-        case TurnCompleted():
-            pass
+        case events.AttemptFailed() | events.CacheMiss() | events.ContextEdited() | events.Notice() | events.Steered():
+            agent.notes.append(event_note(event))
 
 
 def _newest(step: dict[str, Any], subject: str) -> str:

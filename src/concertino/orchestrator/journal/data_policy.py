@@ -134,25 +134,25 @@ def stored_messages(
     tokens_of: Callable[[Message], int | None],
     progress: Mapping[str, Sequence[dict[str, Any]]],
 ) -> list[EntryMessage]:
-    """Return *messages* in full for the running run, with their replacements after the end and their time limits.
-
-    *progress* has the progress steps by call id. A `once` result is replaced by its summary, unless the policy keeps
-    whole results.
-    """
+    """Return *messages* as `stored_message` does; *progress* has the progress steps of tools by call id."""
     return [
-        _stored_message(
+        stored_message(
             policy, message, tokens_of(message), progress.get(message.call_id, ()) if message.role == "tool" else ()
         )
         for message in messages
     ]
 
 
-def _stored_message(
+def stored_message(
     policy: DataPolicy,
     message: Message,
     tokens: int | None,
     progress: Sequence[dict[str, Any]],
 ) -> EntryMessage:
+    """Return *message* in full for the running run, with its replacement after the end and their time limits.
+
+    A `once` result is replaced by its summary, unless the policy keeps whole results.
+    """
     reduced = isinstance(message, ToolMessage) and message.retain == "once"
     if policy.keeps_everything and not reduced:
         return EntryMessage(message=message, tokens=tokens, progress=progress, keep=message)

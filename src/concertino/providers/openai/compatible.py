@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ConfigurationError, MissingKeyError
 from ..http.time_limits import DEFAULT_DELTA, Timeouts
-from .chat.vendors import Vendor, vendor_of
+from .chat.vendors import Vendor, address_of, vendor_of
 from .model import OpenAIModel
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class OpenAICompatibleModel(OpenAIModel):
     provider's name in records, prices and errors. The key is *api_key*, or the vendor's environment variable. All other
     arguments are those of `OpenAIModel`.
 
-    Raises `ConfigurationError` without a URL, `MissingKeyError` without a key that the vendor requires, and
+    Raises `ConfigurationError` without a valid URL, `MissingKeyError` without a key that the vendor requires, and
     `MissingExtraError` without the SDK.
     """
 
@@ -38,9 +38,11 @@ class OpenAICompatibleModel(OpenAIModel):
     ) -> None:
         given = str(client.base_url) if client is not None else base_url or ""
         found = vendor if isinstance(vendor, Vendor) else vendor_of(vendor, given)
-        url = given or found.base_url
+        url = given or address_of(found)
         if not url:
             raise ConfigurationError(f"no address for {found.name}: pass base_url=, such as 'http://host/v1'")
+        if not url.startswith(("http://", "https://")):
+            raise ConfigurationError(f"invalid address {url!r} of {found.name}: use a URL, such as 'http://host/v1'")
         key = api_key or (os.environ.get(found.key) if found.key else None)
         if not key and found.key and client is None:
             raise MissingKeyError(f"no API key: set {found.key}, or pass api_key=")

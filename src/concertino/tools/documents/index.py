@@ -101,8 +101,9 @@ def _page(connection: sqlite3.Connection, location: str) -> Page | None:
     location = location.replace("\0", "").encode("utf-8", "ignore").decode().strip()
     for wanted, section in ((location, ""), location.rsplit("#", 1) if "#" in location else (location, "")):
         found = connection.execute(
-            "SELECT id, source, title, location FROM documents WHERE location = ?1 OR source = ?1"
-            " OR title = ?1 COLLATE NOCASE LIMIT 2", (wanted.removesuffix("()"),)
+            "SELECT id, source, title, location FROM documents WHERE location = :name OR source = :name"
+            " OR title = :name COLLATE NOCASE LIMIT 2",
+            {"name": wanted.removesuffix("()")},
         ).fetchall()  # fmt: skip
         if len(found) == 1:  # a title that two documents share would be a guess
             id, source, title, where = found[0]
@@ -198,7 +199,7 @@ def _indexed(
                 nothing = f"nothing to read in {collection.name}: name a folder of .md, .rst, .txt or .html files"
                 raise CorpusError("; ".join([nothing, *collection.remarks()]))  # noqa: TRY301 - rolls back
         state = f"{changed:,} read" if changed else "the index is current"
-        report(f"{number:,} documents in {collection.name}: {state}")
+        report(f"{number:,} document{'' if number == 1 else 's'} in {collection.name}: {state}")
         for remark in collection.remarks():
             report(remark)
     except BaseException:

@@ -10,10 +10,13 @@ that is not the first (vLLM's issue 41114, llama.cpp's 20733).
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlsplit
 
+from ....errors import ConfigurationError
 from ....records import record
 
 ReasoningField = Literal["", "reasoning_content", "reasoning", "reasoning_details", "parts"]
@@ -26,6 +29,8 @@ class Vendor:
 
     name: str
     base_url: str = ""
+    host: str = ""
+    """The environment variable of another host; "" without one."""
     hosts: tuple[str, ...] = ()
     """Suffixes of its host names."""
     key: str = ""
@@ -163,7 +168,8 @@ VENDORS: tuple[Vendor, ...] = (
     # the prompt even if no tools are declared.
     Vendor(
         name="ollama",
-        base_url="http://localhost:11434/v1",
+        base_url="http://127.0.0.1:11434/v1",
+        host="OLLAMA_HOST",
         parallel_switch=False,
         choices=(),
         reasoning="reasoning",
@@ -212,3 +218,27 @@ def vendor_of(name: str, url: str) -> Vendor:
         if any(host == end or (end.startswith(".") and host.endswith(end)) for end in vendor.hosts):
             return vendor
     return Vendor(name=name or host or COMPATIBLE)
+
+
+def address_of(vendor: Vendor, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the URL of *vendor*, at the host that its environment variable names; "" if it has no address.
+
+    The variable is read as Ollama's own clients read `OLLAMA_HOST`: `HOST`, `HOST:PORT`, `:PORT` or a URL. Raises
+    `ConfigurationError` for any other form.
+    """
+    given = environ.get(vendor.host, "").strip(" \"'") if vendor.host else ""
+    if not given:
+        return vendor.base_url
+    own = urlsplit(vendor.base_url)
+    try:
+        parts = urlsplit(given if "://" in given else f"{own.scheme}://{given}")
+        port = parts.port or (None if "://" in given else own.port)
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in ("http", "https"):
+        raise ConfigurationError(f"invalid {vendor.host} {given!r}: use HOST:PORT or a URL, such as http://host:11434")
+    name = parts.hostname or own.hostname or ""
+    if name == "0.0.0.0":  # noqa: S104 - a server listens there; not every system can connect to it
+        name = own.hostname or ""
+    address = f"[{name}]" if ":" in name else name
+    return f"{parts.scheme}://{address}{f':{port}' if port else ''}{parts.path.rstrip('/')}{own.path}"
