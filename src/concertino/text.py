@@ -14,13 +14,13 @@ _UNSPACED = re.compile(
 )
 _WORD = re.compile(r"[^\W_]+")
 STOP_WORDS = frozenset(
-    """a about after again all also am an and any are as at be because been before being between both but by can cannot
-    could did do does doing each few for from further had has have having he her here his how i if in into is it its
-    itself just like may me might more most must my need no nor not now of off on once one only or other our out over
-    own please same shall she should so some such tell than that the their them then there these they this those
-    through to too under until up upon us use used using very was way we were what when where whether which while who
-    whom whose why will with would you your explain describe difference differences different differ compare compared
-    vs versus pros cons way ways want s t re ve ll d m""".split()  # noqa: SIM905 - a list takes a page
+    """a about again all also am an and any are as at be because been being between both but by can cannot could did do
+    does doing each few for from further get gets had happen happens has have having he her here his how i if in into
+    is it its itself just like make makes may me might more most must my need no nor not now of off on once one only
+    or other our out over please shall she should so some such take takes tell than that the their them then there
+    these they this those through to too under until up upon us use used using very was way we were what when where
+    whether which while who whom whose why will with work works would you your explain describe difference differences
+    different differ compare compared vs versus pros cons way ways want s t re ve ll d m""".split()  # noqa: SIM905 - a list takes a page
 )
 """Words of English that say nothing about a topic."""
 

@@ -51,11 +51,8 @@ def chosen(question: str, searches: Sequence[Step]) -> list[Passage]:
     not in any of their headings adds its own best result, if that has it in its heading.
     """
     found = {step.text: _results(step) for step in searches}
-    passages: dict[str, Passage] = {}
-    for passage in found.pop(question, []):
-        passages.setdefault(passage.snippet, passage)
-    best = max((one.coverage for one in list(passages.values())[:_MOST_PASSAGES]), default=0.0)
-    first = list(passages.values())[:_MOST_PASSAGES]
+    first = found.pop(question, [])[:_MOST_PASSAGES]
+    best = max((one.coverage for one in first), default=0.0)
     near = [one for at, one in enumerate(first) if one.coverage >= best * (_NEAR if at > 1 else _NEAR / 2)]
     for query, results in found.items():
         wanted = stems(query)
@@ -115,4 +112,7 @@ def _window(parts: Sequence[Block], asked: set[str], *, from_items: bool) -> tup
         value = sum(1 / frequency[word] ** 0.5 for word in covered)
         if (value, start if entry else -start) > best:
             best, found = (value, start if entry else -start), (start, end)
-    return found
+    start, end = found
+    while from_items and end > start + 1 and not have[end - 1]:  # later entries of the list are about other things
+        end -= 1
+    return start, end

@@ -111,6 +111,17 @@ async def test_a_weak_match_shows_the_closest_passages_and_claims_nothing(librar
         assert "not answer" not in one.replace("whether they answer", "")
 
 
+async def test_only_the_entries_of_release_notes_that_match_are_quoted(tmp_path: Path) -> None:
+    entries = "- The handle is longer.\n- `Lid.lock` was introduced.\n- The spout is shorter.\n- The base is wider.\n"
+    (tmp_path / "changes.md").write_text(f"# Changes\n\n## 2.1 (2024-05-01)\n\n{entries}")
+    library = await open_documents([tmp_path], cache_dir=tmp_path / ".cache")
+    text = await report(library, "In which version was Lid.lock introduced?")
+    await library.close()
+    assert "(version 2.1, 2024-05-01)" in text
+    assert "- `Lid.lock` was introduced.\n\n[…]" in text
+    assert "spout" not in text
+
+
 async def test_nothing_found_is_reported_as_such(library: DocumentLibrary) -> None:
     assert "No passage contains a word of this question" in await report(library, "Why xylophone?")
 
@@ -218,6 +229,14 @@ async def test_odd_results_are_survived(content: str) -> None:
         ("What is a kettle? Why does it whistle?", ["What is a kettle?", "Why does it whistle? (about: kettle)"]),
         ("How is tea brewed and what does it cost?", ["How is tea brewed", "what does it cost? (about: tea brewed)"]),
         ("salt and pepper", ["salt and pepper"]),
+        (
+            "When should I use tea and when coffee?",
+            ["When should I use tea (about: coffee)", "when coffee? (about: tea)"],
+        ),
+        (
+            "Why was `kettle.cool` added, and which alternatives were rejected?",
+            ["Why was `kettle.cool` added", "which alternatives were rejected? (about: kettle.cool)"],
+        ),
         ("?", []),
     ],
 )

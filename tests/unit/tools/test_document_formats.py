@@ -146,6 +146,60 @@ def test_markdown_keeps_its_blocks() -> None:
     )
 
 
+def test_directives_and_roles_of_myst_become_text() -> None:
+    source = """(top)=
+# Frogs
+
+See {func}`~garden.dig` and {ref}`the plan <plan>`.
+
+````{warning}
+:class: big
+
+Keep *quiet*:
+
+```{code-block} python
+:linenos:
+
+frog.hop()
+```
+````
+
+```{versionadded} 2.1
+Newts.
+```
+
+```{toctree}
+other
+```
+"""
+    (chunk,) = chunks(read_markdown(source), "frogs.md")
+    assert chunk.headings == ("Frogs",)
+    assert chunk.body == (
+        "See `garden.dig` and the plan.\n\n**Warning**\n\nKeep *quiet*:\n\n```\nfrog.hop()\n```\n\n"
+        "**Added in version 2.1**\n\nNewts."
+    )
+
+
+def test_directives_of_any_depth_are_read() -> None:
+    fences = ["`" * length for length in range(300, 2, -1)]
+    source = "\n".join([*(f"{fence}{{note}}" for fence in fences), "deep", *reversed(fences)])
+    assert any("deep" in chunk.body for chunk in chunks(Document(source), "deep.md"))
+
+
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        ("Ponds\n=====\n\nSee :func:`dig`.\n\n.. note:: Deep.\n", "See `dig`.\n\n**Note:** Deep."),
+        ("Ponds\n=====\n\nAt 10:30: `dig`, see ..\n", "At 10:30: `dig`, see .."),
+    ],
+)
+async def test_plain_text_is_read_by_its_markup(tmp_path: Path, text: str, body: str) -> None:
+    (tmp_path / "ponds.txt").write_text(text)
+    library = await open_documents([tmp_path], cache_dir=tmp_path / ".cache")
+    assert [hit.snippet for hit in await library.search("dig")] == [body]
+    await library.close()
+
+
 async def test_html_is_read_for_its_main_text(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(
         "<html><head><title>Ponds | Garden</title><meta name=date content=2025-01-02>"

@@ -130,6 +130,28 @@ async def test_guides_come_before_release_notes(library: DocumentLibrary) -> Non
     assert place((await library.search(query))[0]) == "CHANGES.md#2.1.0 (2024-03-02)"
 
 
+@pytest.mark.parametrize("folder", ["releases", "announce", "whatsnew"])
+async def test_guides_come_before_folders_of_announcements(tmp_path: Path, folder: str) -> None:
+    for name in (folder, "guide"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lids.md").write_text(f"# Lids\n\nA lid keeps water hot; it is in {name}.\n")
+    library = await open_documents([tmp_path], cache_dir=tmp_path / ".cache")
+    assert [hit.source.location.split("/")[-2] for hit in await library.search("lid keeps water hot")] == [
+        "guide",
+        folder,
+    ]
+    await library.close()
+
+
+async def test_a_heading_matches_in_any_form_of_its_words(tmp_path: Path) -> None:
+    for name, heading in (("a", "Slotted pots"), ("b", "Immutability"), ("c", "Pot")):
+        (tmp_path / f"{name}.md").write_text(f"# {heading}\n\nA pot may be immutable, or it may not be.\n")
+    library = await open_documents([tmp_path], cache_dir=tmp_path / ".cache")
+    first, *_ = await library.search("immutable things")
+    assert first.headings == ("Immutability",)
+    await library.close()
+
+
 async def test_coverage_tells_strong_from_weak_matches(library: DocumentLibrary) -> None:
     (strong, *_), (weak, *_) = [await library.search(query) for query in ("boil water", "boil eggs for the queen")]
     assert strong.coverage == 1.0

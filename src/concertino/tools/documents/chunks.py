@@ -10,7 +10,7 @@ from .markdown import Block, Document, blocks, join
 
 LONGEST = 1_800
 _ENOUGH = 900
-_CHANGES = re.compile(r"(?:^|[/_. -])(?:change(?:s|log)|release[-_ ]?notes?|whatsnew|what.?s[-_ ]new)(?:$|[/_. -])")
+_CHANGES = re.compile(r"(?:\b|_)(?:change(?:s|log)|release(?:s|notes)?|announce\w*|news|what.?s[-_ ]?new)(?:\b|_)")
 _RELEASE = re.compile(
     r"(?:[^\W\d][\w.-]* ){0,3}v?(\d+(?:\.\d+)+\w*)(?:[^\w.]+(?:\W*\d[\d. -]*\d|\w*released?.*|.*\b\d{4}\b.*))?\W*$",
     re.I,
@@ -21,12 +21,9 @@ _DATE = re.compile(r"\b(?:\d{4}-\d\d-\d\d|[A-Z][a-z]{2,8}\.? \d{1,2},? \d{4}|\d{
 class Chunk(NamedTuple):
     """A few paragraphs under one heading."""
 
-    headings: tuple[str, ...]
-    """The path of headings, outermost first."""
-    body: str
-    """Markdown, without the headings."""
-    version: str
-    """From the nearest heading that names a release, else from the document."""
+    headings: tuple[str, ...]  # outermost first
+    body: str  # Markdown, without the headings
+    version: str  # from the nearest heading that names a release, else from the document
     date: str
     is_change: bool
     """True for entries of changelogs, release notes and the like."""

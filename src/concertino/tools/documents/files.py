@@ -14,8 +14,10 @@ from ..html import read_html
 from .markdown import Document, read_markdown
 from .rst import read_rst
 
+_IS_RST = re.compile(r"^[ \t]*\.\. (?:[\w:-]+::|_[^:\n]+:)|(?<!\w):[a-z][\w:-]*:`[^`\n]", re.MULTILINE)
 _READERS: dict[str, Callable[[str], Document]] = {
-    ".md": read_markdown, ".markdown": read_markdown, ".txt": read_markdown, ".rst": read_rst,
+    ".md": read_markdown, ".markdown": read_markdown, ".rst": read_rst,
+    ".txt": lambda text: (read_rst if _IS_RST.search(text) else read_markdown)(text),
     ".html": lambda text: Document(*read_html(text)), ".htm": lambda text: Document(*read_html(text)),
 }  # fmt: skip
 _READABLE = f"readable files end in {' '.join(_READERS)}"

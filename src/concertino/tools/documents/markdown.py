@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 BlockKind = Literal["heading", "text", "item", "code"]
 _KINDS: dict[str, BlockKind] = {"heading_open": "heading", "fence": "code", "code_block": "code"}
@@ -14,7 +15,15 @@ _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)",
 _FIELD = re.compile(r"^(title|version|date|updated|last[_-]updated|last[_-]modified)[ \t]*:[ \t]*(.+)$", re.M | re.I)
 _CONTAINER = re.compile(r"(?:!!!|\?\?\?\+?|===|:::+)[ \t]*\{?([\w-]*)\}?(?:[ \t]+(.*))?$")
 _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()\s]*(?:[ \t]+\"[^\"]*\")?\)|\[[^\[\]]*\])|[ \t]*\{[#.:][^{}\n]*\}$", re.M)
-_NOISE = re.compile(r"<!--|</?(?:div|span|a|img|br|p|center|details|summary|figure)\b|\[[^\]]+\]: ")
+_NOISE = re.compile(r"<!--|</?(?:div|span|a|img|br|p|center|details|summary|figure)\b|\[[^\]]+\]: |\([\w.-]+\)=$")
+_ROLE = re.compile(r"\{[\w:+-]+\}(?:`([^`<>]+?)\s*<[^`<>]*>`|(`)[!~]?)")  # of MyST, with a label or without
+_DIRECTIVE = re.compile(r"\{([\w:+-]+)\}[ \t]*(.*)")
+_OPTIONS = re.compile(r"\A(?:[ \t]*:[\w-]+:.*\n)+\s*")
+_DEEPEST = 5  # directives inside directives
+CODE = re.compile(r"(?:\w*code\S*|doctest|eval-rst|graphviz|ipython|math|mermaid|productionlist|prompt|testoutput)$")
+SILENT = re.compile(r"(?:auto\w+|click:\w+|contents|highlight|index|meta|plot|testsetup|toctree|\w+author|\w*module)$")
+VERSIONS = {"versionadded": "Added in version", "versionchanged": "Changed in version",
+            "deprecated": "Deprecated since version", "versionremoved": "Removed in version"}  # fmt: skip
 
 _parser = MarkdownIt("commonmark", {"maxNesting": 20}).enable("table").disable("inline")
 
@@ -22,8 +31,7 @@ _parser = MarkdownIt("commonmark", {"maxNesting": 20}).enable("table").disable("
 class Document(NamedTuple):
     """A document as its reader returns it. All fields but the text may be empty."""
 
-    text: str
-    """Markdown."""
+    text: str  # Markdown
     title: str = ""
     version: str = ""
     """The version that the document states for itself, as in its front matter."""
@@ -34,10 +42,8 @@ class Block(NamedTuple):
     """A heading, paragraph, list item or code block."""
 
     kind: BlockKind
-    text: str
-    """Markdown; a heading without its `#`."""
-    level: int = 0
-    """The depth of a heading, from 1."""
+    text: str  # Markdown; a heading without its `#`
+    level: int = 0  # the depth of a heading, from 1
 
 
 def read_markdown(text: str) -> Document:
@@ -71,7 +77,7 @@ def _flattened(text: str) -> Iterator[str]:
             yield line[margin:]
 
 
-def blocks(text: str) -> Iterator[Block]:
+def blocks(text: str, depth: int = 0) -> Iterator[Block]:
     """Divide Markdown into its blocks. Links keep only their text; comments and lone HTML tags disappear."""
     lines = text.split("\n")
     for token in _parser.parse(text):
@@ -84,10 +90,22 @@ def blocks(text: str) -> Iterator[Block]:
             title = _LINK.sub(r"\1", source.strip("# \t").split("\n")[0].rstrip("¶"))
             yield Block("heading", " ".join(title.split()), int(token.tag[1]))
         elif kind == "code":
-            fenced = token.type == "fence" and not token.info.startswith("{")
-            yield Block("code", source if fenced else f"```\n{token.content.rstrip()}\n```")
-        elif (shown := _LINK.sub(r"\1", source).strip()) and not _NOISE.match(shown):
+            yield from _code(token, source, depth)
+        elif (shown := _LINK.sub(r"\1", _ROLE.sub(r"\1\2", source)).strip()) and not _NOISE.match(shown):
             yield Block(kind, shown)
+
+
+def _code(token: Token, source: str, depth: int) -> Iterator[Block]:
+    """Yield a block of program text, or the blocks inside a directive of MyST."""
+    directive = _DIRECTIVE.match(token.info)
+    content = _OPTIONS.sub("", token.content) if directive else token.content
+    if directive is None or CODE.match(directive[1]) or depth == _DEEPEST:
+        if content.strip():
+            yield Block("code", f"```\n{content.rstrip()}\n```" if directive or token.type != "fence" else source)
+    elif not SILENT.match(directive[1]):
+        label = f"{VERSIONS.get(directive[1], '')} {directive[2]}".strip() or directive[1].capitalize()
+        yield Block("text", f"**{label}**")
+        yield from blocks(content, depth + 1)
 
 
 def join(parts: list[Block]) -> str:

@@ -16,16 +16,14 @@ ROW_BITS = 20
 _WEIGHTS = "4.0, 3.0, 1.0, 0.7"  # of title, headings, body and hidden words, for BM25
 _HIT = f"""SELECT source, documents.title, location, headings, body, version, date
     FROM chunks JOIN documents ON documents.id = chunks.rowid >> {ROW_BITS} WHERE chunks.rowid = ?"""  # noqa: S608
-_CANDIDATES, _MOST_TERMS, _SHORT = 200, 32, 300
-_RARE = 0.005  # terms in a smaller share of the chunks weigh the same: the rarest word is seldom the topic
-_SAME_DOCUMENT, _CHANGELOG, _OTHER_NAME = 0.85, 0.5, 0.75
-"""Factors for each further chunk of a document, for release notes, and for a heading that is another name."""
+_FIND = f"""SELECT rowid, -bm25(chunks, {_WEIGHTS}), length(body), is_change, highlight(chunks, 0, char(1), char(2)),
+    highlight(chunks, 1, char(1), char(2)) FROM chunks WHERE chunks MATCH ? ORDER BY 2 DESC LIMIT ?"""  # noqa: S608
+_MARKED = re.compile(r"\x01([^\x02]*)\x02")
+_CANDIDATES, _MOST_TERMS, _SHORT, _CHANGELOG, _LEAD = 200, 32, 300, 0.5, 1.1
 _CAMEL = re.compile(r"\b(?:[A-Z]?[a-z0-9]+|[A-Z]{2,}(?=[A-Z][a-z]))[A-Z][A-Za-z0-9]*\b")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _COMPOUND = re.compile(r"\b[A-Za-z]{2,}(?:-[A-Za-z]{2,})+\b")
 _WORD = re.compile(r"[^\W_]+(?:(?:[._\-]|::)+[^\W_]+)*(?:['\u2019][^\W_]+)?")
-_NAME = re.compile(r"`?[\w.-]*[._-][\w.-]*(?:\(.*\))?`?")
-_GENERAL = re.compile(r"(?:introduction|overview|basics|usage|summary|abstract|descriptions?|examples?)$", re.I)
 _ASKS_FOR_CHANGES = re.compile(
     r"\b(?:changelog|chang(?:ed|es)|release[ds]?|version|since|when (?:was|were|did)|what'?s new|added|removed"
     r"|deprecated|introduced|dropped)\b", re.IGNORECASE
@@ -37,6 +35,9 @@ class _Candidate:
     row: int
     bm25: float
     length: int
+    is_change: bool
+    title: str  # the words of the query are between the characters 1 and 2, as in `headings`
+    headings: str
     covered: float = 0.0  # the share of the query in the chunk; rare terms count for more
     headed: float = 0.0  # the share of the query in the chunk's title and headings
     score: float = 0.0
@@ -82,20 +83,10 @@ def search(connection: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
     if not terms or limit < 1:
         return []
     expression = _expression({phrase: worth for term in terms for phrase, worth in term.items()})
-    rows = connection.execute(
-        f"SELECT rowid, -bm25(chunks, {_WEIGHTS}) AS score, length(body) FROM chunks WHERE chunks MATCH ?"  # noqa: S608
-        " ORDER BY score DESC LIMIT ?",
-        (expression, _CANDIDATES),
-    )
-    found = {row: _Candidate(row, score, length) for row, score, length in rows}
+    found = {row[0]: _Candidate(*row) for row in connection.execute(_FIND, (expression, _CANDIDATES))}
     _measure(connection, terms, found)
     for candidate in found.values():
-        candidate.score = _score(connection, query, candidate)
-    earlier: dict[int, int] = {}
-    for candidate in sorted(found.values(), key=lambda one: -one.score):
-        document = candidate.row >> ROW_BITS
-        earlier[document] = earlier.get(document, -1) + 1
-        candidate.score *= _SAME_DOCUMENT ** earlier[document]
+        candidate.score = _score(query, candidate)
     hits: dict[str, Hit] = {}
     for candidate in sorted(found.values(), key=lambda one: (-one.score, one.row)):
         if len(hits) < limit:
@@ -118,7 +109,7 @@ def _measure(connection: sqlite3.Connection, terms: list[dict[str, float]], foun
     whole = 0.0
     for term in terms:
         everywhere = matches(_expression(term))
-        weight = log(1 + total / (0.5 + _RARE * total + len(everywhere)))
+        weight = log(1 + total / (0.5 + len(everywhere)))
         whole += weight
         worths = dict.fromkeys(everywhere & found.keys(), 0.0)
         for phrase, worth in sorted(term.items(), key=lambda one: one[1]):
@@ -131,15 +122,11 @@ def _measure(connection: sqlite3.Connection, terms: list[dict[str, float]], foun
         candidate.covered, candidate.headed = candidate.covered / whole, candidate.headed / whole
 
 
-def _score(connection: sqlite3.Connection, query: str, one: _Candidate) -> float:
+def _score(query: str, one: _Candidate) -> float:
     """Return BM25, damped, times how much of the query the chunk covers and how well its heading names the topic."""
-    title, headings, is_change = connection.execute(
-        "SELECT title, headings, is_change FROM chunks WHERE rowid = ?", (one.row,)
-    ).fetchone()
-    own = next((name for name in reversed(headings.split("\n")) if name and not _GENERAL.match(name)), title)
-    topic = len(stems(own) & stems(query)) / max(len(stems(own)), 1)
-    factor = _OTHER_NAME if headings and _NAME.fullmatch(own) and own.strip("`").lower() not in query.lower() else 1.0
-    if is_change and not _ASKS_FOR_CHANGES.search(query):
-        factor *= _CHANGELOG
+    heading = one.headings.rpartition("\n")[2] or one.title
+    topic = len(stems(" ".join(_MARKED.findall(heading)))) / max(len(stems(heading)), 1)
+    factor = _CHANGELOG if one.is_change and not _ASKS_FOR_CHANGES.search(query) else 1.0
+    factor *= _LEAD if one.row % 2**ROW_BITS == 0 else 1.0  # the beginning introduces the topic
     factor *= min(1.0, 0.5 + 0.5 * one.length / _SHORT)  # BM25 prefers short chunks, readers do not
     return factor * sqrt(one.bm25 * (0.1 + one.covered) ** 3) * (1 + 0.5 * one.headed) * (1 + topic)

@@ -14,18 +14,14 @@ from docutils.parsers import rst
 from docutils.parsers.rst import states
 from docutils.statemachine import StringList
 
-from .markdown import Document
+from .markdown import CODE, SILENT, VERSIONS, Document
 
 _SIGNATURE = re.compile(
     r"(?:\w+:)?(?:c?function|\w*method|class|exception|data|attribute|property|option|cmdoption|decorator\w*|confval|setting"
     r"|macro|type|enum|envvar|command|fixture|role|directive|describe|object)$"
 )
-_CODE = re.compile(r"(?:code\S*|sourcecode|math|testcode|testoutput|ipython|prompt|productionlist|graphviz|mermaid)$")
-_SILENT = re.compile(r"(?:auto\w+|toctree|contents|index|highlight|\w*module|testsetup|\w+author|meta|plot|click:\w+)$")
-_VERSIONS = {"versionadded": "Added in version", "versionchanged": "Changed in version",
-             "deprecated": "Deprecated since version", "versionremoved": "Removed in version"}  # fmt: skip
 _LABELLED = re.compile(r"^(.+?)\s*<[^<>]*>$", re.DOTALL)
-_NAME = re.compile(r"[!~@.]?[\w.$-]*[\w)](?:\(\))?$")
+_NAME = re.compile(r"[!~@.]*[\w.$-]*[\w)](?:\(\))?$")
 _PROSE_ROLES = {"ref", "doc", "term", "numref", "abbr", "guilabel", "menuselection"}
 _MARKUP = re.compile(r"(?::[\w:+-]{1,40}:)?`{1,2}[~!]?([^`<>]+?)(?:\s*<[^<>`]*>)?`{1,2}")
 _HEADER = re.compile(r"\A(?:[A-Z][A-Za-z-]{1,30}:(?:[ \t].*)?\n(?:[ \t]+\S.*\n)*){2,}\n")
@@ -90,7 +86,7 @@ class _Tolerant:
         self.nested_sm_kwargs = self.indent_sm_kwargs = {"state_classes": _state_classes(), "initial_state": "Body"}
 
     def run_directive(self, directive: Any, match: Any, type_name: str, option_presets: Any) -> tuple[list[Any], bool]:
-        if _CODE.match(type_name):  # it may have options that only Sphinx knows
+        if CODE.match(type_name):  # it may have options that only Sphinx knows
             return self.unknown_directive(type_name)
         found: tuple[list[Any], bool] = super().run_directive(directive, match, type_name, option_presets)  # type: ignore[misc]
         return found
@@ -105,9 +101,9 @@ class _Tolerant:
             argument += [] if line.startswith(":") else [line]
         node = nodes.container(directive=type_name, argument=list(filter(None, argument)))
         body = StringList(rest, source="document")
-        if any(map(str.strip, rest)) and not _SILENT.match(type_name):
+        if any(map(str.strip, rest)) and not SILENT.match(type_name):
             body.trim_left(min(len(line) - len(line.lstrip()) for line in rest if line.strip()))
-            if _CODE.match(type_name):
+            if CODE.match(type_name):
                 node += nodes.literal_block("", "\n".join(body).strip("\n"))
             else:
                 self.nested_parse(body, offset + 1, node)  # type: ignore[attr-defined]
@@ -171,11 +167,11 @@ def _directive(node: Any, level: int) -> Iterator[str]:
         yield _heading(" · ".join(node["argument"][:3]), level + 1)
         yield from _blocks(node, level + 1)
         return
-    if name in _VERSIONS:
+    if name in VERSIONS:
         number, _, text = text.partition(" ")
-        yield f"{_VERSIONS[name]} {number}: {text} {_body(node, level)}".rstrip(": ")
+        yield f"{VERSIONS[name]} {number}: {text} {_body(node, level)}".rstrip(": ")
         return
-    if text and not _SILENT.match(name) and not _CODE.match(name):
+    if text and not SILENT.match(name) and not CODE.match(name):
         yield f"**{text}**" if node.children else text if " " in text else ""
     yield from _blocks(node, level)
 
