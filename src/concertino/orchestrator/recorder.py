@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ..errors import ProviderError
 from ..events import RunStatus
 from ..messages import ToolCall
 from ..operations import Operation
 from ..providers.base import Model, ModelRequest
+from ..records import record
 from ..storage.types import Reservation
 from ..token_engine.edits import Edit
 from ..waits import Wait
@@ -35,7 +35,8 @@ from .plain import dump_state, plain
 from .run import RunSession
 
 
-class Prepared(NamedTuple):
+@record(frozen=False)
+class Prepared:
     """A request that is reserved and recorded, and may be sent."""
 
     model: Model
@@ -153,11 +154,11 @@ async def record_end(run: RunSession, status: RunStatus, error: str | None) -> N
 
 
 def _request_record(prepared: Prepared, reserve: Reservation | None) -> RequestRecord:
-    model, name, request, usage_id = prepared
+    model, request, usage_id = prepared.model, prepared.request, prepared.usage_id
     return RequestRecord(
         attempt=usage_id.rpartition(":")[2],
         usage_id=usage_id,
-        model=name,
+        model=prepared.model_id,
         max_output=request.max_output_tokens,
         reserved=None if reserve is None else (reserve.tokens, reserve.money),
         name=request.model if request.model != model.name else "",

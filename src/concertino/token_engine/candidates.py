@@ -98,8 +98,8 @@ class Candidates:
 
     @property
     def first_kept(self) -> int | None:
-        """Return the index of the oldest of the newest results, which stay for now."""
-        return self._newest[0][0] if self._newest else None
+        """Return the index of the oldest of the newest results that is worth reducing; they stay for now."""
+        return next((index for index, saved in self._newest if saved), None)
 
     @property
     def first_unreduced(self) -> int | None:

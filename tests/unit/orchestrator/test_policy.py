@@ -13,7 +13,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from concertino.agents import DeepResearchSupervisor, ResearcherAgent
-from concertino.context_state import ContextState
+from concertino.context_state import ContextReport, ContextState
 from concertino.errors import ConfigurationError
 from concertino.events import (
     CacheMiss,
@@ -77,7 +77,7 @@ OWN_WORDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Wait, "resolution"): st.none(),  # the waits of a result are open
     (RunResult, "tool_calls"): st.just({"supervisor": 2}),
     (RunResult, "context"): st.none() | st.just(ContextState([["reduce", [1], [CANARY]]])),
-    (RunResult, "report"): st.none(),
+    (RunResult, "report"): st.none() | st.just(ContextReport()),
 }
 canaries = st.builds(lambda before, after: before + CANARY + after, st.text(max_size=5), st.text(max_size=5))
 steps = st.builds(

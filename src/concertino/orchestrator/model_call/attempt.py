@@ -64,7 +64,8 @@ class Attempt:
     )
 
     def __init__(self, run: RunSession, hooks: Hooks, prepared: Prepared, *, visible: bool) -> None:
-        self.model, self.model_id, self.request, self.usage_id = prepared
+        self.model, self.model_id = prepared.model, prepared.model_id
+        self.request, self.usage_id = prepared.request, prepared.usage_id
         self.tokens: Tokens | None = None
         """The tokens that the provider measured; None if it reported none."""
         self.ready: list[ToolCall] = []

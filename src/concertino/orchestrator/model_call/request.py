@@ -232,12 +232,12 @@ class TurnRequests:
                 run.state.step -= 1  # the model was not called
                 return decision
             run.apply(decision)
-            prepared = prepared._replace(request=await self._build(model))
+            prepared.request = await self._build(model)
         for _ in range(3):  # other runs draw on the same accounts meanwhile
             output = run.reserve.affordable(model, prepared.request, refused.tokens, refused.money)
             if not output:
                 break
-            prepared = prepared._replace(request=dataclasses.replace(prepared.request, max_output_tokens=output))
+            prepared.request = dataclasses.replace(prepared.request, max_output_tokens=output)
             refused = await self._reserve(prepared)
             if refused is None:
                 return prepared
