@@ -98,20 +98,19 @@ class Adder(AgentConfig):
     tools = (add,)
 
 
-async def _turn(store: MemoryStore | None) -> None:
-    with ScriptedModel(call("add", a=1, b=2), "3") as model:
-        events: AsyncIterator[Any] = ToolOrchestrator(
-            Chat(model=model, message="1 + 2?"), Adder(), resources=Resources(store=store)
-        ).stream()
-        async for _ in events:
-            pass
+def _turn(store: MemoryStore | None, model: ScriptedModel) -> AsyncIterator[Any]:
+    return ToolOrchestrator(Chat(model=model, message="1 + 2?"), Adder(), resources=Resources(store=store)).stream()
 
 
 async def _trace(*, stored: bool) -> Trace:
     store = MemoryStore() if stored else None
-    await _turn(store)  # what is compiled, cached or connected once does not belong to a turn
-    with traced() as trace:
-        await _turn(store)
+    with ScriptedModel(*[call("add", a=1, b=2), "3"] * 2) as model:
+        first, second = _turn(store, model), _turn(store, model)  # the checks of arguments do not belong to a turn
+        async for _ in first:  # nor does what is compiled, cached or connected once
+            pass
+        with traced() as trace:
+            async for _ in second:
+                pass
     return trace
 
 

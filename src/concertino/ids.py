@@ -1,4 +1,4 @@
-"""Identifiers of runs, tool calls, usage records and shared texts."""
+"""Identifiers of runs, tool calls, usage records, accounts and shared texts."""
 
 from __future__ import annotations
 
@@ -29,6 +29,36 @@ def child_run_id(call_key: str, ordinal: int = 1) -> str:
 def usage_id(run_id: str, step: int, attempt: str) -> str:
     """Return the id of a usage record, the same for every execution of an attempt."""
     return f"{run_id}:{step}:{attempt}"
+
+
+def run_account(root_id: str) -> str:
+    """Return the name of the account of a run's tree."""
+    return f"run:{root_id}"
+
+
+def user_account(user_id: str, organization_id: str = "") -> str:
+    """Return the name of a user's account in an organization.
+
+    The same user has one account per organization, and a budget applies to one account.
+    """
+    # The separator is escaped, so that no two pairs of ids share an account.
+    organization = organization_id.replace("%", "%25").replace("/", "%2F")
+    return f"user:{organization}/{user_id}"
+
+
+def organization_account(organization_id: str) -> str:
+    """Return the name of an organization's account, which all its users share."""
+    return f"organization:{organization_id}"
+
+
+def accounts_of(root_id: str, user_id: str, organization_id: str) -> tuple[str, ...]:
+    """Return the accounts that a run's tree draws on: its own, its user's and its organization's."""
+    names = [run_account(root_id)]
+    if user_id:
+        names.append(user_account(user_id, organization_id))
+    if organization_id:
+        names.append(organization_account(organization_id))
+    return tuple(names)
 
 
 def token() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -194,10 +194,10 @@ class Broken(MemoryStore):
         super().__init__()
         self._where = where
 
-    async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> None:
+    async def begin(self, start: RunStart, entry: Entry, claim: Claim, accounts: Sequence[str] = ()) -> bool:
         if self._where == "begin":
             raise StorageError("the disk is full")
-        await super().begin(start, entry, claim)
+        return await super().begin(start, entry, claim, accounts)
 
     async def append(self, entry: Entry) -> Head:
         if self._where == ("end" if entry.end else "append"):

@@ -15,7 +15,7 @@ from concertino.agents import delegate
 from concertino.errors import RunEndedError, RunStateError, UnknownRunError
 from concertino.events import CallWaiting, RunEnded, StopReceipt, ToolStarted
 from concertino.runtime import LiveRun, Runtime
-from concertino.storage import Claim, Store
+from concertino.storage import Claim, Entry, Head, Store
 from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import Steady, ended, is_valid, runtime, state, texts, until
@@ -276,16 +276,25 @@ async def test_a_stop_outlives_the_process_that_did_not_heed_it(store: Store) ->
 
 
 class Slow(MemoryStore):
-    """Gives a claim back when it is let."""
+    """Ends a run, and gives its claim back, when it is let."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reached, self.free = asyncio.Event(), asyncio.Event()
 
+    async def append(self, entry: Entry) -> Head:
+        head = await super().append(entry)
+        if entry.end is not None:
+            await self._wait()
+        return head
+
     async def release(self, claim: Claim) -> None:
+        await self._wait()
+        await super().release(claim)
+
+    async def _wait(self) -> None:
         self.reached.set()
         await self.free.wait()
-        await super().release(claim)
 
 
 @pytest.mark.parametrize("made", ["orders", "quick"])

@@ -139,8 +139,8 @@ class ToolOrchestrator:
                 for event in events:
                     yield event
         finally:
-            stream.close()
             if not task.done():
+                stream.close()
                 task.cancel()
                 await asyncio.wait([task])
                 self._ensure_result(run)

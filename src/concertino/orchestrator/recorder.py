@@ -46,15 +46,17 @@ class Prepared:
 
 
 def position(run: RunSession) -> Position:
-    """Return where *run* is, without what did not change since the previous entry."""
-    journal, agent_state = run.journal, run.context.agent_state
-    changes = journal.changes(
+    """Return where *run* is. The journal leaves out what did not change since the previous entry."""
+    agent_state = run.context.agent_state
+    return Position(
+        state=run.state,
+        index=run.tree.content_index,
+        attempts=run.attempts,
         carrying_cost=run.window.carrying_cost,
-        commands=journal.processed,
+        commands=run.journal.processed,
         text=run.state.text,
         agent_state=None if agent_state is None else dump_state(agent_state),
     )
-    return Position(state=run.state, index=run.tree.content_index, attempts=run.attempts, **changes)
 
 
 async def record_request(
@@ -71,8 +73,10 @@ async def record_request(
     """
     journal, specs, request = run.journal, run.registry.specs(), prepared.request
     changes = journal.changes(system=run.system, tools=specs, cache_key=request.cache_key)
-    run_system = journal.text_ids([run.system])[0] if "system" in changes else None
-    run_tools = journal.text_ids(list(map(spec_text, specs))) if "tools" in changes else None
+    run_system: str | None = None
+    run_tools: list[str] | None = None
+    if "system" in changes or "tools" in changes:
+        run_system, *run_tools = journal.text_ids([run.system, *map(spec_text, specs)])
     entry = ModelRequested(
         position=position(run),
         request=_request_record(prepared, reserve),

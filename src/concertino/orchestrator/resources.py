@@ -169,9 +169,9 @@ class Resources:
         found = self._kept.get(id(context))
         return found if found is not None and found.folded.state is context else None
 
-    def preload_prices(self, model: Model) -> None:
+    def preload_prices(self, model: Model, model_id: str) -> None:
         """Load the prices of *model* in a thread, once, so that its first attempt does not block the event loop."""
-        key = f"prices of {model_id(model)}"
+        key = f"prices of {model_id}"
         if self.price is price and key not in self._opened:
             self._opened[key] = None
             preload(model.provider, model.name)

@@ -9,7 +9,7 @@ from ..events import Notice, NoticeCode
 from ..ids import handle_for, usage_id
 from ..messages import Message, Messages, ToolSpec
 from ..operations import OperationState
-from ..providers.base import Model, model_id
+from ..providers.base import Model
 from ..scope import Scope
 from ..token_engine.engine import TokenEngine
 from ..token_engine.recall import RECALL
@@ -143,6 +143,7 @@ class RunSession:
         chat: Chat,
         resources: Resources,
         model: Model,
+        model_id: str,
         registry: ToolRegistry,
         limits: Limits,
         tree: Tree,
@@ -153,7 +154,7 @@ class RunSession:
         self.set_chat(chat)
         self.resources = resources
         self.model = model
-        self.model_id = model_id(model)
+        self.model_id = model_id
         self.registry = registry
         self.limits = limits
         self.tree = tree
@@ -324,11 +325,6 @@ class RunSession:
         """
         if self.tree.ledger.book(record) and self.journal.on:
             self.journal.book(record, self.reserve.settlement(record) if self.tree.budgeted else None, ended)
-
-    @property
-    def records(self) -> tuple[UsageRecord, ...]:
-        """The usage records of this run and its sub-agents."""
-        return self.tree.ledger.records(self.path, self.first_record)
 
     def next_attempt(self) -> str:
         """Return the usage id of the next attempt of this step; the same in every process."""

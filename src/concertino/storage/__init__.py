@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .accounts import organization_account, run_account, user_account
+from ..ids import organization_account, run_account, user_account
 from .base import Memories, Store
 from .codec import decode_message, encode_message
 from .process import process_owner

@@ -38,8 +38,10 @@ from .types import (
 class JournalStore(Protocol):
     """Writes runs and the claims on them. Every method may raise `StorageError`; a failed write leaves nothing."""
 
-    async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> None:
+    async def begin(self, start: RunStart, entry: Entry, claim: Claim, accounts: Sequence[str] = ()) -> bool:
         """Start a run with entry 0. A root is claimed by *claim*; a child is written under its root's claim.
+
+        Return whether one of *accounts* has a budget.
 
         Raises `RunExistsError` if the store has the run, and `StaleClaimError` if *claim* is not its root's.
         """

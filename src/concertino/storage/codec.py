@@ -117,11 +117,6 @@ def storable(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
-def storable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return *row* with each of its texts in valid Unicode, as `storable` returns it."""
-    return tuple([storable(value) if isinstance(value, str) and not value.isascii() else value for value in row])
-
-
 def memory_id(owner: str, text: str) -> str:
     """Return the id of *owner*'s memory of *text*, the same for the same text."""
     import hashlib  # noqa: PLC0415 - few programs keep memories

@@ -6,7 +6,7 @@ The test decides what happens at a point: kill the process, stop it, raise, or w
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from ..providers.base import Model, ModelEvent, ModelRequest, Reply
@@ -57,11 +57,12 @@ class FaultyStore:
         self.store = store
         self._points = points
 
-    async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> None:
+    async def begin(self, start: RunStart, entry: Entry, claim: Claim, accounts: Sequence[str] = ()) -> bool:
         """See the port; adds points."""
         await self._points("append:started:before")
-        await self.store.begin(start, entry, claim)
+        limited = await self.store.begin(start, entry, claim, accounts)
         await self._points("append:started:after")
+        return limited
 
     async def append(self, entry: Entry) -> Head:
         """See the port; adds points."""

@@ -36,6 +36,7 @@ _SHARED = TokenStatistics()
 """Counts and calibrations of engines that are given none."""
 _RETENTION = Retention()
 _NOTHING_DUE = Plan()
+_NO_EDITS = Plan(edits_possible=False)
 _BYTES_PER_TOKEN = 4
 """Average bytes of a token in English text."""
 
@@ -278,7 +279,7 @@ class TokenEngine:
         ):
             self._skipped += 1
             self._planned = False
-            return _NOTHING_DUE
+            return _NO_EDITS
         self._cold = self._expired or model != window.model
         self._moved = self._moved or (bool(window.fixed.texts) and fixed != window.fixed.texts)
         window.prepare(model, fixed, self.limit, reserve)
@@ -287,7 +288,7 @@ class TokenEngine:
             if self._pending <= window.floor:  # a token is at least a byte: no edit can be due
                 self._slack, self._below_floor, self._planned = window.floor, True, False
                 self._skipped += 1
-                return _NOTHING_DUE
+                return _NO_EDITS
         self._planned = True
         return self._plan(self._settle(), recallable=recallable, summaries=summaries)
 

@@ -71,6 +71,8 @@ class Plan:
     """A summary to make."""
     urgent: bool = False
     """True if the request must wait for the summary because the window is full. Without a job, one is being made."""
+    edits_possible: bool = True
+    """False if no edit can be due: then there is nothing to `fit`."""
 
 
 @record(frozen=False)

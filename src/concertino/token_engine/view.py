@@ -31,6 +31,7 @@ class View:
         "_kinds",
         "_lent",
         "_measure",
+        "_settled",
         "_shown",
         "_sizes",
         "by_kind",
@@ -54,6 +55,7 @@ class View:
         self._lent = True  # the list of shown messages is copied before an edit
         self.indexes = array("l")
         """By position: the message's index, or the first index that a summary covers."""
+        self._settled = False  # edits keep the sizes up to date from the first count on
         self._sizes = array("q")  # by position, of the counted messages
         self._kinds = bytearray()
         self._before = array("q", [0])  # by position: the tokens before it; an edit truncates it
@@ -75,6 +77,7 @@ class View:
             made._shown, made._lent = list(self._shown), False
         made.groups, made.indexes = self.groups[:], self.indexes[:]
         made._sizes, made._kinds, made._before = self._sizes[:], self._kinds[:], self._before[:]
+        made._settled = self._settled
         made.tokens, made.by_kind, made.omitted = self.tokens, list(self.by_kind), self.omitted
         made.reasoned = self.reasoned
         return made
@@ -115,6 +118,7 @@ class View:
     def settle(self) -> Iterable[tuple[int, Message, int]]:
         """Count the messages appended since the last call; return them with their indexes and tokens."""
         self.grow()
+        self._settled = True
         first, by_kind = len(self._sizes), self.by_kind
         fresh = self._shown[first:]
         measured = list(map(self._measure, fresh))
@@ -189,7 +193,7 @@ class View:
             if message.role != "tool":
                 continue
             shown[position] = message = reduced(message, digest)
-            if sizes:
+            if self._settled:
                 by_kind[kinds[position]] -= sizes[position]
                 self.tokens -= sizes[position]
                 sizes[position], kinds[position] = tokens, kind = self._measure(message)
@@ -218,7 +222,7 @@ class View:
 
     def _show(self, start: int, stop: int, shown: Sequence[Message], indexes: Sequence[int]) -> None:
         """Replace the messages from position *start* to before *stop* by *shown*, which have the *indexes*."""
-        if self._sizes:
+        if self._settled:
             self._resize(start, stop, shown)
         self._shown[start:stop] = shown
         self.indexes[start:stop] = array("l", indexes)

@@ -23,15 +23,14 @@ class Arguments:
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.context_name, self._model = _model_of(function, name)
         self.schema = _schema(self._model)
-        self._check = self._model.__pydantic_validator__.validate_python
+        self.check: Callable[[dict[str, Any]], BaseModel] = self._model.__pydantic_validator__.validate_python
+        """Returns arguments as a model. Raises `ValidationError`, a `ValueError`; see `explained`."""
 
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the converted arguments by parameter. Raises `ToolArgumentsError`, naming the parameter."""
-        try:
-            checked = self._check(arguments)
-        except ValidationError as error:
-            raise ToolArgumentsError("; ".join(_problem(e) for e in error.errors(include_url=False))) from None
-        return dict(checked.__dict__)  # not `model_dump`, which would turn nested models back into dicts
+
+def explained(error: ValueError) -> ToolArgumentsError:
+    """Return the error of a check as the model reads it: it names the parameter."""
+    problems = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+    return ToolArgumentsError("; ".join(map(_problem, problems)) or str(error))
 
 
 def _model_of(function: Callable[..., Any], name: str) -> tuple[str | None, type[BaseModel]]:

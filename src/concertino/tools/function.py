@@ -25,17 +25,22 @@ class FunctionTool(Tool):
         self.name = name
         self.description = description
         self.function = function
-        from .arguments import Arguments  # noqa: PLC0415 - importing pydantic doubles the time of `import concertino`
+        from .arguments import Arguments, explained  # noqa: PLC0415 - pydantic doubles the time of `import concertino`
 
         self._arguments = Arguments(function, name)
+        self._check, self._explained = self._arguments.check, explained
         self.parameters = self._arguments.schema
         self.probe_function: Probe | None = None
         self._is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         self.interruptible = self._is_async
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the converted arguments; see `Tool.validate`."""
-        return self._arguments.validate(arguments)
+        """Return the converted arguments by parameter; see `Tool.validate`."""
+        try:
+            checked = self._check(arguments)
+        except ValueError as error:
+            raise self._explained(error) from None
+        return dict(checked.__dict__)  # not `model_dump`, which would turn nested models back into dicts
 
     async def probe(self, key: str, context: ToolContext) -> Done | NotDone | None:
         """Call the function from `@tool(probe=...)`; see `Tool.probe`."""

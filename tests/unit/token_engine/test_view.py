@@ -117,6 +117,16 @@ def test_a_view_agrees_with_the_simple_model(chance: Random) -> None:
         assert list(held) == was, "later changes do not show in it"
 
 
+def test_an_edit_of_a_view_that_shows_nothing_is_counted() -> None:
+    view = View(measure)
+    view.record.append(AssistantMessage((Reasoning("why"),)))
+    view.settle()
+    view.apply(Strip(1))
+    assert (view.shown, view.tokens) == ([], 0)
+    view.apply(Summarize(0, 1, (), "a summary", "handle", "check"))
+    assert view.before(1) == view.tokens == measure(view.shown[0])[0] > 0
+
+
 def test_edits_measure_only_the_messages_that_they_change() -> None:
     measured = 0
 

@@ -33,7 +33,7 @@ EndStatus = Literal["completed", "failed", "cancelled"]
 
 @record(kw_only=True)
 class Position:
-    """A run's position. Values that did not change since the previous entry are None."""
+    """A run's position. Values that did not change since the previous entry are not stored, and are read as None."""
 
     state: RunState
     index: int
@@ -48,7 +48,7 @@ class Position:
     agent_state: str | None = None
     """The agent's own state as JSON text."""
 
-    def write(self, body: Json, content: Json) -> None:
+    def write(self, body: Json, content: Json, known: Json) -> None:
         state = self.state
         body["position"] = [
             state.step,
@@ -63,14 +63,14 @@ class Position:
         ]
         if state.tool_choice != "auto":
             body["choice"] = _choice_json(state.tool_choice)
-        if self.carrying_cost is not None:
-            body["carrying_cost"] = self.carrying_cost
-        if self.commands is not None:
-            body["commands"] = self.commands
-        if self.text is not None:
-            content["text"] = self.text
-        if self.agent_state is not None:
-            content["agent_state"] = self.agent_state
+        for name, value, part in (
+            ("carrying_cost", self.carrying_cost, body),
+            ("commands", self.commands, body),
+            ("text", self.text, content),
+            ("agent_state", self.agent_state, content),
+        ):
+            if value is not None and known.get(name) != value:
+                part[name] = known[name] = value
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Position:
@@ -205,7 +205,6 @@ class ModelRequested:
     """For a fork: the calls so far, by tool."""
 
     def write(self, body: Json, content: Json) -> None:
-        self.position.write(body, content)
         body["request"] = self.request.write()
         body["asks"] = [_choice_json(self.choice), self.parallel, self.tools]
         for name in ("system", "run_system", "run_tools", "breakpoints", "calls_of", "after"):
@@ -282,7 +281,6 @@ class ModelAnswered:
     finish_text: str | None = None
 
     def write(self, body: Json, content: Json) -> None:
-        self.position.write(body, content)
         body["answer"] = [self.has_message, self.call_count, self.finish]
         if self.calls is not None:
             content["calls"] = [[call.id, call.name, call.arguments, call.signature] for call in self.calls]
@@ -325,7 +323,7 @@ class Suspended:
     position: Position
 
     def write(self, body: Json, content: Json) -> None:
-        self.position.write(body, content)
+        """Write nothing: the position is part of the entry."""
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Suspended:
@@ -389,8 +387,6 @@ class Ended:
     receipt: StopReceipt | None = None
 
     def write(self, body: Json, content: Json) -> None:
-        if self.position is not None:
-            self.position.write(body, content)
         body["status"] = self.status
         if self.receipt is not None:
             body["receipt"] = dataclasses.asdict(self.receipt)
@@ -489,11 +485,16 @@ class Common:
         )
 
 
-def encode(entry: Entry, common: Common) -> tuple[Json, Json | None]:
-    """Return the structure and the content of an entry, for the store."""
+def encode(entry: Entry, common: Common, known: Json) -> tuple[Json, Json | None]:
+    """Return the structure and the content of an entry, for the store.
+
+    A value of its position that equals the *known* one, which was recorded last, is left out; the others become known.
+    """
     body: Json = {}
     content: Json = {}
     entry.write(body, content)
+    if (position := getattr(entry, "position", None)) is not None:
+        position.write(body, content, known)
     common.write(body, content)
     return body, content or None
 

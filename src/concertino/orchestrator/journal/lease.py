@@ -61,6 +61,7 @@ class Tree:
         "budgeted",
         "claim",
         "content_index",
+        "ended",
         "lease",
         "ledger",
         "lost",
@@ -88,6 +89,8 @@ class Tree:
         """Whether any of the accounts has a budget; without one nothing is counted for it."""
         self.policies: dict[str, DataPolicy] = {}
         """By run, for observers, which see the events of all runs."""
+        self.ended = False
+        """Whether the end of the root is recorded."""
         self.parked = False
         """Whether work that is cancelled now stays open, to be resumed later."""
         self.patience = STOP_DEADLINE
@@ -123,9 +126,9 @@ class Tree:
             raise
 
     async def release(self) -> None:
-        """Release the claim. A failure is logged: the lease ends by itself."""
+        """Release the claim, unless the root's end has. A failure is logged: the lease ends by itself."""
         self._cancel_renewal()
-        if self.claim is not None and self.store is not None and self.lost is None:
+        if self.claim is not None and self.store is not None and self.lost is None and not self.ended:
             try:
                 await self.store.release(self.claim)
             except StorageError as error:

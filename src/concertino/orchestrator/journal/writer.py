@@ -107,7 +107,7 @@ class Journal:
         self._gathered = _Gathered()
         self._unsure: tuple[int, _Gathered] | None = None
         self._known: dict[str, Any] = {"text": ""}
-        """Values recorded last, by name: an entry repeats none of them."""
+        """Values recorded last, by name: an entry repeats none of them. The recorded messages imply the `text`."""
 
     # -- gathering -----------------------------------------------------------------------------------------------
 
@@ -175,10 +175,7 @@ class Journal:
         return ids
 
     def changes(self, **values: Any) -> dict[str, Any]:
-        """Return those of *values* that differ from the values recorded last under their names, and remember them.
-
-        The name `text` stands for the model's last text, which the recorded messages imply.
-        """
+        """Return those of *values* that differ from the values recorded last under their names, and remember them."""
         known, found = self._known, {}
         for name, value in values.items():
             if name not in known or ((old := known[name]) is not value and old != value):
@@ -188,7 +185,7 @@ class Journal:
     # -- appending -----------------------------------------------------------------------------------------------
 
     async def start(self, start: RunStart, entry: Entry, operations: Sequence[Operation] = ()) -> None:
-        """Append entry 0. Raises `RunExistsError`."""
+        """Append entry 0, and find out whether an account of the tree has a budget. Raises `RunExistsError`."""
         if not self.on:
             return
         assert self._store is not None
@@ -197,7 +194,9 @@ class Journal:
         start = stored_start(self.policy, start)
         self._started = True  # a cancelled or failed append may have reached the store all the same
         self._unsure = (0, gathered)
-        await self._store.begin(start, self._row(entry, 0, gathered, operations), self._tree.claim)
+        row = self._row(entry, 0, gathered, operations)
+        limited = await self._store.begin(start, row, self._tree.claim, self._tree.accounts)
+        self._tree.budgeted = self._tree.budgeted or limited
         self._unsure = None
         self.seq = 1
 
@@ -249,7 +248,9 @@ class Journal:
                     self._tree.lose(error)
                 raise
             self.seq, self.commands = head.seq, head.commands
-            self.ended = self.ended or end is not None
+            if end is not None:
+                self.ended = True
+                self._tree.ended = self._tree.ended or self.run_id == self._tree.root_id
         if head.stop:
             self._tree.request_stop()
 
@@ -297,7 +298,7 @@ class Journal:
         common.texts = list(gathered.texts)
         common.transitions = [(operation.key, operation.state) for operation in changed]
         common.transitions += gathered.attempts
-        body, content = encode(entry, common)
+        body, content = encode(entry, common, self._known)
         gone = set(closed)
         run_id = None if self.policy.keeps_everything else self.run_id
         return stored.Entry(
@@ -308,7 +309,9 @@ class Journal:
             step=step,
             body=body,
             content=content,
-            messages=stored_messages(self.policy, gathered.messages, self._count, gathered.progress),
+            messages=stored_messages(self.policy, gathered.messages, self._count, gathered.progress)
+            if gathered.messages
+            else (),
             texts=[
                 StoredText(id=key, body=text, user_id=self.user_id, run_id=run_id)
                 for key, text in gathered.texts.items()

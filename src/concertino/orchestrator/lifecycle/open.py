@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterable, Sequence
 
 from ...errors import ConfigurationError
+from ...ids import accounts_of
 from ...messages import ForcedTool, Message, SystemMessage, ToolChoice, UserMessage
 from ...operations import Operation
 from ...providers.base import Model, model_id
-from ...storage.accounts import accounts_of
 from ...storage.process import process_owner
 from ...storage.types import Claim, RunStart
 from ...tools.registry import ToolRegistry
@@ -48,11 +48,12 @@ def open_run(
     limits = resources.limits_of(chat.session, model, config)
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
-    resources.preload_prices(model)
+    name = model_id(model)
+    resources.preload_prices(model, name)
     checked, changes = NOTHING_CHECKED, ""
     if chat.history or chat.few_shot:
         kept = resources.kept(chat.context)
-        chat, checked, changes = repaired(chat, model_id(model), kept.checked if kept else NOTHING_CHECKED)
+        chat, checked, changes = repaired(chat, name, kept.checked if kept else NOTHING_CHECKED)
     run = RunSession(
         id=run_id,
         path=f"{parent.run.path}/{parent.element}" if parent else config.name,
@@ -60,6 +61,7 @@ def open_run(
         chat=chat,
         resources=resources,
         model=model,
+        model_id=name,
         registry=registry.copy(),
         limits=limits,
         tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
@@ -96,7 +98,6 @@ async def begin(run: RunSession, parent: Parent | None) -> None:
     tree.accounts = accounts_of(run.id, session.user_id, session.organization_id)
     if run.chat.budget is not None:
         await tree.store.set_budget(tree.accounts[0], run.chat.budget)
-    tree.budgeted = bool(await tree.store.accounts(tree.accounts))
     tree.claim = claim
     since = asyncio.get_running_loop().time()
     await run.journal.start(start, _started(run))
@@ -198,7 +199,8 @@ def _run_start(run: RunSession, parent: Parent | None) -> RunStart:
 def _started(run: RunSession) -> Started:
     """Return entry 0 of the journal: what the run is given."""
     chat, journal = run.chat, run.journal
-    before = journal.text_ids(message_texts(before_user_message(chat, run.model_id)))
+    earlier = before_user_message(chat, run.model_id)
+    before = journal.text_ids(message_texts(earlier)) if earlier else []
     return Started(
         model=run.model_id,
         policy=policy_form(journal.policy),

@@ -17,7 +17,7 @@ from ..run import RunSession
 
 def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = ()) -> RunResult:
     """Return the result of *run*. Nothing can be added to the run from now on."""
-    run.ended, usage = True, run.records
+    run.ended, usage = True, run.tree.ledger.records(run.path, run.first_record)
     if run.deadlines is not None:
         run.deadlines.close()
     return RunResult(

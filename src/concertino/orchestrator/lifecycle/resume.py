@@ -6,7 +6,7 @@ import asyncio
 
 from ...errors import ConfigurationError, RunEndedError, UnknownRunError
 from ...events import RunResult
-from ...storage.accounts import accounts_of
+from ...ids import accounts_of
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...token_engine.engine import TokenEngine

@@ -7,9 +7,9 @@ from typing import Literal
 
 from ...errors import StorageError
 from ...events import StoppedWork, StopReceipt
+from ...ids import accounts_of
 from ...messages import AssistantMessage, Message, ToolCall
 from ...operations import ENDED, Operation
-from ...storage.accounts import accounts_of
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Settlement, StoredRun

@@ -175,7 +175,7 @@ class TurnRequests:
             plan = window.plan(fixed, limits.output, name, recallable=run.recallable, summaries=summaries)
         if plan.job is not None:
             self.job = None if plan.urgent else plan.job
-        if edits := window.fit():
+        if plan.edits_possible and (edits := window.fit()):
             self._report(edits, window.tokens_before)
         return window.view()
 

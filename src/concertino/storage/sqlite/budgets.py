@@ -5,21 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from hashlib import blake2b
 
 from ...errors import BudgetError, StorageError, UnknownRunError
 from ...scope import Scope
 from ...usage import UsageRecord
 from ..types import Account, Budget, Reservation, Settlement
-from .rows import bill_row, scope_row
+from .rows import account_keys, bill_row, scope_row
 from .statements import queries
 
 _WIDE = Context(prec=60)
-
-
-def account_key(name: str) -> bytes:
-    """Return the key of an account, long enough that no two accounts share it."""
-    return blake2b(name.encode(), digest_size=16).digest()
 
 
 def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
@@ -32,7 +26,7 @@ def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
         raise StorageError(f"reservation {wanted.id!r}: amounts must not be negative")
     money = 0 if wanted.money is None else _to_nano(wanted.money, up=True)
     for name in dict.fromkeys(wanted.accounts):
-        key = account_key(name)
+        (key,) = account_keys([name])
         row = connection.execute(sql["account"], (key,)).fetchone()
         if row is None or not row["limited"]:
             continue
@@ -55,7 +49,7 @@ def settle(connection: sqlite3.Connection, done: Settlement) -> None:
     if done.tokens < 0 or (done.money is not None and done.money < 0):
         raise StorageError(f"settlement {done.id!r}: amounts must not be negative")
     money = 0 if done.money is None else _to_nano(done.money, up=True)
-    named = [account_key(name) for name in done.accounts]
+    named = account_keys(done.accounts)
     reserved = [row[0] for row in connection.execute(sql["reserved_for"], (done.id,)).fetchall()]
     for key in dict.fromkeys((*named, *reserved)):
         row = connection.execute(sql["account"], (key,)).fetchone()
@@ -97,7 +91,7 @@ def set_budget(connection: sqlite3.Connection, account: str, budget: Budget | No
     """Set or remove the limit of *account*; its spending stays."""
     tokens, money = (None, None) if budget is None else (budget.tokens, budget.money)
     bound = {
-        "name_key": account_key(account),
+        "name_key": account_keys([account])[0],
         "limited": budget is not None,
         "tokens": tokens,
         "money": None if money is None else _to_nano(money, up=False),
@@ -109,7 +103,7 @@ def accounts(connection: sqlite3.Connection, names: Sequence[str]) -> tuple[Acco
     """Return the accounts among *names* that have a budget, in this order."""
     found = []
     for name in dict.fromkeys(names):
-        row = connection.execute(queries()["account"], (account_key(name),)).fetchone()
+        row = connection.execute(queries()["account"], account_keys([name])).fetchone()
         if row is None or not row["limited"]:
             continue
         money = None if row["limit_money"] is None else _from_nano(row["limit_money"])

@@ -6,14 +6,14 @@ import sqlite3
 from typing import Any
 
 from ...errors import StorageError
+from ...ids import user_account
 from ...scope import Scope
 from ...usage import Tokens, UsageRecord
-from ..accounts import user_account
 from ..types import Erased, RunEnd
-from .budgets import account_key, charge_reserved
+from .budgets import charge_reserved
 from .connection import checkpoint, transaction
 from .journal import end_tree, erase_content
-from .rows import hash_key, scope_key, to_operation, usage_row
+from .rows import account_keys, hash_key, scope_key, to_operation, usage_row
 from .statements import clock, queries
 
 _ENDED = "its user was erased"
@@ -65,7 +65,7 @@ def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | N
         if organization_id is not None:
             organizations.add(organization_id)
         for organization in organizations:
-            key = (account_key(user_account(user_id, organization)),)
+            key = account_keys([user_account(user_id, organization)])
             connection.execute(sql["forget_account"], key)
             connection.execute(sql["forget_reservations"], key)
     checkpoint(connection)

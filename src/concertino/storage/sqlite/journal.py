@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ...errors import RunClaimedError, RunEndedError, RunExistsError, StaleClaimError, StorageError, UnknownRunError
-from ..codec import storable_row
 from ..process import is_dead, process_of
 from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
 from .approvals import FROM_OUTSIDE, open_waits
 from .budgets import reserve, settle
 from .connection import Write
-from .rows import EntryRows, PutOperation, entry_rows, start_row
+from .rows import EntryRows, PutOperation, account_keys, entry_rows, start_row, storable_row
 from .schedule import reschedule
 from .statements import clock, queries
 
@@ -28,15 +28,16 @@ _CONTENT = (
 )
 
 
-class Beginning(Write[None]):
-    """Starts a run with entry 0."""
+class Beginning(Write[bool]):
+    """Starts a run with entry 0, and looks up whether one of *accounts* has a budget."""
 
-    def __init__(self, start: RunStart, entry: Entry, claim: Claim) -> None:
+    def __init__(self, start: RunStart, entry: Entry, claim: Claim, accounts: Sequence[str]) -> None:
         _check_first(start, entry, claim)
         self._start, self._first, self._claim = start, entry, claim
         self._rows, self._row = entry_rows(entry), start_row(start)
+        self._accounts = account_keys(accounts)
 
-    def work(self, connection: sqlite3.Connection) -> None:
+    def work(self, connection: sqlite3.Connection) -> bool:
         """Insert the run, its head and the entry."""
         sql, now, start, claim = queries(), clock(), self._start, self._claim
         root = _claimed_root(connection, start, claim)
@@ -52,6 +53,7 @@ class Beginning(Write[None]):
             connection.execute(sql["reset_tries"], (root,))
         connection.execute(sql["begin_head"], (run, top, *claimed, start.erase_after))
         _write(self, connection, run, top, self._first, self._rows, now)
+        return any(connection.execute(sql["is_limited"], (key,)).fetchone() for key in self._accounts)
 
 
 class Appending(Write[Head]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from ...operations import Operation
 from ...scope import Scope
 from ...usage import Tokens, UsageRecord
 from ...waits import Resolution, Wait
-from ..codec import decode_json, decode_message, encode_json, encode_message, storable, storable_row
+from ..codec import decode_json, decode_message, encode_json, encode_message, storable
 from ..types import (
     JOURNAL_VERSION,
     Entry,
@@ -52,6 +52,16 @@ class EntryRows(NamedTuple):
 def hash_key(name: str) -> int:
     """Return a number to look *name* up by. No index contains the name itself: an index cannot be erased from."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def account_keys(names: Iterable[str]) -> list[bytes]:
+    """Return the keys of accounts, long enough that no two accounts share one."""
+    return [blake2b(name.encode(), digest_size=16).digest() for name in names]
+
+
+def storable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return *row* with each of its texts in valid Unicode, as `storable` returns it."""
+    return tuple([storable(value) if isinstance(value, str) and not value.isascii() else value for value in row])
 
 
 @lru_cache(4096)
@@ -110,7 +120,7 @@ def _message_row(seq: int, entry: EntryMessage) -> tuple[Any, ...]:
 
 
 def _text_row(text: StoredText) -> tuple[Any, ...]:
-    return (text.id, hash_key(text.user_id), text.run_id, text.user_id, storable(text.body))
+    return storable_row((text.id, hash_key(text.user_id), text.run_id, text.user_id, text.body))
 
 
 def usage_row(record: UsageRecord) -> tuple[Any, ...]:
@@ -132,7 +142,7 @@ def bill_row(record: UsageRecord) -> tuple[Any, ...]:
         tokens.reasoning,
         tokens.cache_write_1h,
         record.source,
-        storable(record.how),
+        storable(record.how) if record.how else "",
         None if record.cost is None else str(record.cost),
         record.price_version,
     )

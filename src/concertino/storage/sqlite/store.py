@@ -68,9 +68,9 @@ class SqlStore(SqlMemories):
     ) -> None:
         await self.close()
 
-    async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> None:
-        """Start a run with entry 0."""
-        await self._connection.write(journal.Beginning(start, entry, claim))
+    async def begin(self, start: RunStart, entry: Entry, claim: Claim, accounts: Sequence[str] = ()) -> bool:
+        """Start a run with entry 0. Return whether one of *accounts* has a budget."""
+        return await self._connection.write(journal.Beginning(start, entry, claim, accounts))
 
     async def append(self, entry: Entry) -> Head:
         """Append *entry* to its run, or nothing. When this returns, the entry survives a power cut."""

@@ -4,6 +4,9 @@
 SELECT limited, limit_tokens, limit_money, reserved_tokens, reserved_money, spent_tokens, spent_money
 FROM accounts WHERE name_key = ?;
 
+-- name: is_limited
+SELECT 1 FROM accounts WHERE name_key = ? AND limited;
+
 -- name: set_budget
 INSERT INTO accounts VALUES (:name_key, :limited, :tokens, :money, 0, 0, 0, 0)
 ON CONFLICT (name_key) DO UPDATE SET limited = :limited, limit_tokens = :tokens, limit_money = :money;
