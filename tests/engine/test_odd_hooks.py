@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Continue, Fail, Finish, RunContext, Special, Tool, Turn
+from concertino import AgentConfig, Continue, Fail, Finish, RunContext, Special, Tool, Turn, tool
 from concertino.messages import AssistantMessage, SystemMessage
 from concertino.testing import ScriptedModel, call
 
@@ -45,3 +45,31 @@ async def test_a_hook_that_is_cancelled_from_within_fails_the_run(hook: str, pla
     seen = await play(ScriptedModel(call("add", a=1, b=2), "3"), agent, tools=[add])
     assert seen.result.status == "failed"
     assert f"hook {hook} of agent 'agent' was cancelled from within" in seen.result.error
+
+
+@pytest.mark.parametrize("hook", ["preprocess_tool_arguments", "authorize_tool_call"])
+@pytest.mark.parametrize("parallel", [True, False])
+async def test_a_call_does_not_run_after_a_hook_has_removed_its_tool(hook: str, parallel: bool, play: Play) -> None:
+    ran: list[str] = []
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        ran.append("look")
+        return "seen"
+
+    @tool(effect="once")
+    async def pay() -> str:
+        """Pay."""
+        ran.append("pay")
+        return "paid"
+
+    def removes(self: Any, run: RunContext[Any], *arguments: Any) -> Any:
+        run.registry.unregister("pay")
+        return getattr(AgentConfig, hook)(self, run, *arguments)
+
+    agent = type("Agent", (AgentConfig,), {hook: removes, "use_parallel_tools": parallel})()
+    with ScriptedModel((call("look"), call("pay")), "done") as model:
+        seen = await play(model, agent, tools=[look, pay])
+    assert (seen.result.status, ran) == ("completed", ["look"])
+    assert seen.result.messages[-2].content == "there is no tool 'pay'; the tools are: look"

@@ -101,7 +101,7 @@ class Call:
         self._run = run
         self._hooks = hooks
         self.tool = tool = run.registry.get(call.name)
-        """The tool that is called; None if the registry has none of this name."""
+        """The tool of this name when the turn was planned; None if the registry had none."""
         self._effect = "" if tool is None else tool.effect
         self._remote = tool is not None and tool.remote
         self.declared = self._effect == "once" or self._remote
@@ -172,7 +172,10 @@ class Call:
         Raises `NeedsAnswer`, `SubAgentWaits`, and what hooks and tools raise.
         """
         run, call = self._run, self.call
-        tool = self._enabled_tool()
+        tool = run.registry.get(call.name)  # a hook may have removed it since the turn was planned
+        if tool is None:
+            names = ", ".join(run.registry.names()) or "none"
+            raise ToolError(f"there is no tool {call.name!r}; the tools are: {names}")
         if self.cut_off:
             raise ToolError(CUT_OFF)
         if self.answer is not None and (answered := answer_text(self.answer)) is not None:
@@ -202,13 +205,6 @@ class Call:
                 raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
             raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
         return self._outcome(tool, value)
-
-    def _enabled_tool(self) -> Tool:
-        tool = self.tool
-        if tool is None:
-            names = ", ".join(self._run.registry.names()) or "none"
-            raise ToolError(f"there is no tool {self.call.name!r}; the tools are: {names}")
-        return tool
 
     async def _arguments(self, tool: Tool, context: CallContext) -> dict[str, Any]:
         """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval."""
