@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from concertino import Tool, tool
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Limits, RunContext, Tool, tool
 from concertino.errors import BrokenStreamError
 from concertino.messages import AssistantMessage, Opaque, Reasoning, Text, ToolCall, ToolMessage
 from concertino.testing import Answer, ScriptedModel, call
@@ -71,3 +75,35 @@ async def test_a_call_in_an_answer_that_broke_has_a_result(play: Play) -> None:
     last = seen.result.messages[-1]
     assert isinstance(last, ToolMessage)
     assert (last.call_id, last.is_error) == ("c1", True)
+
+
+@tool
+def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+class Parses(AgentConfig):
+    """Parses the arguments itself."""
+
+    tools = (echo,)
+
+    def preprocess_tool_arguments(self, run: RunContext, call: ToolCall) -> Any:
+        return super().preprocess_tool_arguments(run, call)
+
+
+@pytest.mark.parametrize("stop_reason", ["length", "tool_calls"])
+async def test_arguments_nested_too_deeply_to_parse_are_an_error_of_the_call(stop_reason: Any, play: Play) -> None:
+    deep = Answer(calls=(call("echo", "[" * 100_000),), stop_reason=stop_reason)
+    with ScriptedModel(deep, "I see.") as model:
+        seen = await play(model, Parses(), limits=lambda *_: Limits(context=1_000_000))
+    assert (seen.result.status, seen.result.text) == ("completed", "I see.")
+    (result,) = [message for message in seen.result.messages if isinstance(message, ToolMessage)]
+    assert result.is_error
+
+
+async def test_a_lone_surrogate_in_arguments_is_text(play: Play) -> None:
+    with ScriptedModel(call("echo", '{"text": "\ud83d"}'), call("echo", '{"text": "\\ud83d"}'), "done") as model:
+        seen = await play(model, Parses())
+    results = [message for message in seen.result.messages if isinstance(message, ToolMessage)]
+    assert [(result.content, result.is_error) for result in results] == [("\ud83d", False)] * 2

@@ -183,10 +183,10 @@ def read_arguments(call: ToolCall) -> dict[str, Any]:
         return {}
     try:
         arguments = _json_parser()(text)
-    except ValueError:  # the standard library accepts a little more, and its message helps the model
+    except (ValueError, TypeError):  # the standard library also accepts lone surrogates, and its message helps
         try:
             arguments = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ToolArgumentsError(f"the arguments are not valid JSON: {error}") from None
     if not isinstance(arguments, dict):
         raise ToolArgumentsError(f"the arguments must be a JSON object, not {type(arguments).__name__}")

@@ -303,7 +303,7 @@ def cut_off_call(message: AssistantMessage) -> ToolCall | None:
     call = message.tool_calls[-1]
     try:
         complete = isinstance(json.loads(call.arguments), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         complete = False
     return None if complete else call
 
