@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -34,7 +34,7 @@ from concertino.agents import delegate
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import Notice, RunEvent
 from concertino.runtime import Runtime
-from concertino.storage import organization_account, user_account
+from concertino.storage import Entry, Head, organization_account, user_account
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.usage import total
 
@@ -276,6 +276,42 @@ async def test_what_was_reserved_is_given_back(how: str) -> None:
         result = await live.result()
     assert [record.source for record in result.usage] == ["measured" if how == "fails" else "estimated"]
     await settled(store, result, Budget(tokens=9_000))
+
+
+class Interrupts(MemoryStore):
+    """Stops the run while a request is written, and returns only after that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stop: Callable[[], None] = lambda: None
+
+    async def append(self, entry: Entry) -> Head:
+        head = await super().append(entry)
+        if entry.reserve is not None:
+            self.stop()
+            await asyncio.sleep(0)
+        return head
+
+
+@pytest.mark.parametrize("how", ["stop", "park"])
+async def test_a_request_that_is_stopped_before_it_is_sent_costs_nothing(how: str) -> None:
+    model, budget = ScriptedModel("never asked"), Budget(tokens=9_000)
+    async with Interrupts() as store:
+        run = ToolOrchestrator(
+            Chat(model=model, message="go", budget=budget), Desk(), resources=Resources(store=store, limits=few)
+        )
+        store.stop = getattr(run, how)
+        await asyncio.wait([asyncio.create_task(run.run())])
+        (account,) = await store.accounts([f"run:{run.run_id}"])
+        assert (account.reserved_tokens, account.spent_tokens, model.requests) == (0, 0, [])
+        if how == "park":
+            store.stop = lambda: None
+            again = ToolOrchestrator(
+                Chat(model=model), Desk(), run_id=run.run_id, resume=True, resources=Resources(store=store, limits=few)
+            )
+            result = await again.run()
+            assert [record.source for record in result.usage] == ["measured"]
+            await settled(store, result, budget)
 
 
 class Enlarges(Desk):

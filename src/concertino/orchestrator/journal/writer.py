@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
+from decimal import Decimal
 from typing import Any
 
 from ...errors import StaleClaimError
@@ -105,7 +106,8 @@ class Journal:
         self._lock = asyncio.Lock()
         self._salt = token()  # ids outlive their texts, and must not let anyone verify a guess at a short text
         self._gathered = _Gathered()
-        self._unsure: tuple[int, _Gathered] | None = None
+        self._unsure: tuple[stored.Entry, _Gathered] | None = None
+        """An entry whose append was cancelled, and what it contains."""
         self._known: dict[str, Any] = {"text": ""}
         """Values recorded last, by name: an entry repeats none of them. The recorded messages imply the `text`."""
 
@@ -193,8 +195,8 @@ class Journal:
         gathered, self._gathered = self._gathered, _Gathered()
         start = stored_start(self.policy, start)
         self._started = True  # a cancelled or failed append may have reached the store all the same
-        self._unsure = (0, gathered)
         row = self._row(entry, 0, gathered, operations)
+        self._unsure = (row, gathered)
         limited = await self._store.begin(start, row, self._tree.claim, self._tree.accounts)
         self._tree.budgeted = self._tree.budgeted or limited
         self._unsure = None
@@ -240,7 +242,7 @@ class Journal:
             try:
                 head = await self._store.append(row)
             except asyncio.CancelledError:
-                self._unsure = (row.seq, gathered)
+                self._unsure = (row, gathered)
                 raise
             except BaseException as error:
                 self._unwritten(gathered)
@@ -266,15 +268,23 @@ class Journal:
     async def _find_out(self, store: Store) -> None:
         """Find out whether a cancelled append was carried out, so that nothing is written twice or lost."""
         assert self._unsure is not None
-        seq, gathered = self._unsure
+        row, gathered = self._unsure
         run = await store.run(self.run_id)
-        if run is None or run.entries <= seq:
+        if run is None or run.entries <= row.seq:
             self._unwritten(gathered)
         else:
             self.seq = run.entries
             self.ended = run.end is not None
+            self._end_unsent(row)
         self._started = run is not None
         self._unsure = None
+
+    def _end_unsent(self, row: stored.Entry) -> None:
+        """End the model attempts that *row* announced: their caller was cancelled, so they are never sent."""
+        gathered, reserve = self._gathered, row.reserve
+        gathered.attempts += [(each.key, "cancelled") for each in row.operations if each.kind == "model_call"]
+        if reserve is not None:
+            gathered.settle.append(Settlement(id=reserve.id, accounts=reserve.accounts, tokens=0, money=Decimal(0)))
 
     def _unwritten(self, gathered: _Gathered) -> None:
         """Keep *gathered* for the next append, which then repeats every value."""
