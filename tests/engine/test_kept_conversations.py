@@ -105,3 +105,12 @@ async def test_the_edits_of_long_turns_are_the_same(examples: list[Message]) -> 
     kept = await converse([], examples, long, kept=True)
     assert kept == await converse([], examples, long, kept=False)
     assert sum(each.edits for each in kept if isinstance(each, ContextReport)) > 3
+
+
+async def test_examples_that_a_full_window_has_omitted_return_in_the_next_run() -> None:
+    examples: list[Message] = [UserMessage("Q"), AssistantMessage((Text("An example. " * 100),))]
+    history: list[Message] = [UserMessage("Tell me."), AssistantMessage((Text("A long story. " * 300),))] * 3
+    turns = [(0, unchanged)] * 4
+    kept = await converse(history, examples, turns, kept=True)
+    assert kept == await converse(history, examples, turns, kept=False)
+    assert any(each.code == "context_trimmed" for each in kept if isinstance(each, Notice))

@@ -169,8 +169,11 @@ class FoldedConversation:
         retention: Retention,
         example_count: int,
     ) -> bool:
-        """Return True if *messages* extend this record, by identity, with the same state and settings."""
-        record = self.view.record
+        """Return True if *messages* extend this record, by identity, with the same state and settings.
+
+        An edit of examples ends with its run, since no state contains it: such a view is not continued.
+        """
+        record, view = self.view.record, self.view
         return (
             self.counter is counter
             and self.retention == retention
@@ -178,4 +181,5 @@ class FoldedConversation:
             and (state is self.state or state == self.state)
             and len(record) <= len(messages)
             and all(map(is_, record, messages))
+            and all(view.at(index) is record[index] for index in range(example_count))
         )
