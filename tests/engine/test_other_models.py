@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -91,3 +92,12 @@ async def test_a_chat_may_fall_back_on_its_own_model_without_others() -> None:
     assert (
         await ToolOrchestrator(chat, AgentConfig(), resources=Resources(fallback=["scripted:script"])).run()
     ).text == "hello"
+
+
+async def test_resources_that_replace_the_function_open_their_own_models() -> None:
+    first, second = ScriptedModel("of the first tenant"), ScriptedModel("of the second tenant")
+    shared = Resources(models=lambda _: first)
+    own = dataclasses.replace(shared, models=lambda _: second)
+    for resources, text in ((shared, "of the first tenant"), (own, "of the second tenant")):
+        result = await ToolOrchestrator(Chat("go", model="scripted:script"), AgentConfig(), resources=resources).run()
+        assert result.text == text

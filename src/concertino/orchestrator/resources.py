@@ -129,8 +129,11 @@ class Resources:
     """How much of a conversation stays unchanged while it grows."""
     price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
     """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list."""
-    _opened: dict[str, Model | None] = field(default_factory=dict, repr=False, compare=False)
-    _kept: OrderedDict[int, KeptConversation] = field(default_factory=OrderedDict, repr=False, compare=False)
+    # Not `init`: resources that `dataclasses.replace` makes are other ones, and must not share opened models.
+    _opened: dict[str, Model | None] = field(init=False, default_factory=dict, repr=False, compare=False)
+    _kept: OrderedDict[int, KeptConversation] = field(
+        init=False, default_factory=OrderedDict, repr=False, compare=False
+    )
 
     def is_valid(self) -> bool:
         """Return whether these resources were checked already; they are frozen, so once is enough."""
