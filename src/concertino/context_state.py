@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import field, fields
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from .records import record
@@ -27,6 +28,13 @@ class ContextState:
     """Cost so far of carrying what the next edits would remove, in tokens of uncached input."""
     omitted: int = 0
     """Tokens that the edits have removed, by the run's counter: the next run need not count them."""
+
+
+class ModelPrice(partial[tuple[Decimal | None, str]]):
+    """The price of one model: the product's function with the provider and the model. Copies share the function."""
+
+    def __deepcopy__(self, memo: object) -> ModelPrice:
+        return self
 
 
 @record(frozen=False)
@@ -59,13 +67,19 @@ class ContextReport:
     @property
     def cost(self) -> Decimal | None:
         """Return the US dollars for the input; None if a price is unknown or the run used several models."""
-        return self._total([Tokens(prompt, 0, cached, written) for prompt, cached, written, _, _ in self.billed])
+        return self._total(self._sent())
 
     @property
     def untrimmed_cost(self) -> Decimal | None:
         """Return the US dollars for the untrimmed input."""
+        return self._total(self._untrimmed())
+
+    def _sent(self) -> list[Tokens]:
+        return [Tokens(prompt, 0, cached, written) for prompt, cached, written, _, _ in self.billed]
+
+    def _untrimmed(self) -> list[Tokens]:
         write = bool(self.written)
-        return self._total([Tokens(most, 0, held, (most - held) * write) for *_, most, held in self.billed])
+        return [Tokens(most, 0, held, (most - held) * write) for *_, most, held in self.billed]
 
     def _total(self, requests: Iterable[Tokens]) -> Decimal | None:
         total = Decimal(0)
@@ -75,6 +89,13 @@ class ContextReport:
                 return None
             total += cost
         return total
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        """Return the fields with a table of prices: the product's function may not fit into a pickle."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.price is not None:
+            values["price"] = {tokens: self.price(tokens) for tokens in (*self._sent(), *self._untrimmed())}.get
+        return None, values
 
     @property
     def hit_rate(self) -> float:

@@ -1,9 +1,17 @@
-"""Prices are loaded off the event loop, before the first attempt of a model ends."""
+"""Prices are loaded off the event loop, before the first attempt of a model ends; reports outlive their function."""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
 import subprocess
 import sys
+import threading
+from decimal import Decimal
+
+from concertino import AgentConfig, Chat, Resources, Tokens, ToolOrchestrator
+from concertino.testing import ScriptedModel
 
 PROGRAM = """
 import asyncio, sys, threading
@@ -32,3 +40,23 @@ print(result.usage[0].cost is not None, *threads)
 def test_the_first_run_of_a_process_loads_the_prices_in_a_thread() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "concertino-prices"]
+
+
+class PriceList:
+    """A product's prices behind a lock, which can be neither copied nor pickled."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def price(self, provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+        with self._lock:
+            return Decimal(tokens.prompt), "v1"
+
+
+async def test_a_result_is_copied_and_pickled_with_its_costs() -> None:
+    resources = Resources(price=PriceList().price)
+    result = await ToolOrchestrator(Chat("go", model=ScriptedModel("yes")), AgentConfig(), resources=resources).run()
+    for copied in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+        assert copied == result
+        assert (copied.report.cost, copied.report.untrimmed_cost) == (10, 10)
+    assert dataclasses.asdict(result)["report"]["prompt"] == 10

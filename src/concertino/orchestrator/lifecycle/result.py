@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 
-from ...context_state import ContextReport, ContextState
+from ...context_state import ContextReport, ContextState, ModelPrice
 from ...events import RunResult, RunStatus
 from ...usage import UsageRecord
 from ...waits import Wait
@@ -82,5 +81,5 @@ def _report(run: RunSession, usage: Sequence[UsageRecord]) -> ContextReport:
     report = dataclasses.replace(run.window.report)
     asked = {(record.provider, record.model) for record in usage if record.agent_path == run.path}
     if len(asked) == 1:
-        report.price = partial(run.resources.price, *asked.pop())
+        report.price = ModelPrice(run.resources.price, *asked.pop())
     return report
