@@ -213,14 +213,19 @@ class ToolOrchestrator:
             if not await self._broke_off(run, raised):
                 raise
         finally:
-            if self._parent is None:
-                run.tree.on_stop = None
-            else:
-                run.tree.remove_task(task)
+            self._detach(run, task)
         assert self._result is not None
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
             run.stream.close()  # abandoned work may still emit events
+
+    def _detach(self, run: RunSession, task: asyncio.Task[Any]) -> None:
+        """Cut what leads from the run back to the engine, so that nothing waits for the garbage collector."""
+        if self._parent is None:
+            run.tree.on_stop = None
+        else:
+            run.tree.remove_task(task)
+        run.context.ask = _refuse
 
     async def _prepare(self, run: RunSession, hooks: Hooks) -> TurnRunner:
         """Start or resume the run, and give it its state and first messages."""
@@ -242,11 +247,6 @@ class ToolOrchestrator:
 
     async def _start(self, run: RunSession, hooks: Hooks) -> Replay | None:
         """Record the start of the run, or return the replay of the run that is resumed."""
-        if hooks.get_data_policy.own:
-            run.journal.policy = (await hooks.get_data_policy()).for_tools(run.registry.names())
-        run.tree.policies[run.id] = run.journal.policy
-        if self._parent is None:
-            run.tree.on_stop = self._stop_requested
         found = None
 
         async def ask(prompt: str, *, system: str | None = None) -> str:
@@ -255,6 +255,11 @@ class ToolOrchestrator:
             return await self._questions.ask(prompt, system=system)
 
         run.context = RunContext(run, ask)
+        if self._parent is None:
+            run.tree.on_stop = self._stop_requested
+        if hooks.get_data_policy.own:
+            run.journal.policy = (await hooks.get_data_policy()).for_tools(run.registry.names())
+        run.tree.policies[run.id] = run.journal.policy
         if self._resume:
             found = await resume(run, self._parent)
             # The first context has the session and the state from before the journal was read.
@@ -491,3 +496,8 @@ class ToolOrchestrator:
         await self._drive(run)
         assert self._result is not None
         return self._result
+
+
+async def _refuse(prompt: str, *, system: str | None = None) -> str:  # noqa: ARG001 - as `AskModel`
+    """Refuse a question to the model of a run that has ended."""
+    raise RunStateError("the run has ended: its hooks can ask nothing more")
