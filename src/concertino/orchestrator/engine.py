@@ -213,19 +213,15 @@ class ToolOrchestrator:
             if not await self._broke_off(run, raised):
                 raise
         finally:
-            self._detach(run, task)
+            if self._parent is None:
+                run.tree.on_stop = None
+            else:
+                run.tree.remove_task(task)
+            run.context.ask = _refuse  # the last reference back to the engine: nothing waits for the garbage collector
         assert self._result is not None
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
             run.stream.close()  # abandoned work may still emit events
-
-    def _detach(self, run: RunSession, task: asyncio.Task[Any]) -> None:
-        """Cut what leads from the run back to the engine, so that nothing waits for the garbage collector."""
-        if self._parent is None:
-            run.tree.on_stop = None
-        else:
-            run.tree.remove_task(task)
-        run.context.ask = _refuse
 
     async def _prepare(self, run: RunSession, hooks: Hooks) -> TurnRunner:
         """Start or resume the run, and give it its state and first messages."""
