@@ -10,8 +10,8 @@ from ..messages import Message, Messages, ToolSpec
 from ..operations import OperationState
 from ..providers.base import Model
 from ..scope import Scope
-from ..token_engine.engine import TokenEngine
 from ..token_engine.recall import RECALL
+from ..token_engine.token_engine import TokenEngine
 from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
