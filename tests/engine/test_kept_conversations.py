@@ -70,7 +70,7 @@ async def converse(
         return Resources(model=model, retention=FRUGAL, limits=lambda *_: limits)
 
     resources = own()
-    with patch("concertino.token_engine.engine._SHARED", TokenStatistics()):
+    with patch("concertino.token_engine.token_engine._SHARED", TokenStatistics()):
         for _, change in turns:
             if not kept:
                 messages, context = pickle.loads(pickle.dumps((messages, context)))

@@ -217,6 +217,7 @@ class ToolOrchestrator:
                 run.tree.on_stop = None
             else:
                 run.tree.remove_task(task)
+            run.context.ask = _refuse  # the last reference back to the engine: nothing waits for the garbage collector
         assert self._result is not None
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
@@ -242,11 +243,6 @@ class ToolOrchestrator:
 
     async def _start(self, run: RunSession, hooks: Hooks) -> Replay | None:
         """Record the start of the run, or return the replay of the run that is resumed."""
-        if hooks.get_data_policy.own:
-            run.journal.policy = (await hooks.get_data_policy()).for_tools(run.registry.names())
-        run.tree.policies[run.id] = run.journal.policy
-        if self._parent is None:
-            run.tree.on_stop = self._stop_requested
         found = None
 
         async def ask(prompt: str, *, system: str | None = None) -> str:
@@ -255,6 +251,11 @@ class ToolOrchestrator:
             return await self._questions.ask(prompt, system=system)
 
         run.context = RunContext(run, ask)
+        if self._parent is None:
+            run.tree.on_stop = self._stop_requested
+        if hooks.get_data_policy.own:
+            run.journal.policy = (await hooks.get_data_policy()).for_tools(run.registry.names())
+        run.tree.policies[run.id] = run.journal.policy
         if self._resume:
             found = await resume(run, self._parent)
             # The first context has the session and the state from before the journal was read.
@@ -491,3 +492,8 @@ class ToolOrchestrator:
         await self._drive(run)
         assert self._result is not None
         return self._result
+
+
+async def _refuse(prompt: str, *, system: str | None = None) -> str:  # noqa: ARG001 - as `AskModel`
+    """Refuse a question to the model of a run that has ended."""
+    raise RunStateError("the run has ended: its hooks can ask nothing more")

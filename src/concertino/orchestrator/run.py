@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..events import Notice, NoticeCode
@@ -11,8 +10,8 @@ from ..messages import Message, Messages, ToolSpec
 from ..operations import OperationState
 from ..providers.base import Model
 from ..scope import Scope
-from ..token_engine.engine import TokenEngine
 from ..token_engine.recall import RECALL
+from ..token_engine.token_engine import TokenEngine
 from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
@@ -47,6 +46,7 @@ class RunContext(Generic[S]):
     """One run of one agent. Hooks read from it; they return what they decide."""
 
     __slots__ = (
+        "_emit",
         "_window",
         "agent_state",
         "ask",
@@ -56,7 +56,6 @@ class RunContext(Generic[S]):
         "id",
         "limits",
         "model_id",
-        "notify",
         "parent",
         "path",
         "registry",
@@ -64,6 +63,7 @@ class RunContext(Generic[S]):
     )
 
     def __init__(self, run: RunSession, ask: AskModel) -> None:
+        self._emit = run.emit
         self._window = run.window
         self.id: str = run.id
         self.path: str = run.path
@@ -83,13 +83,15 @@ class RunContext(Generic[S]):
         self.ask: AskModel = ask
         """Ask the run's model one question outside the conversation, without tools: `await run.ask("...")` returns its
         text. The call is retried, budgeted and booked like any other. Raises `BudgetError`, and `ProviderError`."""
-        self.notify: Callable[[NoticeCode, str], None] = run.notify
-        """Send the consumer a `Notice`."""
 
     @property
     def messages(self) -> Messages:
         """The whole conversation so far."""
         return self._window.record()
+
+    def notify(self, code: NoticeCode, text: str) -> None:
+        """Send the consumer a `Notice`."""
+        self._emit(Notice, code, text)
 
 
 class RunSession:

@@ -46,14 +46,8 @@ class TurnRunner:
         self._hooks = hooks
         self._requests = requests
         self._spawn = spawn
-        early = hooks.config.start_tools_early and not hooks.selects_calls
-        self._model_call = ModelCall(
-            run,
-            hooks,
-            self._renew,
-            on_ready=self._start_early if early else None,
-            on_retry=self._drop_early if early else None,
-        )
+        self._model_call = ModelCall(run, hooks)
+        self._starts_early = hooks.config.start_tools_early and not hooks.selects_calls
         self._turn: Turn | None = None
         self._calls: ToolCalls | None = None
         self._native: frozenset[str] = frozenset()
@@ -120,7 +114,11 @@ class TurnRunner:
     async def _answer(self, prepared: Prepared) -> Attempt:
         """Call the model. Raises `ProviderError` if no model answered."""
         self._run.emit(StepStarted, self._run.state.step, prepared.model_id)
-        return await self._model_call.answer(prepared)
+        if not self._starts_early:
+            return await self._model_call.answer(prepared, self._renew)
+        return await self._model_call.answer(
+            prepared, self._renew, on_ready=self._start_early, on_retry=self._drop_early
+        )
 
     async def _renew(self, prepared: Prepared, model: Model, error: ProviderError) -> Prepared | None:
         try:

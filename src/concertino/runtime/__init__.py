@@ -2,6 +2,6 @@
 
 from .event_log import EventLog
 from .live_run import LiveRun
-from .runtime import Answer, Runtime
+from .runtime import AnswerOutcome, Runtime
 
-__all__ = ["Answer", "EventLog", "LiveRun", "Runtime"]
+__all__ = ["AnswerOutcome", "EventLog", "LiveRun", "Runtime"]

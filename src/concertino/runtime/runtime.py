@@ -44,7 +44,7 @@ from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
 
 @record
-class Answer:
+class AnswerOutcome:
     """The effect of an answer to a waiting call."""
 
     won: bool
@@ -233,7 +233,7 @@ class Runtime:
 
     # -- waits ---------------------------------------------------------------------------------------------------
 
-    async def approve(self, key: str, *, by: str = "", arguments: Mapping[str, Any] | None = None) -> Answer:
+    async def approve(self, key: str, *, by: str = "", arguments: Mapping[str, Any] | None = None) -> AnswerOutcome:
         """Approve a waiting call, with other *arguments* if given. Raises `NotAllowedError`, `UnknownWaitError`."""
         wait = await self._approval(key, by)
         if wait.arguments and arguments_hash(wait.arguments) != wait.arguments_hash:
@@ -241,12 +241,12 @@ class Runtime:
         edited = None if arguments is None else arguments_text(dict(arguments))
         return await self._answer(key, "approved", "", by, edited)
 
-    async def deny(self, key: str, reason: str = "", *, by: str = "") -> Answer:
+    async def deny(self, key: str, reason: str = "", *, by: str = "") -> AnswerOutcome:
         """Deny a waiting call; the model reads the *reason*. Raises `NotAllowedError`, `UnknownWaitError`."""
         await self._approval(key, by)
         return await self._answer(key, "denied", reason, by)
 
-    async def resolve(self, key: str, content: Any, *, failed: bool = False, by: str = "") -> Answer:
+    async def resolve(self, key: str, content: Any, *, failed: bool = False, by: str = "") -> AnswerOutcome:
         """Return the result, or the error, of a call that waits for one. The first answer wins.
 
         A call whose tool is declared as remote accepts its result as soon as it runs. Raises `UnknownWaitError`, and
@@ -268,14 +268,16 @@ class Runtime:
             raise NotAllowedError(f"{by!r} may not answer {key}; those who may: {', '.join(wait.who)}")
         return wait
 
-    async def _answer(self, key: str, verdict: Verdict, content: str, by: str, edited: str | None = None) -> Answer:
+    async def _answer(
+        self, key: str, verdict: Verdict, content: str, by: str, edited: str | None = None
+    ) -> AnswerOutcome:
         mine = Resolution(id=token(), verdict=verdict, content=content, arguments=edited, by=by)
         early = run_of(key) if verdict in ("result", "failed") else None
         wait = await self.store.resolve(key, mine, run_id=early)
         won = wait.resolution is not None and wait.resolution.id == mine.id
         if won and self._watching is not None:
             await self._watchdog.look()
-        return Answer(won, wait)
+        return AnswerOutcome(won, wait)
 
     async def look(self) -> None:
         """Do now what the watchdog does from time to time."""

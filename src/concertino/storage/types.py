@@ -19,7 +19,7 @@ from ..waits import Wait
 JOURNAL_VERSION = 1
 """Format of journal entries. A reader refuses a greater one."""
 
-RunState = Literal["running", "suspended", "dead_letter"] | RunStatus
+StoredState = Literal["running", "suspended", "dead_letter"] | RunStatus
 """`running`: also after the process was killed. `suspended`: only waits are left. `dead_letter`: not resumed again
 until it is retried."""
 EntryKind = Literal[
@@ -99,7 +99,7 @@ class StoredRun:
 
     start: RunStart
     end: RunEnd | None
-    state: RunState = "running"
+    state: StoredState = "running"
     entries: int = 0
     """Number of entries in its journal."""
     epoch: int = 0

@@ -5,12 +5,12 @@ from .counting.base import EstimatingCounter, TokenCounter
 from .counting.calibration import TokenStatistics
 from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
-from .engine import TokenEngine
 from .fold import FoldedConversation
 from .planner import Plan, SummaryJob
 from .pricing import preload, price
 from .retention import Retention
 from .summaries import prepared_edits
+from .token_engine import TokenEngine
 
 __all__ = [
     "Edit",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, WouldBlock
 from anyio.lowlevel import RunVar
 
 MAX_THREADS = 256
@@ -47,27 +47,37 @@ class DaemonThreads:
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run *function* as `run_in_thread` does."""
-        async with self._limiter:
-            loop = asyncio.get_running_loop()
-            future: asyncio.Future[Any] = loop.create_future()
-            context = contextvars.copy_context()
+        borrower = object()
+        try:
+            self._limiter.acquire_on_behalf_of_nowait(borrower)  # `async with` would take a pass through the event loop
+        except WouldBlock:
+            await self._limiter.acquire_on_behalf_of(borrower)
+        try:
+            return await self._run(function, *args, **kwargs)
+        finally:
+            self._limiter.release_on_behalf_of(borrower)
 
-            def settle(result: Any, error: BaseException | None) -> None:
-                if not future.done():
-                    future.set_exception(error) if error is not None else future.set_result(result)
+    async def _run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        context = contextvars.copy_context()
 
-            def job() -> None:
-                result, error = None, None
-                try:
-                    result = context.run(function, *args, **kwargs)
-                except BaseException as raised:  # noqa: BLE001 - raised again in the caller
-                    # A future cannot carry StopIteration.
-                    error = RuntimeError(repr(raised)) if isinstance(raised, StopIteration) else raised
-                with contextlib.suppress(RuntimeError):  # the loop is closed, so the caller has ended
-                    loop.call_soon_threadsafe(settle, result, error)
+        def settle(result: Any, error: BaseException | None) -> None:
+            if not future.done():
+                future.set_exception(error) if error is not None else future.set_result(result)
 
-            self._submit(job)
-            return await future
+        def job() -> None:
+            result, error = None, None
+            try:
+                result = context.run(function, *args, **kwargs)
+            except BaseException as raised:  # noqa: BLE001 - raised again in the caller
+                # A future cannot carry StopIteration.
+                error = RuntimeError(repr(raised)) if isinstance(raised, StopIteration) else raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so the caller has ended
+                loop.call_soon_threadsafe(settle, result, error)
+
+        self._submit(job)
+        return await future
 
     def _submit(self, job: _Job) -> None:
         with self._lock:

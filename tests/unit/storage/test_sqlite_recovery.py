@@ -315,7 +315,7 @@ async def test_one_of_many_fails_alone(tmp_path: Path) -> None:
         entries[5] = Entry(run_id="r5", seq=1, claim=claim("r5"), kind="model_requested", reserve=wanted)
         entries[7] = entry("r7", 1, tokens=2**64)
         done, seen = await together(store, entries)
-        assert seen == ["COMMIT"]
+        assert seen == ["ROLLBACK", "COMMIT"]
         assert isinstance(done[3], StaleClaimError)
         assert type(done[5]).__name__ == "BudgetError"
         assert isinstance(done[7], StorageError)

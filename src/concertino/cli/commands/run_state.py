@@ -9,13 +9,13 @@ from typing import Any, Literal
 from ...errors import UnknownRunError
 from ...records import record
 from ...storage.base import Store
-from ...storage.types import RunState, StoredRun
+from ...storage.types import StoredRun, StoredState
 from ...usage import Totals, UsageRecord, total
 from ...waits import Wait
 from ..command_context import CommandContext
 from ..render.format import exact, iso
 
-ShownState = Literal["interrupted"] | RunState
+ShownState = Literal["interrupted"] | StoredState
 """`interrupted`: running by its journal, but without a process that could be alive. It can be resumed."""
 STATES = ("running", "interrupted", "suspended", "dead_letter", "completed", "failed", "cancelled")
 ALL = 1_000_000

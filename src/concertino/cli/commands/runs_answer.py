@@ -11,7 +11,7 @@ from rich.text import Text
 from ...errors import ConfigurationError, ErasedError, StorageError, UnknownWaitError
 from ...orchestrator.journal.replay import replay
 from ...orchestrator.resources import Resources
-from ...runtime import Answer, Runtime
+from ...runtime import AnswerOutcome, Runtime
 from ..command_context import CommandContext, user_name
 from ..render.console import read_all, replace_invalid
 from ..render.format import counted, moment, one_line
@@ -45,7 +45,9 @@ def _person(by: str | None) -> str:
     return user_name() if by is None else replace_invalid(by)
 
 
-async def _give(key: str, resume: bool, context: CommandContext, give: Callable[[Runtime], Awaitable[Answer]]) -> int:
+async def _give(
+    key: str, resume: bool, context: CommandContext, give: Callable[[Runtime], Awaitable[AnswerOutcome]]
+) -> int:
     """Return 0 for the first answer, 1 for a later one, or the status of the resumed run."""
     await context.store.due()  # an overdue wait expires first
     if resume and (wait := await context.store.wait(key)) is not None:

@@ -404,7 +404,7 @@ class Ended:
         )
 
 
-Entry = (
+JournalEntry = (
     Started
     | ModelRequested
     | SideRequested
@@ -485,7 +485,7 @@ class Common:
         )
 
 
-def encode(entry: Entry, common: Common, known: Json) -> tuple[Json, Json | None]:
+def encode(entry: JournalEntry, common: Common, known: Json) -> tuple[Json, Json | None]:
     """Return the structure and the content of an entry, for the store.
 
     A value of its position that equals the *known* one, which was recorded last, is left out; the others become known.
@@ -499,7 +499,7 @@ def encode(entry: Entry, common: Common, known: Json) -> tuple[Json, Json | None
     return body, content or None
 
 
-def decode(stored: StoredEntry, run_id: str, *, strict: bool = True) -> tuple[Entry, Common]:
+def decode(stored: StoredEntry, run_id: str, *, strict: bool = True) -> tuple[JournalEntry, Common]:
     """Return a stored entry; if not *strict*, an erased one without its content.
 
     Raises `ErasedError` if the content was erased, `DamagedDataError` if the entry is damaged.

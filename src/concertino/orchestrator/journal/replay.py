@@ -23,7 +23,7 @@ from ..run_state import RunState
 from .entries import (
     Common,
     Ended,
-    Entry,
+    JournalEntry,
     ModelAnswered,
     ModelRequested,
     Position,
@@ -53,7 +53,7 @@ class JournalStep:
     """The loop's step."""
     at: float
     """Seconds since the epoch, by the store's clock."""
-    entry: Entry
+    entry: JournalEntry
     common: Common
     messages: Sequence[StoredMessage]
     usage: Sequence[UsageRecord]

@@ -21,7 +21,7 @@ from ...token_engine.edits import Edit
 from ...usage import UsageRecord
 from ...waits import Wait
 from .data_policy import KEEP_ALL, stored_end, stored_messages, stored_start
-from .entries import Common, EndStatus, Entry, UsageBooked, encode, message_texts
+from .entries import Common, EndStatus, JournalEntry, UsageBooked, encode, message_texts
 from .lease import Tree
 
 
@@ -186,7 +186,7 @@ class Journal:
 
     # -- appending -----------------------------------------------------------------------------------------------
 
-    async def start(self, start: RunStart, entry: Entry, operations: Sequence[Operation] = ()) -> None:
+    async def start(self, start: RunStart, entry: JournalEntry, operations: Sequence[Operation] = ()) -> None:
         """Append entry 0, and find out whether an account of the tree has a budget. Raises `RunExistsError`."""
         if not self.on:
             return
@@ -209,7 +209,7 @@ class Journal:
 
     async def append(
         self,
-        entry: Entry,
+        entry: JournalEntry,
         step: int,
         operations: Sequence[Operation] = (),
         *,
@@ -293,7 +293,7 @@ class Journal:
 
     def _row(
         self,
-        entry: Entry,
+        entry: JournalEntry,
         step: int,
         gathered: _Gathered,
         operations: Sequence[Operation],

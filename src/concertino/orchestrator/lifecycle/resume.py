@@ -9,8 +9,8 @@ from ...events import RunResult
 from ...ids import accounts_of
 from ...storage.base import Store
 from ...storage.process import process_owner
-from ...token_engine.engine import TokenEngine
 from ...token_engine.summaries import prepared_edits
+from ...token_engine.token_engine import TokenEngine
 from ...tools.base import Session
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context

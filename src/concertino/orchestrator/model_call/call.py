@@ -28,28 +28,23 @@ Renew = Callable[[Prepared, Model, ProviderError], Awaitable[Prepared | None]]
 class ModelCall:
     """The model calls of a run's turns. `attempt` is the newest attempt, also after `answer` raised."""
 
-    __slots__ = ("_hooks", "_on_ready", "_on_retry", "_renew", "_run", "_visible", "attempt")
+    __slots__ = ("_hooks", "_run", "_visible", "attempt")
 
-    def __init__(
-        self,
-        run: RunSession,
-        hooks: Hooks,
-        renew: Renew,
-        *,
-        visible: bool = True,
-        on_ready: OnReady | None = None,
-        on_retry: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
+    def __init__(self, run: RunSession, hooks: Hooks, *, visible: bool = True) -> None:
         self._run = run
         self._hooks = hooks
-        self._renew = renew
         self._visible = visible
-        self._on_ready = on_ready
-        self._on_retry = on_retry
         self.attempt: Attempt | None = None
 
-    async def answer(self, prepared: Prepared) -> Attempt:
-        """Return the attempt that was answered.
+    async def answer(
+        self,
+        prepared: Prepared,
+        renew: Renew,
+        *,
+        on_ready: OnReady | None = None,
+        on_retry: Callable[[], Awaitable[None]] | None = None,
+    ) -> Attempt:
+        """Return the attempt that was answered; *on_retry* is awaited before another attempt.
 
         Raises `ProviderError` if every model and retry failed. Whatever it raises, every attempt is booked.
         """
@@ -57,34 +52,39 @@ class ModelCall:
         while True:
             self.attempt = attempt = Attempt(self._run, self._hooks, prepared, visible=self._visible)
             try:
-                await attempt.answer(self._on_ready)
+                await attempt.answer(on_ready)
             except ProviderError as error:
                 attempt.close(error)
                 if retries is None:
                     retries = Attempts(self._run.resources.retry, self._run.resources.fallback, self._can_open)
-                prepared = await self._next(prepared, attempt, error, retries)
+                model = await self._next_model(attempt, error, retries, on_retry)
+                if (renewed := await renew(prepared, model, error)) is None:
+                    raise
+                prepared = renewed
             except BaseException as error:
                 self._stop(attempt, error)
                 raise
             else:
                 return attempt
 
-    async def _next(self, prepared: Prepared, attempt: Attempt, error: ProviderError, retries: Attempts) -> Prepared:
-        """Prepare the next attempt. Raises *error* if no attempt is left."""
+    async def _next_model(
+        self,
+        attempt: Attempt,
+        error: ProviderError,
+        retries: Attempts,
+        on_retry: Callable[[], Awaitable[None]] | None,
+    ) -> Model:
+        """Return the model to call next, once it may be called. Raises *error* if no attempt is left."""
         following = retries.after(error, attempt.model_id, seen=attempt.seen)
         if following is None:
             raise error
         name, seconds = following
         reported = f"{type(error).__name__}: {error}"
         self._run.emit(AttemptFailed, attempt.model_id, reported, name, seconds)
-        if self._on_retry is not None:
-            await self._on_retry()
+        if on_retry is not None:
+            await on_retry()
         await asyncio.sleep(seconds)
-        model = prepared.model if name == prepared.model_id else self._run.find_model(name)
-        renewed = await self._renew(prepared, model, error)
-        if renewed is None:
-            raise error
-        return renewed
+        return attempt.model if name == attempt.model_id else self._run.find_model(name)
 
     def _can_open(self, model: str) -> bool:
         """Return whether the fallback *model* can be opened; otherwise emit a notice."""
@@ -108,11 +108,11 @@ class SideCall:
     def __init__(self, run: RunSession, hooks: Hooks, *, visible: bool, last: bool) -> None:
         self._run = run
         self._last = last
-        self._call = ModelCall(run, hooks, self._renew, visible=visible)
+        self._call = ModelCall(run, hooks, visible=visible)
 
     async def answer(self, model: Model, request: ModelRequest) -> Attempt:
         """Return the attempt that was answered. Raises `BudgetError`, and `ProviderError` as `ModelCall` does."""
-        return await self._call.answer(await self._prepare(model, request))
+        return await self._call.answer(await self._prepare(model, request), self._renew)
 
     async def _prepare(self, model: Model, request: ModelRequest) -> Prepared:
         run = self._run

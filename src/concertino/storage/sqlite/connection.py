@@ -114,6 +114,10 @@ def checkpoint(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA busy_timeout = {patience}")
 
 
+class _FailedError(Exception):
+    """A write has failed without a savepoint, so all of them are repeated with savepoints."""
+
+
 class _RolledBackError(Exception):
     """The failure of one write, such as a full disk, has rolled back the whole transaction."""
 
@@ -121,20 +125,25 @@ class _RolledBackError(Exception):
 def _commit_together(connection: sqlite3.Connection, writes: Sequence[Write[Any]], path: Path) -> list[Outcome]:
     """Do *writes* in one transaction, in which each may fail alone, and return their outcomes after the commit.
 
-    If the transaction is lost as a whole, each write is repeated in one of its own.
+    Savepoints cost as much as a small write, so they come only after one has failed. If the transaction is lost as a
+    whole, each write is repeated in one of its own.
     """
-    try:
-        transaction(connection)
-    except sqlite3.Error as error:
-        return [(None, _explained(error, path)) for _ in writes]
-    try:
-        with connection:
-            outcomes = [_in_savepoint(connection, write, path) for write in writes]
-    except (sqlite3.Error, _RolledBackError):
-        return [_outcome(path, _commit, connection, write) for write in writes]
-    if any(write.erased for write, (_, error) in zip(writes, outcomes, strict=True) if error is None):
-        checkpoint(connection)
-    return outcomes
+    for work in (_do, _do_in_savepoint):
+        try:
+            transaction(connection)
+        except sqlite3.Error as error:
+            return [(None, _explained(error, path)) for _ in writes]
+        try:
+            with connection:
+                outcomes = [work(connection, write, path) for write in writes]
+        except _FailedError:
+            continue
+        except (sqlite3.Error, _RolledBackError):
+            break
+        if any(write.erased for write, (_, error) in zip(writes, outcomes, strict=True) if error is None):
+            checkpoint(connection)
+        return outcomes
+    return [_outcome(path, _commit, connection, write) for write in writes]
 
 
 def _commit(connection: sqlite3.Connection, write: Write[T]) -> T:
@@ -146,7 +155,14 @@ def _commit(connection: sqlite3.Connection, write: Write[T]) -> T:
     return result
 
 
-def _in_savepoint(connection: sqlite3.Connection, write: Write[Any], path: Path) -> Outcome:
+def _do(connection: sqlite3.Connection, write: Write[Any], path: Path) -> Outcome:
+    outcome = _outcome(path, write.work, connection)
+    if outcome[1] is not None:
+        raise _FailedError
+    return outcome
+
+
+def _do_in_savepoint(connection: sqlite3.Connection, write: Write[Any], path: Path) -> Outcome:
     connection.execute("SAVEPOINT write")
     outcome = _outcome(path, write.work, connection)
     if outcome[1] is not None:

@@ -1,0 +1,46 @@
+"""A run that has ended is freed at once: it leaves no reference cycles to the garbage collector."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from concertino import AgentConfig, Chat, MemoryStore, Resources, Tool, ToolOrchestrator, delegate
+from concertino.testing import ScriptedModel, call
+
+
+class Child(AgentConfig[None]):
+    name = "child"
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("deep", [False, True])
+async def test_a_run_leaves_nothing_to_the_garbage_collector(add: Tool, stored: bool, deep: bool) -> None:
+    child = delegate(Child(), name="child", description="A child.")
+    agent = AgentConfig[None]()
+    agent.tools = (add, child)
+    store = MemoryStore() if stored else None
+
+    async def once() -> None:
+        script = [call("child", query="a")] if deep else []
+        model = ScriptedModel(call("add", a=1, b=2), *script, "the child's answer" if deep else "done", "done")
+        resources = Resources(store=store)
+        chat = Chat(model=model, message="go")
+        async for _ in ToolOrchestrator(chat, agent, resources=resources).stream():
+            pass
+
+    await once()
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        await once()
+        await asyncio.sleep(0)  # the loop holds the last task's callbacks for one more pass
+        gc.collect()
+        assert [type(item).__name__ for item in gc.garbage] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
