@@ -1,7 +1,7 @@
 """A support desk with two specialists: agents as tools, running concurrently, with one bill.
 
-Run it with `python examples/support_desk.py`. The model is scripted and needs no key; replace it by
-`concertino.wiring.open_model("anthropic")` to use a real model.
+Run it with `python examples/support_desk.py`. The model is scripted and needs no key; replace it with
+`open_model("ollama:qwen3")` or `open_model("anthropic")` to use a real one.
 """
 
 import asyncio

@@ -68,6 +68,13 @@ def test_the_files_and_names_of_the_page_exist(named: tuple[str, str]) -> None:
         assert name in {getattr(node, "name", "") for node in tree.body}, f"{path} does not define {name}"
 
 
+def test_the_figures_of_the_trace_are_the_ceilings_of_the_guards() -> None:
+    ceilings = (ROOT / "tests" / "guards" / "ceilings.json").read_text()
+    figures = dict(re.findall(r'"turn: ([\w ]+)": (\d+)', ceilings))
+    files, calls = figures["files entered"], figures["calls between files"]
+    assert f"enters {files} files and makes {calls} calls between files" in " ".join(PAGE.split())
+
+
 def test_the_page_is_short() -> None:
     assert len(PAGE.splitlines()) <= 250
 

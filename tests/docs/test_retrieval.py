@@ -7,7 +7,7 @@ from pathlib import Path
 from concertino.tools.documents import open_documents
 
 ROOT = Path(__file__).resolve().parents[2]
-FEWEST = 0.7  # the mean reciprocal rank of the first passage that contains the answer
+FEWEST = 0.8  # the mean reciprocal rank of the first passage that contains the answer
 QUESTIONS = {
     "How do I set how often a request is retried?": "Retry(",
     "How do I use another model when the first one fails?": "fallback=",

@@ -371,7 +371,8 @@ class ToolOrchestrator:
             case Suspend():
                 status = "suspended"
         assert self._requests is not None
-        await self._requests.settle(PATIENCE)
+        if self._requests.summaries is not None:
+            await self._requests.summaries.settle(PATIENCE)
         waiting = await open_waits(run) if status == "suspended" else ()
         self._result = result_of(run, status, error, waiting)
         if status != "suspended":
@@ -407,8 +408,8 @@ class ToolOrchestrator:
         store failed is not ended: it can be resumed when the store works again. Nor is a parked run, or a run
         that another process has claimed.
         """
-        if self._requests is not None:
-            await self._requests.stop()
+        if self._requests is not None and self._requests.summaries is not None:
+            await self._requests.summaries.stop()
         before, self._result = self._result, result_of(run, status, error)
         stays_open = isinstance(self._cause, StorageError) or run.tree.parked or run.orphaned
 

@@ -198,7 +198,7 @@ class ToolContext(ABC):
     agent_path: str
     session: Session
     deps: Any
-    """The product's own object from `Chat(deps=...)`."""
+    """The product's own object from `Resources(deps=...)`."""
     progress: Progress
     """Progress steps of this call."""
 

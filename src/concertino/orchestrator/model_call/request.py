@@ -41,12 +41,13 @@ class _Planned:
 class TurnRequests:
     """Makes the requests of one turn after another."""
 
-    __slots__ = ("_hooks", "_planned", "_run", "_summaries", "job")
+    __slots__ = ("_hooks", "_planned", "_run", "job", "summaries")
 
     def __init__(self, run: RunSession, hooks: Hooks) -> None:
         self._run = run
         self._hooks = hooks
-        self._summaries: Summaries | None = None
+        self.summaries: Summaries | None = None
+        """The run's summaries, once one was due."""
         self._planned = _Planned("")
         self.job: SummaryJob | None = None
         """A summary to start once the answer has arrived."""
@@ -116,20 +117,10 @@ class TurnRequests:
         self.job = None
         self._summarizer().start(job, attempt.model, attempt.request)
 
-    async def settle(self, seconds: float) -> None:
-        """Wait at most *seconds* for a summary in progress. Raises what a hook raised meanwhile."""
-        if self._summaries is not None:
-            await self._summaries.settle(seconds)
-
-    async def stop(self) -> None:
-        """Give up a summary in progress."""
-        if self._summaries is not None:
-            await self._summaries.stop()
-
     def _summarizer(self) -> Summaries:
-        if self._summaries is None:
-            self._summaries = Summaries(self._run, self._hooks)
-        return self._summaries
+        if self.summaries is None:
+            self.summaries = Summaries(self._run, self._hooks)
+        return self.summaries
 
     async def _build(self, model: Model) -> ModelRequest:
         run, hooks = self._run, self._hooks
