@@ -29,20 +29,26 @@ UseModel = Callable[[Model], None]
 
 @pytest.fixture(autouse=True)
 def own_handlers() -> Iterator[None]:
-    """Restore the signal handlers: an event loop resets those that it has replaced."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.getsignal(number) for number in numbers]
+    """Give the test the default signal handlers, also if its process ignores signals as `nohup` makes it do."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    for number, handler in zip(numbers, before, strict=True):
+    for number, handler in before.items():
         signal.signal(number, handler)
 
 
+def reported() -> str:
+    """Return what the running command has written to standard error."""
+    written: bytes = sys.stderr.buffer.getvalue()  # type: ignore[attr-defined]  # replaced by `call_main`
+    return written.decode()
+
+
 def interrupted_research(number: int) -> ScriptedModel:
-    """Return a model of two researchers: the first completes, the second receives the signal."""
-    first_done = asyncio.Event()
+    """Return a model of two researchers: the second receives the signal once the first is reported as completed."""
 
     async def receive() -> None:
-        await first_done.wait()
+        while "researcher-1: completed" not in reported():  # noqa: ASYNC110 - the output has no event
+            await asyncio.sleep(0.01)
         signal.raise_signal(number)
         await asyncio.Event().wait()
 
@@ -53,8 +59,6 @@ def interrupted_research(number: int) -> ScriptedModel:
         if not results:
             return Answer(calls=(call("read_document", location="pages/apples.md"),))
         source = results[0].partition("]")[0]
-        loop = asyncio.get_running_loop()
-        loop.call_later(0.05, first_done.set)  # after the answer has been recorded
         return Answer(text=f"Apples are red {source}]. Without a source [s0000000000].")
 
     asked = (call("researcher", query="about apples"), call("researcher", query="wait"))
