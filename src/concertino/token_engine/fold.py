@@ -181,5 +181,5 @@ class FoldedConversation:
             and (state is self.state or state == self.state)
             and len(record) <= len(messages)
             and all(map(is_, record, messages))
-            and all(view.at(index) is record[index] for index in range(example_count))
+            and all(map(is_, map(view.at, range(example_count)), record))
         )
