@@ -88,7 +88,7 @@ class Opaque:
     kind: Literal["opaque"] = "opaque"
 
 
-Part = Text | Reasoning | ToolCall | Opaque
+MessagePart = Text | Reasoning | ToolCall | Opaque
 
 
 @record
@@ -151,7 +151,7 @@ class UserMessage(_Wired):
 class AssistantMessage(_Wired):
     """One answer of a model: text, reasoning and tool calls in their original order."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MessagePart, ...]
     stop_reason: StopReason = "end"
     model: str = ""
     """Name of the model as the provider reported it."""

@@ -17,8 +17,8 @@ from ..messages import (
     AssistantMessage,
     Media,
     Message,
+    MessagePart,
     Opaque,
-    Part,
     Reasoning,
     SystemMessage,
     Text,
@@ -33,9 +33,9 @@ VERSION = 1
 """Version of the format. A reader refuses a greater one."""
 
 _MESSAGES: tuple[type[Message], ...] = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
-_PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall, Opaque)
+_PARTS: tuple[type[MessagePart], ...] = (Text, Reasoning, ToolCall, Opaque)
 _BY_ROLE = {cls.role: cls for cls in _MESSAGES}
-_BY_KIND: dict[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_call": ToolCall, "opaque": Opaque}
+_BY_KIND: dict[str, type[MessagePart]] = {"text": Text, "reasoning": Reasoning, "tool_call": ToolCall, "opaque": Opaque}
 _DEFAULTS = {
     ("provider", Text): "",
     ("provider", ToolCall): "",
@@ -124,7 +124,7 @@ def memory_id(owner: str, text: str) -> str:
     return hashlib.sha256(f"{len(owner)}:{owner}{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _plain(value: Message | Part | Media) -> dict[str, Any]:
+def _plain(value: Message | MessagePart | Media) -> dict[str, Any]:
     return {
         name: field
         for name, omitted in _FIELDS[type(value)]
@@ -132,13 +132,13 @@ def _plain(value: Message | Part | Media) -> dict[str, Any]:
     }
 
 
-def _plain_part(part: Part) -> dict[str, Any]:
+def _plain_part(part: MessagePart) -> dict[str, Any]:
     if not isinstance(part, _PARTS):
         raise StorageError(f"cannot store a {type(part).__name__}: pass a part of a message")
     return {"kind": part.kind, **_plain(part)}
 
 
-def _part(form: dict[str, Any]) -> Part:
+def _part(form: dict[str, Any]) -> MessagePart:
     cls = _BY_KIND[form.pop("kind")]
     return cls(**_joined(form))
 

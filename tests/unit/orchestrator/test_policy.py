@@ -39,7 +39,7 @@ from concertino.events import (
 from concertino.messages import (
     AssistantMessage,
     Message,
-    Part,
+    MessagePart,
     Reasoning,
     SystemMessage,
     Text,
@@ -118,7 +118,9 @@ def made(hint: Any, name: str = "") -> st.SearchStrategy[Any]:
 def every(cls: Any) -> st.SearchStrategy[Any]:
     """Objects of a dataclass, each field filled by its type."""
     hints = get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls) if cls not in get_args(Part) or field.name != "kind"]
+    names = [
+        field.name for field in dataclasses.fields(cls) if cls not in get_args(MessagePart) or field.name != "kind"
+    ]
     own = {name: OWN_WORDS[cls, name] for name in names if (cls, name) in OWN_WORDS}
     return st.builds(cls, **{name: made(hints[name], name) for name in names} | own)
 
@@ -291,7 +293,7 @@ def left(policy: DataPolicy, message: Message = TURN) -> Any:
     return stored_message(policy, message, None, ()).keep
 
 
-def parts(policy: DataPolicy) -> tuple[Part, ...]:
+def parts(policy: DataPolicy) -> tuple[MessagePart, ...]:
     return left(policy).parts  # type: ignore[no-any-return]
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, assert_never, get_args
 
 from ... import events
 from ...errors import ConfigurationError
-from ...messages import AssistantMessage, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
+from ...messages import AssistantMessage, Message, MessagePart, SystemMessage, ToolCall, ToolMessage, UserMessage
 from ...records import record
 from ...storage.types import EntryMessage, RunEnd, RunStart
 from ...waits import Wait
@@ -355,7 +355,7 @@ def _filtered(policy: DataPolicy, message: Message) -> Message | None:
             return replace(message, text=stored_text(policy, message.text))
 
 
-def _left(policy: DataPolicy, how: Treatment, part: Part) -> Part | None:
+def _left(policy: DataPolicy, how: Treatment, part: MessagePart) -> MessagePart | None:
     """Return a part of a message that is not kept in full, or None to drop the part.
 
     Signatures and the provider's own JSON are dropped, because they may encode any part of the message.
@@ -387,13 +387,13 @@ def _applying(policy: DataPolicy, message: Message) -> list[Treatment]:
             return [policy.text]
 
 
-def _of_part(policy: DataPolicy, part: Part) -> Treatment:
+def _of_part(policy: DataPolicy, part: MessagePart) -> Treatment:
     if part.kind == "tool_call":
         return policy.tool(part.name).arguments
     return policy.reasoning if part.kind == "reasoning" else policy.text
 
 
-def _may_quote(part: Part) -> bool:
+def _may_quote(part: MessagePart) -> bool:
     return part.kind == "opaque" or (part.kind in ("text", "tool_call") and part.raw is not None)
 
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from ...errors import BrokenStreamError, ProviderError, RateLimitError, ToolError
 from ...events import Notice, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
 from ...ids import new_call_id
-from ...messages import AssistantMessage, Part, Text, ToolCall
+from ...messages import AssistantMessage, MessagePart, Text, ToolCall
 from ...operations import OperationState
 from ...providers.base import (
     Dropped,
@@ -182,7 +182,7 @@ class Attempt:
         ids = {call.id for call in calls}
         if len(ids) == len(calls) and "" not in ids and ids.isdisjoint(self._run.call_ids):
             return None
-        parts: list[Part] = []
+        parts: list[MessagePart] = []
         seen: set[str] = set()
         for part in message.parts:
             own = part

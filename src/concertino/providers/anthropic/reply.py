@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import BrokenStreamError
-from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ...messages import MessagePart, Opaque, Reasoning, StopReason, Text, ToolCall
 from ...usage import Tokens
 from ..base import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..http.encoding import dumps, is_object
@@ -75,7 +75,7 @@ class MessageReader:
         self.ended = bool(self._stop or self._blocks)  # a whole body is complete
         return items
 
-    def partial(self) -> tuple[list[Part], str]:
+    def partial(self) -> tuple[list[MessagePart], str]:
         """See `ReplyReader.partial`."""
         blocks = [block for _, block in sorted(self._blocks.items()) if block.ended or block.kind in _CUTTABLE]
         parts = [part for block in blocks if (part := block.part()) is not None]
@@ -268,7 +268,7 @@ class ContentBlock:
                     if name != "type":
                         fields[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
 
-    def part(self) -> Part | None:
+    def part(self) -> MessagePart | None:
         """Return the block as a part, or None for an empty text."""
         fields, text = self._fields, "".join(self._pieces)
         match self.kind:

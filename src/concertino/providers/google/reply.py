@@ -16,7 +16,7 @@ from typing import Any
 
 from ...errors import BrokenStreamError, ContentFilteredError
 from ...ids import new_call_id
-from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ...messages import MessagePart, Opaque, Reasoning, StopReason, Text, ToolCall
 from ...usage import Tokens
 from ..base import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..http.encoding import dumps
@@ -64,7 +64,7 @@ class ContentReader:
 
     def __init__(self) -> None:
         self.ended = False
-        self._parts: list[Part] = []
+        self._parts: list[MessagePart] = []
         self._call: PartialCall | None = None
         self._run: tuple[str, list[str]] | None = None  # consecutive text or thoughts without a signature
         self._metadata: dict[str, Any] = {}
@@ -85,7 +85,7 @@ class ContentReader:
         self.ended = self.ended or (isinstance(answer, dict) and bool(self._parts or self._run))
         return items
 
-    def partial(self) -> tuple[list[Part], str]:
+    def partial(self) -> tuple[list[MessagePart], str]:
         """See `ReplyReader.partial`."""
         return self._parts + ([] if self._run is None else [_joined(*self._run)]), self._model
 
@@ -185,11 +185,11 @@ class ContentReader:
             self._run = None
 
 
-def _has_content(part: Part) -> bool:
+def _has_content(part: MessagePart) -> bool:
     return bool(part.text) if part.kind == "text" else part.kind != "reasoning"
 
 
-def _joined(kind: str, pieces: list[str]) -> Part:
+def _joined(kind: str, pieces: list[str]) -> MessagePart:
     text = "".join(pieces)
     return Reasoning(text, provider=PROVIDER) if kind == "thought" else Text(text)
 

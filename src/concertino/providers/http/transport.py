@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from ...errors import BrokenStreamError, ContentFilteredError, ProviderError, ProviderTimeoutError
-from ...messages import AssistantMessage, Part, StopReason, ToolCall
+from ...messages import AssistantMessage, MessagePart, StopReason, ToolCall
 from ...usage import Tokens, UsageSource
 from ..base import Dropped, ModelEvent, ModelRequest, Reply, ToolCallReady
 from ..errors import signing_error, signing_errors
@@ -53,7 +53,7 @@ class ReplyReader(Protocol):
         """Return the chunks of an unstreamed *answer*. Raises a `ProviderError` if it reports one."""
         ...
 
-    def partial(self) -> tuple[list[Part], str]:
+    def partial(self) -> tuple[list[MessagePart], str]:
         """Return the parts received so far and the model's name.
 
         Text and reasoning may be unfinished; calls are complete.
@@ -288,7 +288,7 @@ def _json(event: SseEvent, provider: str) -> Any:
 
 
 def complete_reply(
-    provider: str, parts: list[Part], stop: StopReason, model: str, tokens: Tokens | None, reason: str = ""
+    provider: str, parts: list[MessagePart], stop: StopReason, model: str, tokens: Tokens | None, reason: str = ""
 ) -> Reply:
     """Return the reply of a complete answer.
 

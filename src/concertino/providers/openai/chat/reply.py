@@ -21,7 +21,7 @@ from typing import Any
 
 from ....errors import BrokenStreamError, OverloadedError, ProviderError
 from ....ids import new_call_id
-from ....messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ....messages import MessagePart, Opaque, Reasoning, StopReason, Text, ToolCall
 from ....usage import Tokens
 from ...base import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ...errors import kind_by_status, provider_error
@@ -109,7 +109,7 @@ class ChatReader:
             self.ended, self._stop = True, "stop"
         return items
 
-    def partial(self) -> tuple[list[Part], str]:
+    def partial(self) -> tuple[list[MessagePart], str]:
         """See `ReplyReader.partial`."""
         pieces = [piece for piece in self._pieces if piece.kind != "call" or piece.announced]
         return [piece.part(self._owner) for piece in pieces], self._model
@@ -262,7 +262,7 @@ class ChatReader:
         piece.announced = True
         return [ToolCallReady(part)] if isinstance(part, ToolCall) else []
 
-    def _attach_details(self, parts: list[Part]) -> None:
+    def _attach_details(self, parts: list[MessagePart]) -> None:
         """Attach the whole list, which goes back as one field, to the first reasoning."""
         raw = dumps({"reasoning_details": self._details})
         for index, part in enumerate(parts):
@@ -362,7 +362,7 @@ class Piece:
             (name, value) for name, value in delta.items() if name not in _REPRESENTED and value is not None
         )
 
-    def part(self, owner: str) -> Part:
+    def part(self, owner: str) -> MessagePart:
         """Return the piece as a part of *owner*."""
         text = "".join(self.texts)
         match self.kind:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ....errors import BrokenStreamError, OverloadedError, ProviderError
-from ....messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ....messages import MessagePart, Opaque, Reasoning, StopReason, Text, ToolCall
 from ....usage import Tokens
 from ...base import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ...errors import provider_error
@@ -58,9 +58,9 @@ class ResponseReader:
         self.ended = answer.get("status") not in _UNFINISHED
         return items
 
-    def partial(self) -> tuple[list[Part], str]:
+    def partial(self) -> tuple[list[MessagePart], str]:
         """See `ReplyReader.partial`."""
-        parts: list[Part] = []
+        parts: list[MessagePart] = []
         for index in sorted(self._items.keys() | self._unfinished.keys() | self._announced.keys()):
             if index in self._items or index in self._announced:
                 parts += self._parts(index, self._items)
@@ -179,7 +179,7 @@ class ResponseReader:
         call = self._announced[index] = ToolCall(call_id, name, arguments)
         return (ToolCallReady(call),)
 
-    def _parts(self, index: int, items: dict[int, dict[str, Any]]) -> Sequence[Part]:
+    def _parts(self, index: int, items: dict[int, dict[str, Any]]) -> Sequence[MessagePart]:
         item = items.get(index)
         call = self._announced.get(index)
         if call is not None and (item is None or item.get("type") == "function_call"):
@@ -194,7 +194,7 @@ class ResponseReader:
         return provider_error(kind, f"{self._provider}: {error['message'] or answer}", provider=self._provider)
 
 
-def _parts(item: dict[str, Any], provider: str) -> Iterator[Part]:
+def _parts(item: dict[str, Any], provider: str) -> Iterator[MessagePart]:
     """Return the parts of an output item, each with the item's JSON. Items of unknown kinds become opaque parts."""
     match item.get("type"):
         case "message":
