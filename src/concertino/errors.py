@@ -80,8 +80,8 @@ class MissingExtraError(ConfigurationError):
 class HookError(ConcertinoError):
     """A hook of an agent raised an exception or returned an invalid value, which fails the run."""
 
-    def __init__(self, agent: str, hook: str, problem: str) -> None:
-        super().__init__(f"hook {hook} of agent {agent!r} {problem}")
+    def __init__(self, agent: str, hook: str, problem: str, part: str = "") -> None:
+        super().__init__(f"hook {hook} of agent {agent!r}{part} {problem}")
         self.agent = agent
         self.hook = hook
 

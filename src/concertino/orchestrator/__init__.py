@@ -3,7 +3,7 @@
 Read `engine` (the loop) and `turn` (one turn of it) first; `agent` has the decisions that an agent makes.
 """
 
-from .agent import AgentConfig
+from .agent import AgentConfig, Part
 from .chat import Attachment, Chat
 from .engine import ToolOrchestrator
 from .event_stream import Observer
@@ -35,6 +35,7 @@ __all__ = [
     "NextStep",
     "Observer",
     "Outcome",
+    "Part",
     "Replay",
     "Resources",
     "Retry",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import Any, TypeVar, assert_never
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, assert_never
 
-from ..errors import BudgetError, ConfigurationError, HookError, RunError, RunStateError, StorageError, ToolError
-from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus, Steered, StoppedWork
+from ..errors import ConfigurationError, RunError, RunStateError, StorageError, ToolError
+from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus, Steered
 from ..ids import new_run_id
 from ..messages import AssistantMessage, Text, UserMessage
 from ..tools.registry import ToolRegistry
@@ -19,6 +19,7 @@ from .hooks import Hooks, hooks_of
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import OpenTurn, Replay
+from .lifecycle.long_hooks import WITHHELD, reviewed_input, within_patience
 from .lifecycle.open import begin, build_messages, fitting, open_run
 from .lifecycle.result import open_waits, result_of
 from .lifecycle.resume import child_result, resume
@@ -39,7 +40,6 @@ from .validation import check_run
 log = logging.getLogger("concertino")
 
 BUDGET_EXHAUSTED = "The budget is exhausted; no answer could be produced."
-T = TypeVar("T")
 _DEFAULT = Resources()
 """The resources of runs that are given none: no store, the default limits."""
 
@@ -203,8 +203,7 @@ class ToolOrchestrator:
         if self._parent is not None:
             run.tree.add_task(run.id, task)
         try:
-            turns = await self._prepare(run, hooks)
-            outcome: StepOutcome = CONTINUE
+            turns, outcome = await self._prepare(run, hooks)
             while run.opened is not None or isinstance(outcome := await self._next_step(run, hooks, outcome), Continue):
                 outcome = await turns.run()
             await self._conclude(run, hooks, outcome)
@@ -223,8 +222,9 @@ class ToolOrchestrator:
         if run.stream is not None and self._parent is None:
             run.stream.close()  # abandoned work may still emit events
 
-    async def _prepare(self, run: RunSession, hooks: Hooks) -> TurnRunner:
-        """Start or resume the run, and give it its state and first messages."""
+    async def _prepare(self, run: RunSession, hooks: Hooks) -> tuple[TurnRunner, StepOutcome]:
+        """Start or resume the run, and give it its state and first messages; or how it ends without a step."""
+        outcome: StepOutcome = CONTINUE
         found = await self._start(run, hooks)
         self._opened = True
         self._emit_start(run)
@@ -234,12 +234,16 @@ class ToolOrchestrator:
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
         else:
-            build_messages(run, self._config, None if found is None else found.started.skipped)
-            if hooks.prepare.own:
-                for message in await self._within_patience(run, "prepare", hooks.prepare(context)) or ():
+            text = run.chat.message
+            if hooks.review_input.own:
+                reviewed = await reviewed_input(run, hooks, text)
+                text, outcome = (reviewed, CONTINUE) if isinstance(reviewed, str) else (WITHHELD, reviewed)
+            build_messages(run, self._config, text, None if found is None else found.started.skipped)
+            if hooks.prepare.own and outcome is CONTINUE:
+                for message in await within_patience(run, "prepare", hooks.prepare(context)) or ():
                     run.add(message)
         self._requests = TurnRequests(run, hooks)
-        return TurnRunner(run, hooks, self._requests, self._spawn)
+        return TurnRunner(run, hooks, self._requests, self._spawn), outcome
 
     async def _start(self, run: RunSession, hooks: Hooks) -> Replay | None:
         """Record the start of the run, or return the replay of the run that is resumed."""
@@ -285,7 +289,11 @@ class ToolOrchestrator:
                 return last
             self._answer(run, run.state.text if last.text is None else last.text)
             last = CONTINUE
-        for text in steers:
+        for steer in steers:
+            text = await reviewed_input(run, hooks, steer)
+            if not isinstance(text, str):
+                run.add(UserMessage(WITHHELD))
+                return text
             run.add(UserMessage(fitting(run, text)))
             run.state.has_tool_calls = True
             run.emit(Steered, text)
@@ -318,7 +326,7 @@ class ToolOrchestrator:
             case _:
                 assert_never(outcome)
         if hooks.conclude.own:
-            concluded = await self._within_patience(run, "conclude", hooks.conclude(run.context, run.state.text))
+            concluded = await within_patience(run, "conclude", hooks.conclude(run.context, run.state.text))
             if concluded is not None:
                 self._answer(run, concluded)
         if run.state.budget_reached and not run.state.text:
@@ -329,29 +337,6 @@ class ToolOrchestrator:
         if text != run.state.text:
             run.state.text = text
             run.add(AssistantMessage((Text(text),)))
-
-    async def _within_patience(self, run: RunSession, hook: str, work: Coroutine[Any, Any, T]) -> T | None:
-        """Run a *hook* that may take long. A cancelled run does not wait for a hook that ignores its cancellation.
-
-        Returns None if no budget covers a question that the hook asked: the run continues without the hook's value.
-        """
-        task = asyncio.create_task(work)
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            task.cancel()
-            done, _ = await asyncio.wait([task], timeout=run.tree.patience)
-            if not done:
-                run.tree.note_stopped("not_stopped", StoppedWork(agent_path=run.path, what="hook", name=hook))
-            raise
-        try:
-            return task.result()
-        except HookError as error:
-            if not isinstance(error.__cause__, BudgetError):
-                raise
-            run.state.budget_reached = True
-            run.notify("budget_reached", str(error.__cause__))
-            return None
 
     # -- the end -------------------------------------------------------------------------------------------------
 

@@ -82,6 +82,8 @@ class TurnRunner:
         if not isinstance(prepared, Prepared):
             return prepared
         attempt = await self._answer(prepared)
+        if self._hooks.review_answer.own and (refused := await self._review(attempt)) is not None:
+            return refused
         turn = await self._interpret(attempt)
         calls, decision = await self._select(turn)
         await self._record(turn, calls, decision)
@@ -139,6 +141,16 @@ class TurnRunner:
         if self._calls is not None:
             await self._calls.stop(self._run.tree.patience)
             self._calls = None
+
+    async def _review(self, attempt: Attempt) -> StepOutcome | None:
+        """Let the agent judge the answer before anyone sees it. Return a decision made instead of it, or None."""
+        reviewed = await self._hooks.review_answer(self._run.context, attempt.message)
+        if isinstance(reviewed, AssistantMessage):
+            attempt.release(reviewed)
+            return None
+        self._requests.observe(attempt)
+        self._taken = True  # nothing of the answer enters the conversation
+        return await self._account((), self._apply(reviewed))
 
     async def _interpret(self, attempt: Attempt) -> Turn:
         run = self._run
@@ -248,6 +260,9 @@ class TurnRunner:
         if special.result is not None:
             outcome.whole = outcome.whole if outcome.whole is not None else outcome.content
             outcome.content = special.result
+        if special.withhold:
+            outcome.whole = outcome.summary = outcome.data = None
+            outcome.handle = ""
         if special.messages is not None:
             # The current turn's message stays: its results follow it.
             self._run.replace(special.messages)
@@ -312,6 +327,8 @@ class TurnRunner:
         if turn is None:
             assert attempt is not None
             message: AssistantMessage = attempt.message
+            if self._hooks.review_answer.own:  # it was not judged
+                return
             turn = Turn(message, message.tool_calls)
             if message.parts:
                 run.add(message)

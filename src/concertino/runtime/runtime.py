@@ -21,7 +21,7 @@ from ..errors import (
 )
 from ..events import RunResult, StopReceipt
 from ..ids import new_run_id, run_of, token
-from ..orchestrator.agent import AgentConfig
+from ..orchestrator.agent import AgentConfig, check_parts
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
@@ -91,6 +91,8 @@ class Runtime:
                 raise ConfigurationError(
                     f"Runtime(agents=...) contains {config!r:.80}; use agents, or pairs with a registry"
                 )
+            if config.parts:
+                check_parts(config)
             self._agents[config.name] = (config, registry)
         self._observers = tuple(observers)
         self._lease = lease

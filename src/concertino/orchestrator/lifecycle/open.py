@@ -104,8 +104,12 @@ async def begin(run: RunSession, parent: Parent | None) -> None:
     tree.start_lease(claim, since)
 
 
-def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequence[int] | None = None) -> None:
-    """Add the system prompt and the first messages. A user message that is too long is cut, and a notice reports it.
+def build_messages(
+    run: RunSession, config: AgentConfig[object], message: str, skipped: Sequence[int] | None = None
+) -> None:
+    """Add the system prompt and the first messages, with the user's *message* as the agent admits it.
+
+    A user message that is too long is cut, and a notice reports it.
 
     *skipped* is recorded for a run that starts again because its process ended before the first request.
     """
@@ -122,7 +126,7 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
         run.journal.edit(run.window.edits)
-    run.add(UserMessage(fitting(run, chat.message)))
+    run.add(UserMessage(fitting(run, message)))
     run.state.tool_choice = first_tool_choice(chat, run.registry)
 
 
@@ -145,7 +149,7 @@ def example_count(skipped: Sequence[int]) -> int:
 
 
 def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistry) -> str:
-    """Return the agent's prompt or its replacement, followed by the rules of tools, user, project and files."""
+    """Return the agent's prompt or its replacement, then the sections of parts, tools, user, project and files."""
     prompt = config.prompt or registry.base_prompt()
     if chat.system_prompt is not None and config.allow_prompt_override:
         prompt = chat.system_prompt
@@ -157,6 +161,8 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
         _section("Rules of this project", chat.project_rules),
         _section("Files that the user attached", _files(chat.attachments)),
     ]
+    if config.parts:
+        sections[1:1] = [part.prompt.strip() for part in config.parts]
     return "\n\n".join(section for section in sections if section)
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
 from ...errors import BrokenStreamError, ProviderError, RateLimitError, ToolError
-from ...events import Notice, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
+from ...events import Notice, ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, UsageRecorded
 from ...ids import new_call_id
 from ...messages import AssistantMessage, MessagePart, Text, ToolCall
 from ...operations import OperationState
@@ -42,8 +42,10 @@ class Attempt:
 
     __slots__ = (
         "_arguments",
+        "_held",
         "_hooks",
         "_limit",
+        "_put",
         "_reasoning",
         "_renamed",
         "_reply",
@@ -78,6 +80,11 @@ class Attempt:
         self._run = run
         self._hooks = hooks
         self._stream = run.stream if visible else None
+        self._held: list[RunEvent] | None = [] if visible and hooks.review_answer.own else None
+        """The pieces of an answer that must be judged before anyone sees it."""
+        self._put: Callable[[RunEvent], None] | None = None
+        if self._stream is not None:
+            self._put = self._stream.put if self._held is None else self._held.append
         self._limit = run.resources.rate_limits.get(prepared.model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -135,24 +142,35 @@ class Attempt:
         """True once the consumer has seen a part of the answer."""
         return bool(self._text or self._reasoning or self._arguments or self.ready)
 
+    def release(self, reviewed: AssistantMessage) -> None:
+        """Send the consumer the pieces that were held back, or *reviewed* as a whole if it differs from the answer."""
+        run, held, self._held = self._run, self._held or (), None
+        if reviewed != self.message:
+            text = TextDelta(run.id, run.path, run.tree.content_index, reviewed.text)
+            held = [text] if reviewed.text else []
+            self.message, self.calls = reviewed, reviewed.tool_calls
+        if self._stream is not None:
+            for event in held:
+                self._stream.put(event)
+
     # -- chunks --------------------------------------------------------------------------------------------------
 
     def _take(self, chunk: ModelEvent) -> None:
-        kind, run, stream = type(chunk), self._run, self._stream
+        kind, run, put = type(chunk), self._run, self._put
         if kind is TextChunk:
             self._text.append(chunk.text)  # type: ignore[union-attr]
-            if stream is not None:
-                stream.put(TextDelta(run.id, run.path, run.tree.content_index, chunk.text))  # type: ignore[union-attr]
+            if put is not None:
+                put(TextDelta(run.id, run.path, run.tree.content_index, chunk.text))  # type: ignore[union-attr]
         elif kind is ReasoningChunk:
             self._reasoning.append(chunk.text)  # type: ignore[union-attr]
-            if stream is not None:
-                stream.put(ReasoningDelta(run.id, run.path, run.tree.content_index, chunk.text))  # type: ignore[union-attr]
+            if put is not None:
+                put(ReasoningDelta(run.id, run.path, run.tree.content_index, chunk.text))  # type: ignore[union-attr]
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
-            if stream is not None:
+            if put is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
                 delta = (run.id, run.path, run.tree.content_index, call_id, chunk.name, chunk.arguments)
-                stream.put(ToolCallDelta(*delta))
+                put(ToolCallDelta(*delta))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))
         elif isinstance(chunk, Dropped):
