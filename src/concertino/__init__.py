@@ -14,6 +14,7 @@ from .errors import ConcertinoError, HookError, RunError, ToolError
 from .events import RunEvent, RunResult
 from .messages import AssistantMessage, ForcedTool, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
 from .orchestrator import (
+    EMAIL,
     AgentConfig,
     Allow,
     Ask,
@@ -29,6 +30,7 @@ from .orchestrator import (
     NextStep,
     Outcome,
     Part,
+    Pattern,
     Resources,
     Retry,
     RunContext,
@@ -63,6 +65,7 @@ _LAZY = {
 """Names that are imported on first use, and the modules that define them."""
 
 __all__ = [
+    "EMAIL",
     "AgentConfig",
     "Allow",
     "Ask",
@@ -91,6 +94,7 @@ __all__ = [
     "NotDone",
     "Outcome",
     "Part",
+    "Pattern",
     "Pending",
     "RateLimit",
     "Resources",

@@ -108,12 +108,14 @@ class Media:
 class _Wired:
     """Cache of a message's wire form (for one format), size (by one counter), tool calls and validation."""
 
-    __slots__ = ("_calls", "_valid", "_wire", "measured")
+    __slots__ = ("_calls", "_valid", "_wire", "measured", "redacted_by")
     _calls: tuple[ToolCall, ...]
     _valid: bool
     _wire: tuple[str, Any]
     measured: tuple[object, Any]
     """A token counter, and the size by it; unset until the token engine has measured the message."""
+    redacted_by: object
+    """The redactor that has searched the message; unset before."""
 
     def wire(self, style: str, build: Callable[[Any], W]) -> W:
         """Return this message in the wire format *style*; call *build* only if that form is not cached."""

@@ -8,6 +8,7 @@ from .chat import Attachment, Chat
 from .engine import ToolOrchestrator
 from .event_stream import Observer
 from .journal.data_policy import DataPolicy, KeepFor, ToolData, Treatment
+from .journal.patterns import CARD_NUMBER, EMAIL, IBAN, Pattern
 from .journal.replay import JournalStep, Replay, read_steps, replay, requests
 from .model_call.retry import Retry
 from .outcome import Allow, Ask, Continue, Deny, Fail, Finish, LimitReason, NextStep, Outcome, Special, Turn
@@ -16,6 +17,9 @@ from .run import AskModel, RunContext
 from .run_state import RunState
 
 __all__ = [
+    "CARD_NUMBER",
+    "EMAIL",
+    "IBAN",
     "AgentConfig",
     "Allow",
     "Ask",
@@ -36,6 +40,7 @@ __all__ = [
     "Observer",
     "Outcome",
     "Part",
+    "Pattern",
     "Replay",
     "Resources",
     "Retry",

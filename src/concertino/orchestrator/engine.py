@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, assert_never
@@ -18,6 +19,7 @@ from .event_stream import EventStream, Observer
 from .hooks import Hooks, hooks_of
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
+from .journal.patterns import redactor_of
 from .journal.replay import OpenTurn, Replay
 from .lifecycle.long_hooks import WITHHELD, reviewed_input, within_patience
 from .lifecycle.open import begin, build_messages, fitting, open_run
@@ -259,6 +261,13 @@ class ToolOrchestrator:
             run.tree.on_stop = self._stop_requested
         if hooks.get_data_policy.own:
             run.journal.policy = (await hooks.get_data_policy()).for_tools(run.registry.names())
+        patterns = run.journal.policy.patterns
+        if self._parent is not None and self._parent.run.redactor is not None:
+            patterns = tuple(dict.fromkeys([*self._parent.run.redactor.patterns, *patterns]))
+            run.journal.policy = dataclasses.replace(run.journal.policy, patterns=patterns)
+        if patterns and (redactor := redactor_of(tuple(patterns))) is not None:
+            run.redact(redactor)
+            run.context = RunContext(run, ask)  # the first one has the chat as it was
         run.tree.policies[run.id] = run.journal.policy
         if self._resume:
             found = await resume(run, self._parent)
@@ -290,7 +299,7 @@ class ToolOrchestrator:
             self._answer(run, run.state.text if last.text is None else last.text)
             last = CONTINUE
         for steer in steers:
-            text = await reviewed_input(run, hooks, steer)
+            text = await reviewed_input(run, hooks, run.clean(steer))
             if not isinstance(text, str):
                 run.add(UserMessage(WITHHELD))
                 return text
@@ -335,8 +344,8 @@ class ToolOrchestrator:
     def _answer(self, run: RunSession, text: str) -> None:
         """Set the answer, and end the conversation with it if the model did not write it."""
         if text != run.state.text:
-            run.state.text = text
-            run.add(AssistantMessage((Text(text),)))
+            run.state.text = run.clean(text)
+            run.add(AssistantMessage((Text(run.state.text),)))
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -352,7 +361,7 @@ class ToolOrchestrator:
         error = None
         match outcome:
             case Fail():
-                status, error = "failed", outcome.error
+                status, error = "failed", run.clean(outcome.error)
             case Suspend():
                 status = "suspended"
         assert self._requests is not None
@@ -395,6 +404,7 @@ class ToolOrchestrator:
         """
         if self._requests is not None and self._requests.summaries is not None:
             await self._requests.summaries.stop()
+        error = run.clean(error)
         before, self._result = self._result, result_of(run, status, error)
         stays_open = isinstance(self._cause, StorageError) or run.tree.parked or run.orphaned
 

@@ -16,13 +16,14 @@ from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
 from .event_stream import Emit, EventStream, ignore
-from .journal.data_policy import UNKNOWN_TOOL
 from .journal.lease import Tree
+from .journal.patterns import UNKNOWN_TOOL, Redactor
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
 from .lifecycle.repair import NOTHING_CHECKED
 from .model_call.budget import Reserve
 from .outcome import Continue
+from .redacted_stream import RedactedStream
 from .resources import HasLimits, Limits, Resources
 from .run_state import RunState
 from .tool_calls.timeouts import Deadlines
@@ -123,6 +124,7 @@ class RunSession:
         "parent",
         "path",
         "recallable",
+        "redactor",
         "registry",
         "repairs",
         "resources",
@@ -165,7 +167,9 @@ class RunSession:
         self.journal = Journal(tree, id, chat.session.user_id, self.window.tokens_of)
         self.state = RunState()
         self.data: dict[str, Any] = {}
-        self.stream: EventStream | None = None
+        self.redactor: Redactor | None = None
+        """Redacts what enters the run; None if the data policy has no patterns."""
+        self.stream: EventStream | RedactedStream | None = None
         """The sink of events; None if there is no consumer."""
         self.emit: Emit = ignore
         """Creates an event of this run and puts it into the stream, if anyone sees it."""
@@ -241,7 +245,18 @@ class RunSession:
             return self.limits
         return self.resources.limits_of(self.chat.session, model, self.agent)
 
-    def show(self, stream: EventStream | None) -> None:
+    def redact(self, redactor: Redactor) -> None:
+        """Redact what the run is given, and everything that enters it from now on."""
+        self.redactor = redactor
+        self.set_chat(redactor.chat(self.chat))
+        if self.stream is not None:
+            self.show(RedactedStream(self.stream, redactor))
+
+    def clean(self, text: str) -> str:
+        """Return *text* as it may enter the run."""
+        return text if self.redactor is None else self.redactor.text(text)
+
+    def show(self, stream: EventStream | RedactedStream | None) -> None:
         """Show the run's events in *stream*."""
         self.stream = stream
         if stream is not None:
@@ -255,6 +270,8 @@ class RunSession:
 
     def add(self, message: Message) -> None:
         """Append *message* to the conversation; the next entry of the journal contains it."""
+        if self.redactor is not None:
+            message = self.redactor.message(message)
         self.window.append(message)
         self.added.append(message)
         if self.journal.on:
@@ -262,6 +279,8 @@ class RunSession:
 
     def replace(self, messages: tuple[Message, ...]) -> None:
         """Replace the conversation by *messages* except its last message, the current turn."""
+        if self.redactor is not None:
+            messages = tuple(map(self.redactor.message, messages))
         self.window.replace([*messages, self.window.record()[-1]])
         self.skipped = None
         if self.journal.on:
@@ -283,6 +302,8 @@ class RunSession:
 
     def keep_data(self, tool: str, value: Any) -> None:
         """Keep the structured result of a tool's last call."""
+        if self.redactor is not None:
+            value = self.redactor.value(value)
         self.data[tool] = value
         if self.journal.on:
             self.journal.data(tool, value)

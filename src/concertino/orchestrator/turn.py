@@ -159,6 +159,8 @@ class TurnRunner:
         turn = Turn(message, attempt.calls)
         if self._hooks.interpret_response.own:
             turn = await self._hooks.interpret_response(run.context, message)
+            if (redactor := run.redactor) is not None:
+                turn = Turn(redactor.message(turn.message), tuple(map(redactor.call, turn.calls)))
         self._turn = turn
         if turn.message.parts:  # no provider accepts an empty message
             run.add(turn.message)

@@ -25,7 +25,10 @@ from ..orchestrator.agent import AgentConfig, check_parts
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
+from ..orchestrator.hooks import hooks_of
 from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE
+from ..orchestrator.journal.patterns import redactor_of
+from ..orchestrator.journal.policy_form import policy_of
 from ..orchestrator.journal.replay import receipt_of, replay, requests, started_of
 from ..orchestrator.lifecycle.fork import fork
 from ..orchestrator.lifecycle.result import replayed_result
@@ -170,7 +173,7 @@ class Runtime:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
         if not message.strip():
             raise ConfigurationError("steer: the message is empty")
-        await self.store.send(run_id, "steer", message, by)
+        await self.store.send(run_id, "steer", await self._clean(run_id, message), by)
 
     async def stop(self, run_id: str, deadline: float = STOP_DEADLINE) -> StopReceipt:
         """Stop a run and everything below it, in any process, and return the receipt.
@@ -273,6 +276,9 @@ class Runtime:
     async def _answer(
         self, key: str, verdict: Verdict, content: str, by: str, edited: str | None = None
     ) -> AnswerOutcome:
+        run_id = run_of(key)
+        content = await self._clean(run_id, content) if content else ""
+        edited = edited and await self._clean(run_id, edited)
         mine = Resolution(id=token(), verdict=verdict, content=content, arguments=edited, by=by)
         early = run_of(key) if verdict in ("result", "failed") else None
         wait = await self.store.resolve(key, mine, run_id=early)
@@ -286,6 +292,19 @@ class Runtime:
         for root_id in [root_id for root_id, live in self._live.items() if live.done]:
             del self._live[root_id]
         await self._watchdog.look()
+
+    async def _clean(self, run_id: str, text: str) -> str:
+        """Return *text*, from outside, as it may enter a run."""
+        stored = await self.store.run(run_id)
+        if stored is None:
+            return text
+        config, _ = self._agents.get(stored.start.agent, (None, None))
+        if config is not None and stored.start.run_id == stored.start.root_id:
+            policy = await hooks_of(config).get_data_policy()
+        else:
+            policy = policy_of(started_of(await self._journal(run_id)).policy)
+        redactor = redactor_of(tuple(policy.patterns))
+        return text if redactor is None else redactor.text(text)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

@@ -21,9 +21,8 @@ from ...messages import AssistantMessage, Message, MessagePart, SystemMessage, T
 from ...records import record
 from ...storage.types import EntryMessage, RunEnd, RunStart
 from ...waits import Wait
+from .patterns import UNKNOWN_TOOL, Pattern
 
-UNKNOWN_TOOL = "unknown_tool"
-"""Name that replaces a tool name outside the registry wherever the policy forbids text."""
 _REDACTED = "[redacted]"
 _REDUCED = "[the result of {name} was not kept]"
 _STEP = ("id", "name", "icon", "ended")  # the structure of a progress step
@@ -85,6 +84,9 @@ class DataPolicy:
     """Store `once` results in full instead of their summary, as research agents need."""
     hash_key: bytes = field(default=b"", repr=False)
     """Secret of 16 to 64 bytes for `hash`; without one, short texts could be guessed from their hash."""
+    patterns: Sequence[Pattern] = ()
+    """What must not enter the run at all, such as `EMAIL`: neither the model nor a store nor a consumer gets it. They
+    apply to sub-agents too."""
     known_tools: frozenset[str] | None = field(default=None, repr=False)
     """Names of the run's tools; a name outside them is text. Set by the engine; None: all names are structure."""
     keeps_everything: bool = field(init=False, repr=False, compare=False, default=True)
@@ -94,6 +96,7 @@ class DataPolicy:
         _check_treatments(self, "text", "reasoning")
         _check_fields(self)
         object.__setattr__(self, "tools", dict(self.tools))
+        object.__setattr__(self, "patterns", tuple(self.patterns))
         treatments = list(self._treatments())
         if (self.hash_key or "hash" in treatments) and not 16 <= len(self.hash_key) <= 64:
             raise ConfigurationError(
@@ -441,11 +444,15 @@ def _check_fields(policy: DataPolicy) -> None:
         ("tools", Mapping, "ToolData(...) by tool name"),
         ("other_tools", ToolData, "ToolData(...)"),
         ("keep_whole_results", bool, "True or False"),
+        ("patterns", Sequence, "a tuple of Pattern objects"),
         ("hash_key", bytes, "bytes"),
     ):
         if not isinstance(value := getattr(policy, name), kind):
             # Show the type only: the value may be the secret key.
             raise ConfigurationError(f"DataPolicy({name}=...): invalid {type(value).__name__}: use {wanted}")
+    for pattern in policy.patterns:
+        if not isinstance(pattern, Pattern):
+            raise ConfigurationError(f"DataPolicy(patterns=...): invalid {pattern!r:.80}: use Pattern objects")
     for tool, data in policy.tools.items():
         if not isinstance(tool, str) or not isinstance(data, ToolData):
             raise ConfigurationError(f"DataPolicy(tools=...): invalid {data!r:.80} for {tool!r:.80}: use ToolData(...)")
@@ -458,30 +465,6 @@ def _stricter(policy: DataPolicy) -> DataPolicy:
     other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
     named = dict(zip(policy.tools, tools, strict=True))
     return replace(policy, text=text, reasoning=reasoning, tools=named, other_tools=other)
-
-
-def policy_form(policy: DataPolicy) -> list[Any]:
-    """Return *policy* as JSON without its secret, so that a run can be ended in a process without its agent."""
-    treatments = [how.seconds if isinstance(how, KeepFor) else how for how in policy._treatments()]
-    known = None if policy.known_tools is None else sorted(policy.known_tools)
-    return [treatments, list(policy.tools), policy.keep_whole_results, known]
-
-
-def policy_of(form: Sequence[Any]) -> DataPolicy:
-    """Restore a policy from `policy_form`. It redacts instead of hashing, since the secret is not stored."""
-    written, names, whole, tools_of_run = form
-    known: dict[Any, Treatment] = {"keep": "keep", "redact": "redact", "hash": "redact", "drop": "drop"}
-    text, reasoning, *rest = [known[how] if how in known else KeepFor(how) for how in written]
-    other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
-    named = dict(zip(names, tools, strict=True))
-    return DataPolicy(
-        text=text,
-        reasoning=reasoning,
-        tools=named,
-        other_tools=other,
-        keep_whole_results=whole,
-        known_tools=None if tools_of_run is None else frozenset(tools_of_run),
-    )
 
 
 NOTHING = DataPolicy(text="drop", reasoning="drop", other_tools=ToolData(arguments="drop", results="drop"))

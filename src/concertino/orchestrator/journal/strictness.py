@@ -8,7 +8,7 @@ from .data_policy import DataPolicy, KeepFor, ToolData, Treatment
 def strictest(first: DataPolicy, second: DataPolicy) -> DataPolicy:
     """Return the policy that treats each field as the stricter of two policies does.
 
-    From lenient to strict: `keep`, `KeepFor` (the longer first), `hash`, `redact`, `drop`.
+    The patterns of both apply. From lenient to strict: `keep`, `KeepFor` (the longer first), `hash`, `redact`, `drop`.
     """
 
     def tool_data(one: ToolData, other: ToolData) -> ToolData:
@@ -23,6 +23,7 @@ def strictest(first: DataPolicy, second: DataPolicy) -> DataPolicy:
         other_tools=tool_data(first.other_tools, second.other_tools),
         keep_whole_results=first.keep_whole_results and second.keep_whole_results,
         hash_key=first.hash_key or second.hash_key,
+        patterns=tuple(dict.fromkeys([*first.patterns, *second.patterns])),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -23,6 +23,7 @@ from ...waits import Wait
 from .data_policy import KEEP_ALL, stored_end, stored_messages, stored_start
 from .entries import Common, EndStatus, JournalEntry, UsageBooked, encode, message_texts
 from .lease import Tree
+from .patterns import redactor_of
 
 
 @record(frozen=False)
@@ -309,6 +310,15 @@ class Journal:
         common.transitions = [(operation.key, operation.state) for operation in changed]
         common.transitions += gathered.attempts
         body, content = encode(entry, common, self._known)
+        redactor = redactor_of(self.policy.patterns) if self.policy.patterns else None
+        if redactor is not None:
+            content = redactor.value(content)
+            changed = [replace(each, outcome=redactor.value(each.outcome)) for each in changed]
+            waits = [replace(each, note=redactor.text(each.note)) for each in waits]
+            gathered.progress = redactor.value(gathered.progress)
+            if end is not None:
+                error = None if end.error is None else redactor.text(end.error)
+                end = replace(end, answer=redactor.text(end.answer), error=error)
         gone = set(closed)
         run_id = None if self.policy.keeps_everything else self.run_id
         return stored.Entry(

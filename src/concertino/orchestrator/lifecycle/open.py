@@ -17,9 +17,9 @@ from ...storage.types import Claim, RunStart
 from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig
 from ..chat import Attachment, Chat
-from ..journal.data_policy import policy_form
 from ..journal.entries import Started, message_texts, pack_context
 from ..journal.lease import Tree
+from ..journal.policy_form import policy_form
 from ..resources import Resources
 from ..run import RunSession
 from ..tool_calls.context import Parent

@@ -31,7 +31,7 @@ class Questions:
     async def ask(self, prompt: str, *, system: str | None = None) -> str:
         """Ask the run's model; see `RunContext.ask`."""
         run = self._run
-        system = run.system if system is None else system
+        prompt, system = run.clean(prompt), run.system if system is None else run.clean(system)
         question = digest(f"{len(system)}:{system}{prompt}")
         if known := self._answers.get(question):
             return known.pop(0)

@@ -24,6 +24,7 @@ from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord, UsageSource
 from ..hooks import Hooks
+from ..journal.patterns import RedactedPieces
 from ..recorder import Prepared
 from ..run import RunSession
 from .budget import tokens_of
@@ -45,6 +46,7 @@ class Attempt:
         "_held",
         "_hooks",
         "_limit",
+        "_pieces",
         "_put",
         "_reasoning",
         "_renamed",
@@ -85,6 +87,10 @@ class Attempt:
         self._put: Callable[[RunEvent], None] | None = None
         if self._stream is not None:
             self._put = self._stream.put if self._held is None else self._held.append
+        self._pieces: RedactedPieces | None = None
+        if self._put is not None and run.redactor is not None:
+            self._pieces = RedactedPieces(run.redactor, self._put)
+            self._put = self._pieces.put
         self._limit = run.resources.rate_limits.get(prepared.model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -188,12 +194,19 @@ class Attempt:
         return self._renamed.setdefault(call_id, new_call_id())
 
     def _own_call(self, call: ToolCall) -> ToolCall:
+        if (redactor := self._run.redactor) is not None:
+            call = redactor.call(call)
         if call.id and call.id not in self._run.call_ids:
             return call
         return dataclasses.replace(call, id=self._own_id(call.id))
 
     def _own(self, message: AssistantMessage) -> AssistantMessage | None:
-        """Return *message* with unique call ids, None if they are unique already; and set `calls`."""
+        """Return *message* redacted and with unique call ids, None if it is so already; and set `calls`."""
+        if (redactor := self._run.redactor) is not None:
+            if self._pieces is not None:
+                self._pieces.flush()
+            if (redacted := redactor.message(message)) is not message:
+                return self._own(redacted) or redacted
         self.calls = calls = message.tool_calls
         if not calls:
             return None
@@ -250,7 +263,7 @@ class Attempt:
         """Return the part of the answer that arrived, with its reasoning and complete calls where the adapter knows."""
         if isinstance(error, ProviderError) and error.partial is not None:
             return self._own(error.partial) or error.partial
-        text = "".join(self._text)
+        text = self._run.clean("".join(self._text))
         return AssistantMessage((Text(text),) if text else (), "broken", self.model.name)
 
     def _book(self, record: UsageRecord, state: OperationState) -> None:

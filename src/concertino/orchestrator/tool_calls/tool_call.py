@@ -15,8 +15,8 @@ from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...waits import Wait
 from ..agent import read_arguments
 from ..hooks import Hooks
-from ..journal.data_policy import UNKNOWN_TOOL
 from ..journal.entries import outcome_json, outcome_of
+from ..journal.patterns import UNKNOWN_TOOL
 from ..outcome import Ask, Deny, Outcome
 from ..plain import as_text
 from ..recorder import record_calls
@@ -215,6 +215,8 @@ class Call:
             arguments = await hooks.preprocess_tool_arguments(run.context, call)
         else:
             arguments = read_arguments(call)
+        if run.redactor is not None:
+            arguments = run.redactor.value(arguments)
         if self.answer is not None and self.answer.kind == "approval":
             return tool.validate(approved_arguments(self.answer, arguments))
         if not hooks.authorize_tool_call.own:
