@@ -1,8 +1,35 @@
-"""Ready-made agents. They are ordinary `AgentConfig` subclasses; the engine does not know their names."""
+"""Ready-made agents and parts. They are ordinary `AgentConfig` and `Part` subclasses; the engine knows none by name."""
 
 from .agent_tool import delegate
 from .deep_research import DeepResearchSupervisor
 from .main_thread import MainThreadAgent
+from .parts import (
+    Approvals,
+    Block,
+    Documents,
+    InputGuardrail,
+    Judgment,
+    OutputGuardrail,
+    Redaction,
+    Research,
+    ToolGuardrail,
+    UserMemory,
+)
 from .researcher import ResearcherAgent
 
-__all__ = ["DeepResearchSupervisor", "MainThreadAgent", "ResearcherAgent", "delegate"]
+__all__ = [
+    "Approvals",
+    "Block",
+    "DeepResearchSupervisor",
+    "Documents",
+    "InputGuardrail",
+    "Judgment",
+    "MainThreadAgent",
+    "OutputGuardrail",
+    "Redaction",
+    "Research",
+    "ResearcherAgent",
+    "ToolGuardrail",
+    "UserMemory",
+    "delegate",
+]

@@ -49,6 +49,7 @@ class RunContext(Generic[S]):
     __slots__ = (
         "_emit",
         "_window",
+        "agent",
         "agent_state",
         "ask",
         "chat",
@@ -69,6 +70,8 @@ class RunContext(Generic[S]):
         self.id: str = run.id
         self.path: str = run.path
         """The agent path: `supervisor/researcher-2`."""
+        self.agent: str = run.agent.name
+        """The agent's name."""
         self.chat: Chat = run.chat
         self.deps: Any = run.resources.deps
         """The product's own object."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from ..errors import (
     ConfigurationError,
@@ -41,7 +41,7 @@ from ..storage.base import Store
 from ..storage.types import StoredJournal
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
-from ..waits import Resolution, Verdict, Wait, arguments_hash
+from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
 from .live_run import LiveRun
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
@@ -238,13 +238,24 @@ class Runtime:
 
     # -- waits ---------------------------------------------------------------------------------------------------
 
-    async def approve(self, key: str, *, by: str = "", arguments: Mapping[str, Any] | None = None) -> AnswerOutcome:
-        """Approve a waiting call, with other *arguments* if given. Raises `NotAllowedError`, `UnknownWaitError`."""
+    async def approve(
+        self, key: str, *, by: str = "", arguments: Mapping[str, Any] | None = None, remember: Remember = "once"
+    ) -> AnswerOutcome:
+        """Approve a waiting call, with other *arguments* if given.
+
+        *remember* makes a approval rule of it, in the same transaction: the part `Approvals` asks no more for this
+        user's calls of the tool by this agent, in this conversation or always.
+
+        Raises `NotAllowedError`, `UnknownWaitError`; `RunStateError` to remember for a run without user or
+        conversation.
+        """
+        if remember not in get_args(Remember):
+            raise ConfigurationError(f"approve(remember={remember!r:.80}): use 'once', 'conversation' or 'always'")
         wait = await self._approval(key, by)
         if wait.arguments and arguments_hash(wait.arguments) != wait.arguments_hash:
             raise NotAllowedError(f"{key} cannot be approved: its arguments were changed after they were shown")
         edited = None if arguments is None else arguments_text(dict(arguments))
-        return await self._answer(key, "approved", "", by, edited)
+        return await self._answer(key, "approved", "", by, edited, remember)
 
     async def deny(self, key: str, reason: str = "", *, by: str = "") -> AnswerOutcome:
         """Deny a waiting call; the model reads the *reason*. Raises `NotAllowedError`, `UnknownWaitError`."""
@@ -274,12 +285,18 @@ class Runtime:
         return wait
 
     async def _answer(
-        self, key: str, verdict: Verdict, content: str, by: str, edited: str | None = None
+        self,
+        key: str,
+        verdict: Verdict,
+        content: str,
+        by: str,
+        edited: str | None = None,
+        remember: Remember = "once",
     ) -> AnswerOutcome:
         run_id = run_of(key)
         content = await self._clean(run_id, content) if content else ""
         edited = edited and await self._clean(run_id, edited)
-        mine = Resolution(id=token(), verdict=verdict, content=content, arguments=edited, by=by)
+        mine = Resolution(id=token(), verdict=verdict, content=content, arguments=edited, by=by, remember=remember)
         early = run_of(key) if verdict in ("result", "failed") else None
         wait = await self.store.resolve(key, mine, run_id=early)
         won = wait.resolution is not None and wait.resolution.id == mine.id

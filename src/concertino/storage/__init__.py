@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..ids import organization_account, run_account, user_account
-from .base import Memories, Store
+from .base import ApprovalRules, Memories, Store
 from .codec import decode_message, encode_message
 from .process import process_owner
 from .types import (
     Account,
+    ApprovalRule,
     Budget,
     Claim,
     Command,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Account",
+    "ApprovalRule",
+    "ApprovalRules",
     "Budget",
     "Claim",
     "Command",

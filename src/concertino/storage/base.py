@@ -18,6 +18,7 @@ from ..usage import UsageRecord
 from ..waits import Resolution, Wait
 from .types import (
     Account,
+    ApprovalRule,
     Budget,
     Claim,
     Command,
@@ -220,6 +221,22 @@ class Recovery(Protocol):
 
 class Store(JournalStore, Queries, OperationStore, Recovery, Protocol):
     """Everything that a store does for runs."""
+
+
+class ApprovalRules(Protocol):
+    """Tools that users have approved for a conversation, or for good. An approval may add one."""
+
+    async def is_allowed(self, scope: Scope, agent: str, tool: str, conversation_id: str) -> bool:
+        """Return whether a rule of *scope* allows *tool* to *agent* in this conversation."""
+        ...
+
+    async def approval_rules(self, scope: Scope) -> Sequence[ApprovalRule]:
+        """Return the rules of *scope*."""
+        ...
+
+    async def revoke(self, scope: Scope, tool: str) -> int:
+        """Delete all rules of *scope* about *tool*, and return their number."""
+        ...
 
 
 class Memories(Protocol):

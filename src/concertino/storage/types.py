@@ -346,6 +346,16 @@ class UsageSum:
 
 
 @record(kw_only=True)
+class ApprovalRule:
+    """A tool that a user has approved in advance, for one agent."""
+
+    agent: str
+    tool: str
+    always: bool
+    """Whether the rule applies to all conversations, not only to the one in which it was made."""
+
+
+@record(kw_only=True)
 class Memory:
     """A text that a user wants remembered."""
 

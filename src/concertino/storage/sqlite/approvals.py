@@ -10,6 +10,7 @@ from ...operations import OperationEvent, transition
 from ...waits import Resolution, Verdict, Wait
 from ..codec import storable
 from ..types import Command, CommandKind, Entry
+from .approval_rules import remember_approval
 from .rows import answer_row, to_wait, wait_row
 from .schedule import expire, reschedule
 from .statements import clock, queries
@@ -78,6 +79,8 @@ def resolve(connection: sqlite3.Connection, key: str, resolution: Resolution, ru
     expire(connection, now)  # an answer after the deadline does not count
     operation = _answerable(connection, key, resolution.verdict, run_id)
     if operation is not None:
+        if resolution.verdict == "approved" and resolution.remember != "once":
+            remember_approval(connection, key, resolution.remember)
         _answer(connection, operation, resolution, now)
     found = wait(connection, key)
     if found is None:

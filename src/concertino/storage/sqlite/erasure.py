@@ -52,6 +52,7 @@ def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | N
                 raise StorageError(
                     f"run {row['run_id']!r} of user {user_id!r} has not ended: stop it first, or erase with force"
                 )
+        connection.execute(sql["forget_approval_rules"], user)
         for row in rows:
             _forget_run(connection, row["number"], row["organization_id"])
         for name in ("forget_texts", "forget_answerer", "forget_sender"):

@@ -178,6 +178,16 @@ CREATE TABLE answers (
 );
 CREATE INDEX answers_of_run ON answers (run);
 
+-- Tools that a user has approved for a conversation, or for good. It has names of agents and tools only, so its rows are
+-- deleted like those of other tables without content.
+CREATE TABLE approval_rules (
+    scope_key        INTEGER NOT NULL,
+    agent            TEXT NOT NULL,
+    tool             TEXT NOT NULL,
+    conversation_key INTEGER NOT NULL,      -- 0: in every conversation
+    PRIMARY KEY (scope_key, agent, tool, conversation_key)
+) WITHOUT ROWID;
+
 CREATE TABLE commands (
     id     INTEGER PRIMARY KEY,
     run    INTEGER NOT NULL,

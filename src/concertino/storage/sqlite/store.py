@@ -14,6 +14,7 @@ from ...usage import UsageRecord
 from ...waits import Resolution, Wait
 from ..types import (
     Account,
+    ApprovalRule,
     Budget,
     Claim,
     Command,
@@ -29,7 +30,7 @@ from ..types import (
     StoredRun,
     UsageSum,
 )
-from . import approvals, budgets, erasure, journal, memories, reader, schedule
+from . import approval_rules, approvals, budgets, erasure, journal, memories, reader, schedule
 from .connection import InlineConnection, StoreConnection, ThreadConnection, WriteCall
 from .schema import connect, connect_in_memory, connect_read_only
 from .watermark import Watermark
@@ -53,7 +54,23 @@ class SqlMemories:
         return await self._connection.run(memories.recall, owner, query, limit)
 
 
-class SqlStore(SqlMemories):
+class SqlApprovalRules(SqlMemories):
+    """`ApprovalRules` on one connection."""
+
+    async def is_allowed(self, scope: Scope, agent: str, tool: str, conversation_id: str) -> bool:
+        """Return whether a rule of *scope* allows *tool* to *agent* in this conversation."""
+        return await self._connection.run(approval_rules.is_allowed, scope, agent, tool, conversation_id)
+
+    async def approval_rules(self, scope: Scope) -> Sequence[ApprovalRule]:
+        """Return the rules of *scope*."""
+        return await self._connection.run(approval_rules.rules_of, scope)
+
+    async def revoke(self, scope: Scope, tool: str) -> int:
+        """Delete all rules of *scope* about *tool*, and return their number."""
+        return await self._connection.write(WriteCall(approval_rules.revoke, scope, tool))
+
+
+class SqlStore(SqlApprovalRules):
     """`Store` and `Memories` on one connection; `storage.base` documents the methods.
 
     Every method may raise `StorageError`, which names the file and the remedy. A cancelled call is carried out as a
