@@ -14,7 +14,6 @@ from .errors import ConcertinoError, HookError, RunError, ToolError
 from .events import RunEvent, RunResult
 from .messages import AssistantMessage, ForcedTool, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
 from .orchestrator import (
-    EMAIL,
     AgentConfig,
     Allow,
     Ask,
@@ -65,7 +64,6 @@ _LAZY = {
 """Names that are imported on first use, and the modules that define them."""
 
 __all__ = [
-    "EMAIL",
     "AgentConfig",
     "Allow",
     "Ask",

@@ -31,12 +31,12 @@ from concertino import (
 )
 from concertino.agents import (
     Approvals,
-    Block,
     Documents,
     InputGuardrail,
     OutputGuardrail,
-    Redaction,
+    Refusal,
     Research,
+    TextRedaction,
     ToolGuardrail,
     UserMemory,
 )
@@ -44,7 +44,7 @@ from concertino.errors import ConfigurationError, OverloadedError, RunStateError
 from concertino.events import ReasoningDelta, RunEnded, TextDelta, TurnCompleted
 from concertino.storage import ApprovalRule
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.tools.library import Hit, Page, Source
+from concertino.tools import Hit, Page, Source
 
 SECRET = "the secret"
 paid: list[int] = []
@@ -216,17 +216,17 @@ def test_approvals_for_nothing_are_an_error() -> None:
 # -- guardrails --------------------------------------------------------------------------------------------------------
 
 
-async def refuse_secrets(run: RunContext[Any], text: str) -> Block | str | None:
+async def refuse_secrets(run: RunContext[Any], text: str) -> Refusal | str | None:
     if "mask" in text:
         return text.replace(SECRET, "***")
-    return Block("I may not say that.") if SECRET in text else None
+    return Refusal("I may not say that.") if SECRET in text else None
 
 
 async def test_an_answer_is_judged_before_any_piece_is_seen() -> None:
     judged = asyncio.Event()
     seen_before: list[str] = []
 
-    async def check(run: RunContext[Any], text: str) -> Block | str | None:
+    async def check(run: RunContext[Any], text: str) -> Refusal | str | None:
         seen_before.extend(event.text for event in events if isinstance(event, TextDelta))
         judged.set()
         return await refuse_secrets(run, text)
@@ -308,9 +308,9 @@ async def test_a_check_that_fails_admits_nothing() -> None:
 
 
 async def test_a_judge_may_be_a_model() -> None:
-    async def judge(run: RunContext[Any], text: str) -> Block | None:
+    async def judge(run: RunContext[Any], text: str) -> Refusal | None:
         verdict = await run.ask(f"Is this safe? {text}", system="Say YES or NO.")
-        return None if verdict == "YES" else Block("No.")
+        return None if verdict == "YES" else Refusal("No.")
 
     model = ScriptedModel("a draft", scripts={"Say YES": ["NO"]})
     store = MemoryStore()
@@ -369,7 +369,7 @@ async def test_tool_calls_and_their_results_are_judged() -> None:
 
 
 async def test_guardrails_and_redaction_work_together() -> None:
-    config = agent(Redaction(), OutputGuardrail(refuse_secrets))
+    config = agent(TextRedaction(), OutputGuardrail(refuse_secrets))
     events = await events_of(ScriptedModel("mail ann@example.org now"), config)
     assert text_of(events) == "mail [email] now"
     turns = [event.message.text for event in events if isinstance(event, TurnCompleted)]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from concertino import (
-    EMAIL,
     AgentConfig,
     Allow,
     Ask,
@@ -36,6 +35,7 @@ from concertino import (
     delegate,
     tool,
 )
+from concertino.agents import EMAIL
 from concertino.events import TextDelta, ToolCallDelta, ToolStreamed
 from concertino.messages import Text
 from concertino.testing import Answer, ScriptedModel, call
@@ -43,7 +43,7 @@ from concertino.testing import Answer, ScriptedModel, call
 ADDRESS = "ann.canary@example.org"
 
 
-class Redaction(Part):
+class Emails(Part):
     """E-mail addresses never enter a run."""
 
     def get_data_policy(self) -> DataPolicy:
@@ -72,7 +72,7 @@ class Below(AgentConfig[None]):
 
 class Desk(AgentConfig[dict[str, str]]):
     name = "desk"
-    parts = (Redaction(),)
+    parts = (Emails(),)
     tools = (look_up, fail, delegate(Below(), description="Ask."))
 
     def initialize_agent_state(self, run: RunContext[dict[str, str]]) -> dict[str, str]:
@@ -153,7 +153,7 @@ async def test_no_sink_gets_an_address(tmp_path: Path, caplog: pytest.LogCapture
 
 async def test_pieces_of_an_answer_are_redacted() -> None:
     class Plain(AgentConfig[None]):
-        parts = (Redaction(),)
+        parts = (Emails(),)
 
     run = ToolOrchestrator(Chat("x", model=ScriptedModel(f"I write to {ADDRESS} now.")), Plain())
     pieces = [event.text async for event in run.stream() if isinstance(event, TextDelta)]
@@ -162,7 +162,7 @@ async def test_pieces_of_an_answer_are_redacted() -> None:
 
 async def test_a_failed_run_keeps_no_address() -> None:
     class Fails(AgentConfig[None]):
-        parts = (Redaction(),)
+        parts = (Emails(),)
 
         def conclude(self, run: RunContext[None], text: str) -> str:
             raise ValueError(ADDRESS)
@@ -201,7 +201,7 @@ async def test_a_process_without_the_agent_redacts_a_steering_message() -> None:
         return "done"
 
     class Waits(AgentConfig[None]):
-        name, parts, tools = "waits", (Redaction(),), (wait,)
+        name, parts, tools = "waits", (Emails(),), (wait,)
 
         def authorize_tool_call(self, run: Any, call: Any, arguments: Any) -> Ask:
             return Ask()
@@ -225,7 +225,7 @@ def test_arguments_are_redacted_however_they_are_escaped() -> None:
         return f"sent to {to}"
 
     class Sends(AgentConfig[None]):
-        parts, tools = (Redaction(),), (send,)
+        parts, tools = (Emails(),), (send,)
 
     run = ToolOrchestrator(Chat("x", model=ScriptedModel(call("send", escaped), "ok")), Sends())
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from concertino import EMAIL, DataPolicy, Pattern
+from concertino import DataPolicy, Pattern
+from concertino.agents import EMAIL
 from concertino.errors import ConfigurationError
 from concertino.events import TextDelta
 from concertino.orchestrator import CARD_NUMBER, IBAN

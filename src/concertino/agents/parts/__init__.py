@@ -1,20 +1,20 @@
 """Ready-made parts of agents."""
 
 from .approvals import Approvals
-from .guardrails import Block, InputGuardrail, Judgment, OutputGuardrail, ToolGuardrail
+from .guardrails import InputGuardrail, Judgment, OutputGuardrail, Refusal, ToolGuardrail
 from .memory_part import UserMemory
-from .redaction_part import Redaction
+from .redaction_part import TextRedaction
 from .retrieval import Documents, Research
 
 __all__ = [
     "Approvals",
-    "Block",
     "Documents",
     "InputGuardrail",
     "Judgment",
     "OutputGuardrail",
-    "Redaction",
+    "Refusal",
     "Research",
+    "TextRedaction",
     "ToolGuardrail",
     "UserMemory",
 ]

@@ -14,14 +14,14 @@ from ...records import record
 
 
 @record
-class Block:
+class Refusal:
     """A guardrail's decision to end the run with this *answer* to the user."""
 
     answer: str
 
 
-Judgment = str | Block | None
-"""None admits a text, a string replaces it, and `Block` refuses it."""
+Judgment = str | Refusal | None
+"""None admits a text, a string replaces it, and `Refusal` refuses it."""
 TextCheck = Callable[[RunContext[Any], str], Judgment | Awaitable[Judgment]]
 """Judges a text; it may ask a model with `run.ask`."""
 CallCheck = Callable[[RunContext[Any], ToolCall, dict[str, Any]], str | Awaitable[str | None] | None]
@@ -42,7 +42,7 @@ class InputGuardrail(Part):
     async def review_input(self, run: RunContext[Any], text: str) -> str | Finish:
         """Return the text that the check admits, or end the run with its answer."""
         judgment = await _judged(self._check(run, text))
-        if isinstance(judgment, Block):
+        if isinstance(judgment, Refusal):
             return Finish(judgment.answer)
         return text if judgment is None else judgment
 
@@ -63,7 +63,7 @@ class OutputGuardrail(Part):
         if not message.text:
             return message
         judgment = await _judged(self._check(run, message.text))
-        if isinstance(judgment, Block):
+        if isinstance(judgment, Refusal):
             return Finish(judgment.answer)
         if judgment is None or judgment == message.text:
             return message

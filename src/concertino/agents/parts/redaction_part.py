@@ -7,7 +7,7 @@ from ...orchestrator.journal.data_policy import DataPolicy
 from ...orchestrator.journal.patterns import EMAIL, Pattern
 
 
-class Redaction(Part):
+class TextRedaction(Part):
     """Keeps what *patterns* match out of a run and its sub-agents: out of requests, stores, events and logs.
 
     The default is `EMAIL`. Tools get redacted arguments too: a tool that needs an address takes it from `deps`.

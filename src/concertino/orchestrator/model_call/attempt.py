@@ -145,7 +145,11 @@ class Attempt:
 
     @property
     def seen(self) -> bool:
-        """True once the consumer has seen a part of the answer."""
+        """True once the consumer may have seen a part of the answer."""
+        return self._held is None and self._begun
+
+    @property
+    def _begun(self) -> bool:
         return bool(self._text or self._reasoning or self._arguments or self.ready)
 
     def release(self, reviewed: AssistantMessage) -> None:
@@ -255,7 +259,7 @@ class Attempt:
             return
         self.message = self._broken(error) if self._reply is None else self._reply.message
         counted = isinstance(error, ProviderError) and error.tokens is not None
-        free = (not self._sent or (not_billed(error) and not counted)) and not self.seen and self._reply is None
+        free = (not self._sent or (not_billed(error) and not counted)) and not self._begun and self._reply is None
         state: OperationState = "failed" if isinstance(error, Exception) else "cancelled"
         self._book(self._free(error) if free else self._record(self._reply, error), state)
 
