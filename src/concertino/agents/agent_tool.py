@@ -55,7 +55,8 @@ class AgentTool(Tool):
             )
         except RunError as error:
             raise ToolError(f"{self._agent.name} failed: {error}") from error
-        return ToolResult(result.text or "(no answer)", summary=None)
+        none = "(no answer was possible within the limits)" if result.status == "limited" else "(no answer)"
+        return ToolResult(result.text or none, summary=None)
 
 
 def delegate(
