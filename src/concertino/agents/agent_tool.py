@@ -55,8 +55,9 @@ class AgentTool(Tool):
             )
         except RunError as error:
             raise ToolError(f"{self._agent.name} failed: {error}") from error
-        none = "(no answer was possible within the limits)" if result.status == "limited" else "(no answer)"
-        return ToolResult(result.text or none, summary=None)
+        if result.status == "limited" and not result.text:
+            raise ToolError(f"{self._agent.name} could give no answer within the limits")
+        return ToolResult(result.text or "(no answer)", summary=None)
 
 
 def delegate(

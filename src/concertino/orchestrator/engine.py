@@ -88,7 +88,7 @@ class ToolOrchestrator:
         self._cause: Exception | None = None
         self._opened = False
         self._stopped = False
-        self._takes_turns = True
+        self._prepares, self._takes_turns = False, True
         self._reached: LimitError | None = None  # interrupted the run, and its agent has not decided what follows
 
     @property
@@ -209,6 +209,10 @@ class ToolOrchestrator:
             outcome: StepOutcome = CONTINUE
             while self._takes_turns:
                 try:
+                    if self._prepares:
+                        self._prepares = False
+                        for message in await within_patience(run, "prepare", hooks.prepare(run.context)):
+                            run.add(message)
                     if self._reached is not None:
                         reached, self._reached = self._reached, None
                         outcome = await interrupted(run, hooks, reached)
@@ -254,12 +258,7 @@ class ToolOrchestrator:
             context.agent_state = load_state(context.agent_state, found.agent_state)
         else:
             build_messages(run, self._config, None if found is None else found.started.skipped)
-            if hooks.prepare.own:
-                try:
-                    for message in await within_patience(run, "prepare", hooks.prepare(context)):
-                        run.add(message)
-                except LimitError as reached:
-                    self._reached = reached
+            self._prepares = hooks.prepare.own
         self._requests = TurnRequests(run, hooks)
         return TurnRunner(run, hooks, self._requests, self._spawn)
 

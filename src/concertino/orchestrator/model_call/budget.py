@@ -23,8 +23,8 @@ MARGIN = 1.15
 """The factor by which an estimating counter may be too low."""
 ENDING = 512
 """Tokens reserved in addition to every step but the last, so that the run can still end with an answer."""
-LEAST = 64
-"""The shortest answer, in tokens, that is worth a request."""
+LEAST = 32
+"""The shortest answer, in tokens, that is worth a request: a call with short arguments, or a sentence."""
 
 
 def tokens_of(request: ModelRequest, counter: TokenCounter) -> int:
