@@ -170,7 +170,10 @@ async def test_the_calls_of_sub_agents_count_against_the_limit_of_the_tree() -> 
         name, prompt, tools = "child", "You are the child.", (look,)
 
     agent = Reasons(delegate(Child(), description="a child"))
-    scripts = {"the child": [[call("look")] * 3, "the child's answer"], "the agent": [call("child", query="a"), "end"]}
+    scripts: dict[str, Any] = {
+        "the child": [[call("look")] * 3, "the child's answer"],
+        "the agent": [call("child", query="a"), "end"],
+    }
     result = await go(agent, ScriptedModel(scripts=scripts), limited(all_tool_calls=4))
     assert (result.text, agent.reasons, result.tool_call_count) == ("end", ["all_tool_calls"], 4)
 
