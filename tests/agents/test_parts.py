@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Allow,
     Chat,
@@ -21,7 +22,6 @@ from concertino import (
     RunEvent,
     Runtime,
     Scope,
-    Session,
     SqliteStore,
     SystemMessage,
     ToolMessage,
@@ -125,8 +125,8 @@ async def test_two_tools_of_one_name_are_an_error() -> None:
 
 # -- approvals ---------------------------------------------------------------------------------------------------------
 
-ANN, BOB = Session(user_id="ann", organization_id="acme"), Session(user_id="bob", organization_id="acme")
-RIVAL = Session(user_id="ann", organization_id="rival")
+ANN, BOB = Scope("acme", "ann"), Scope("acme", "bob")
+RIVAL = Scope("rival", "ann")
 
 
 class Desk:
@@ -137,18 +137,18 @@ class Desk:
         self.config = agent(Approvals(effects=["once"], rules=store), name=name)
         self.model = ScriptedModel()
 
-    async def ask(self, session: Session, conversation: str = "c1", remember: Any = None) -> str:
+    async def ask(self, session: Scope, conversation: str = "c1", remember: Any = None) -> str:
         """Return how a run that pays ends; its question is answered if *remember* is given."""
         model = ScriptedModel(call("pay", euros=1), "ok")
         runtime = Runtime([self.config], Resources(model=model, store=self.store))
-        run = await runtime.start(Chat("pay", session=session, conversation_id=conversation), self.config.name)
+        run = await runtime.start(Chat("pay", scope=session, conversation_id=conversation), self.config.name)
         result = await run.result()
         if remember is not None:
-            await runtime.approve(result.waiting[0].key, by="ann", remember=remember)
-            result = await (await runtime.resume(run.id)).result()
+            await runtime.approve(session, result.waiting[0].key, remember=remember)
+            result = await (await runtime.resume(session, run.id)).result()
         else:
             for wait in result.waiting:
-                await runtime.deny(wait.key)
+                await runtime.deny(session, wait.key)
         await runtime.close()
         return result.status
 
@@ -181,13 +181,13 @@ async def test_a_rule_survives_the_process_and_goes_with_its_user(tmp_path: Path
         assert await Desk(store).ask(ANN, remember="always") == "completed"
     async with await SqliteStore.open(tmp_path / "runs.db") as store:
         assert await Desk(store).ask(ANN) == "completed"
-        await store.erase(user_id="ann", organization_id="acme")
+        await store.erase(ANN)
         assert await Desk(store).ask(ANN) == "suspended"
 
 
 async def test_a_run_without_user_or_conversation_remembers_nothing() -> None:
     desk = Desk(MemoryStore())
-    for session, conversation, remember in ((Session(), "c1", "always"), (ANN, "", "conversation")):
+    for session, conversation, remember in ((Scope(), "c1", "always"), (ANN, "", "conversation")):
         with pytest.raises(RunStateError, match=f"cannot be approved with remember='{remember}'"):
             await desk.ask(session, conversation, remember)
     with pytest.raises(ConfigurationError, match="use 'once', 'conversation' or 'always'"):
@@ -272,7 +272,7 @@ async def test_a_refused_answer_runs_no_calls_and_is_not_stored() -> None:
     run = ToolOrchestrator(chat, agent(OutputGuardrail(refuse_secrets)), resources=Resources(store=store))
     result = await run.run()
     assert (paid, result.text, len(result.usage)) == ([], "I may not say that.", 1)
-    assert SECRET not in repr(await store.load(run.run_id))
+    assert SECRET not in repr(await store.load(OPERATOR, run.run_id))
 
 
 async def test_a_stopped_run_shows_nothing_unjudged() -> None:
@@ -365,7 +365,7 @@ async def test_tool_calls_and_their_results_are_judged() -> None:
     contents = [message.content for message in result.messages if isinstance(message, ToolMessage)]
     assert contents == ["not allowed: too much", "[withheld]", "paid 3"]
     assert SECRET not in repr(result)
-    assert SECRET not in repr(await store.messages(run.run_id))
+    assert SECRET not in repr(await store.messages(OPERATOR, run.run_id))
 
 
 async def test_guardrails_and_redaction_work_together() -> None:
@@ -382,17 +382,17 @@ async def test_guardrails_and_redaction_work_together() -> None:
 async def test_memory_stores_and_finds_facts_of_the_user() -> None:
     store = MemoryStore()
     config = agent(UserMemory(store), tools=())
-    await events_of(ScriptedModel(call("store_memory", text="Ann likes green tea"), "ok"), config, session=ANN)
+    await events_of(ScriptedModel(call("store_memory", text="Ann likes green tea"), "ok"), config, scope=ANN)
     model = ScriptedModel("ok")
-    first = result_of(await events_of(model, config, message="Which tea?", session=ANN))
+    first = result_of(await events_of(model, config, message="Which tea?", scope=ANN))
     facts = SystemMessage("Facts that the user has asked to remember:\n- Ann likes green tea")
     assert list(model.requests[0].messages) == [UserMessage("Which tea?"), facts]
     model = ScriptedModel("ok")
-    await events_of(model, config, message="What tea?", session=ANN, history=first.messages)
+    await events_of(model, config, message="What tea?", scope=ANN, history=first.messages)
     assert list(model.requests[0].messages).count(facts) == 1, "known facts are not repeated"
-    for session in (BOB, Session()):
+    for session in (BOB, Scope()):
         model = ScriptedModel("ok")
-        await events_of(model, config, message="Which tea?", session=session)
+        await events_of(model, config, message="Which tea?", scope=session)
         assert "green" not in repr(model.requests)
 
 

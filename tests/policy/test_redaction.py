@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Allow,
     Ask,
@@ -132,16 +133,16 @@ async def test_no_sink_gets_an_address(tmp_path: Path, caplog: pytest.LogCapture
         run = await runtime.start(chat(), "desk")
         result = await run.result()
         assert result.status == "suspended"
-        await runtime.steer(run.id, f"also {ADDRESS}")
+        await runtime.steer(OPERATOR, run.id, f"also {ADDRESS}")
         seen += [event async for _, event in run.events()]
-        await runtime.deny(result.waiting[0].key, f"ask {ADDRESS}")
-        run = await runtime.resume(run.id)
+        await runtime.deny(OPERATOR, result.waiting[0].key, f"ask {ADDRESS}")
+        run = await runtime.resume(OPERATOR, run.id)
         result = await run.result()
         seen += [event async for _, event in run.events()]
         await runtime.close()
         assert result.status == "completed", result.error
         assert result.text == "final [email] [email]"
-        stored = await store.messages(run.id)
+        stored = await store.messages(OPERATOR, run.id)
     for where in (seen, observed, result, scripted.requests, stored, caplog.text):
         assert ADDRESS not in repr(where)
         assert "canary" not in repr(where)
@@ -174,7 +175,7 @@ async def test_a_failed_run_keeps_no_address() -> None:
     assert run.result.status == "failed"
     assert "[email]" in (run.result.error or "")
     assert ADDRESS not in repr(events)
-    stored = await store.run(run.run_id)
+    stored = await store.run(OPERATOR, run.run_id)
     assert stored is not None
     assert ADDRESS not in repr(stored)
 
@@ -185,8 +186,8 @@ async def test_a_resumed_run_sends_the_same_bytes() -> None:
     run = await one.start(chat(), "desk")
     waiting = (await run.result()).waiting
     second.requests.clear()
-    await one.approve(waiting[0].key)
-    replayed = [request for _, _, request in await one.replay(run.id)]
+    await one.approve(OPERATOR, waiting[0].key)
+    replayed = [request for _, _, request in await one.replay(OPERATOR, run.id)]
     sent = [request for request in first.requests if request.messages and len(request.messages) > 3]
     assert [list(each.messages) for each in replayed] == [list(each.messages) for each in sent]
     await one.close()
@@ -210,8 +211,8 @@ async def test_a_process_without_the_agent_redacts_a_steering_message() -> None:
     run = await runtime.start(Chat("x"), "waits")
     await run.result()
     other = Runtime([], Resources(model=ScriptedModel(), store=store))
-    await other.steer(run.id, f"mail {ADDRESS}")
-    assert [command.text for command in await store.commands(run.id)] == ["mail [email]"]
+    await other.steer(OPERATOR, run.id, f"mail {ADDRESS}")
+    assert [command.text for command in await store.commands(OPERATOR, run.id)] == ["mail [email]"]
     await other.close()
     await runtime.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import permutations
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from concertino import (
     Finish,
     HookError,
     KeepFor,
+    Limits,
     Part,
     Runtime,
     Special,
@@ -211,7 +213,8 @@ def test_messages_stay_in_order() -> None:
         return [SystemMessage("b"), SystemMessage("c")]
 
     parts = [part("A", prepare=lambda run: [SystemMessage("a")]), part("B", prepare=later)]
-    messages = decide("prepare", parts, None, agent=lambda run: (SystemMessage("d"),))
+    run = SimpleNamespace(limits=Limits())  # an asynchronous hook has a time limit
+    messages = decide("prepare", parts, run, agent=lambda run: (SystemMessage("d"),))
     assert [message.text for message in messages] == ["a", "b", "c", "d"]
 
 

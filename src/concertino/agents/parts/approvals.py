@@ -12,7 +12,6 @@ from ...orchestrator.outcome import Allow, Ask
 from ...orchestrator.run import RunContext
 from ...storage.base import ApprovalRules
 from ...tools.base import Effect
-from .owner import owner_of
 
 
 class Approvals(Part):
@@ -47,7 +46,7 @@ class Approvals(Part):
         if call.name not in self._names and (tool is None or tool.effect not in self._effects):
             return Allow()
         if self._rules is not None:
-            scope, conversation = owner_of(run), run.chat.conversation_id
+            scope, conversation = run.chat.scope, run.chat.conversation_id
             if scope.user and await self._rules.is_allowed(scope, run.agent, call.name, conversation):
                 return Allow()
         return self._ask

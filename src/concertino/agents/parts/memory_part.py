@@ -9,7 +9,6 @@ from ...messages import Message, SystemMessage
 from ...orchestrator.agent import Part
 from ...orchestrator.run import RunContext
 from ...storage.base import Memories
-from .owner import owner_of
 
 _HEADING = "Facts that the user has asked to remember:"
 
@@ -30,10 +29,10 @@ class UserMemory(Part):
 
     async def prepare(self, run: RunContext[Any]) -> Sequence[Message]:
         """Return a message with the facts that are new to the conversation."""
-        owner = owner_of(run)
+        owner = run.chat.scope
         if not owner.user or not self._retrieve:
             return ()
-        found = await self._memories.recall(owner.user, run.chat.message, self._retrieve)
+        found = await self._memories.recall(owner, run.chat.message, self._retrieve)
         known = "\n".join(message.text for message in run.messages if isinstance(message, SystemMessage))
         facts = [f"- {memory.text}" for memory in found if f"- {memory.text}" not in known]
         return (SystemMessage("\n".join([_HEADING, *facts])),) if facts else ()

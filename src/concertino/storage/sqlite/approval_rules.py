@@ -28,17 +28,17 @@ def remember_approval(connection: sqlite3.Connection, key: str, remember: Rememb
 def is_allowed(connection: sqlite3.Connection, scope: Scope, agent: str, tool: str, conversation_id: str) -> bool:
     """Return whether a rule of *scope* allows *tool* to *agent* in this conversation."""
     conversation = hash_key(conversation_id) if conversation_id else 0
-    bound = {"scope_key": scope_key(scope), "agent": agent, "tool": tool, "conversation_key": conversation}
+    bound = {"scope_key": scope_key(scope.key), "agent": agent, "tool": tool, "conversation_key": conversation}
     return bool(connection.execute(queries()["has_approval_rule"], bound).fetchone()[0])
 
 
 def rules_of(connection: sqlite3.Connection, scope: Scope) -> Sequence[ApprovalRule]:
     """Return the rules of *scope*."""
-    rows = connection.execute(queries()["approval_rules"], {"scope_key": scope_key(scope)}).fetchall()
+    rows = connection.execute(queries()["approval_rules"], {"scope_key": scope_key(scope.key)}).fetchall()
     return tuple(ApprovalRule(agent=agent, tool=tool, always=not conversation) for agent, tool, conversation in rows)
 
 
 def revoke(connection: sqlite3.Connection, scope: Scope, tool: str) -> int:
     """Delete all rules of *scope* about *tool*, and return their number."""
-    bound = {"scope_key": scope_key(scope), "tool": tool}
+    bound = {"scope_key": scope_key(scope.key), "tool": tool}
     return connection.execute(queries()["revoke_approval_rules"], bound).rowcount

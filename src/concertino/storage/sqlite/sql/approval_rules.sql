@@ -23,8 +23,4 @@ WHERE scope_key = :scope_key ORDER BY agent, tool, conversation_key;
 DELETE FROM approval_rules WHERE scope_key = :scope_key AND tool = :tool;
 
 -- name: forget_approval_rules
-DELETE FROM approval_rules WHERE scope_key IN (
-    SELECT scope_key FROM runs
-    WHERE user_key = :user_key AND user_id = :user_id
-    AND (:organization_id IS NULL OR organization_id = :organization_id)
-);
+DELETE FROM approval_rules WHERE scope_key = (SELECT scope_key FROM runs WHERE number = :run);
