@@ -43,9 +43,11 @@ class Limits:
     """Tool calls that count as iterations, of the agent itself; a sub-agent has its own limit."""
     parallel_tools: int = 64
     """Tools that run at the same time; 1 for one after another."""
+    media_bytes: int = 20_000_000
+    """Bytes of all media of one message or one tool result."""
 
     def __post_init__(self) -> None:
-        for name in ("context", "output", "tool_calls", "parallel_tools"):
+        for name in ("context", "output", "tool_calls", "parallel_tools", "media_bytes"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ConfigurationError(f"Limits({name}={value!r:.80}): use a whole number of at least 1")

@@ -14,7 +14,6 @@ from ..context_state import ContextState
 from ..errors import ConfigurationError
 from ..messages import (
     AssistantMessage,
-    Media,
     Message,
     Opaque,
     Reasoning,
@@ -35,6 +34,7 @@ from ..tools.base import Session, Tool
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Attachment, Chat
+from .media import content_problem, media_problem
 from .model_call.retry import Retry
 from .resources import Resources
 
@@ -191,8 +191,7 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
     if chat.context is not None and resources.kept(chat.context) is not None:
         valid = {**_DEFAULTS, "context": chat.context}
     _check_fields(chat, _CHAT, valid)
-    if not isinstance(chat.message, str) or not (resume or chat.message.strip()):
-        raise ConfigurationError(f"Chat(message={chat.message!r:.80}): the message must be text and not empty")
+    _check_message(chat, resume=resume)
     if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
         raise ConfigurationError(f"invalid run_id {run_id!r:.80}: use text without ':'")
     if resources.store is None and (resume or chat.budget is not None):
@@ -203,6 +202,14 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
     _check_contents("history", chat.history)
     for examples in chat.few_shot.values():
         _check_contents("few_shot", examples)
+
+
+def _check_message(chat: Chat, *, resume: bool) -> None:
+    if not isinstance(chat.message, str) or not (resume or chat.media or chat.message.strip()):
+        raise ConfigurationError(f"Chat(message={chat.message!r:.80}): the message must be text and not empty")
+    media = tuple(chat.media)
+    if media and (problem := media_problem(media) or content_problem(media)):
+        raise ConfigurationError(f"Chat(media=...): {problem}")
 
 
 _DEFAULTS: dict[str, object] = {f.name: f.default for f in dataclasses.fields(Chat)}
@@ -244,12 +251,12 @@ def _problem(message: Message) -> str:
         return "" if valid else "use a tuple of Text, Reasoning, ToolCall and Opaque as parts"
     if isinstance(message, ToolMessage):
         valid = isinstance(message.call_id, str) and isinstance(message.name, str) and isinstance(message.content, str)
-        return _media_problem(message.media) if valid else "use text as call_id, name and content"
+        return media_problem(message.media) if valid else "use text as call_id, name and content"
     if not isinstance(message, UserMessage | SystemMessage):
         return _USE_MESSAGES
     if not isinstance(message.text, str):
         return "use text as its text"
-    return _media_problem(message.media) if isinstance(message, UserMessage) else ""
+    return media_problem(message.media) if isinstance(message, UserMessage) else ""
 
 
 def _is_part(value: object) -> bool:
@@ -258,14 +265,3 @@ def _is_part(value: object) -> bool:
     if isinstance(value, Text | Reasoning):
         return isinstance(value.text, str)
     return isinstance(value, Opaque) and isinstance(value.raw, str)
-
-
-def _media_problem(media: object) -> str:
-    valid = media == () or (isinstance(media, tuple) and all(map(_is_media, media)))
-    return "" if valid else "use a tuple of Media with a type and base64 text, a URL or a file id as media"
-
-
-def _is_media(value: object) -> bool:
-    return isinstance(value, Media) and _are_texts(
-        [value.media_type, value.data or "", value.url or "", value.file_id or ""]
-    )

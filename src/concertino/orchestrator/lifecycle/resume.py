@@ -85,6 +85,7 @@ def _chat_of(found: Replay, chat: Chat) -> Chat:
     return Chat(
         given.message,
         model=chat.model,
+        media=found.media,
         history=found.before,
         context=None if given.context is None else unpack_context(given.context, found.texts),
         session=Session(user_id=start.user_id, organization_id=start.organization_id, plan=given.plan),

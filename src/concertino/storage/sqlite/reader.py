@@ -14,6 +14,7 @@ from ...usage import Tokens, UsageRecord
 from ..codec import decode_json
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .connection import reading
+from .media import contents_of
 from .rows import hash_key, scope_row, to_message, to_operation, to_run, to_usage
 from .statements import queries
 
@@ -57,7 +58,12 @@ _HASHED = ("conversation_id", "user_id")
 
 def messages(connection: sqlite3.Connection, run_id: str) -> tuple[StoredMessage, ...]:
     """Return the messages of a run in the form that the data policy leaves."""
-    return tuple(to_message(row) for row in connection.execute(queries()["messages"], (run_id,)).fetchall())
+    sql = queries()
+    with reading(connection):
+        rows = connection.execute(sql["messages"], (run_id,)).fetchall()
+        run = connection.execute(sql["run_number"], (run_id,)).fetchone()
+        contents = contents_of(connection, run[0]) if run else {}
+    return tuple(to_message(row, contents) for row in rows)
 
 
 def usage(connection: sqlite3.Connection, root_id: str) -> tuple[UsageRecord, ...]:
@@ -114,13 +120,21 @@ def load(connection: sqlite3.Connection, run_id: str) -> StoredJournal | None:
             return None
         (run,) = runs(connection, 1, run_id=run_id)
         rows = connection.execute(sql["entries"], found).fetchall()
-        sent = _by_entry(run_id, connection.execute(sql["messages_of_entries"], found).fetchall(), _message)
+        contents = contents_of(connection, found[0])
+        sent = _by_entry(
+            run_id,
+            connection.execute(sql["messages_of_entries"], found).fetchall(),
+            lambda row: to_message((row["body"], row["tokens"], row["progress"]), contents),
+        )
         used = _by_entry(run_id, connection.execute(sql["usage_of_entries"], found).fetchall(), _usage)
         entries = tuple(_entry(run_id, row, sent, used) for row in rows)
         names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
         texts = {name: _text(connection, name) for name in names}
     return StoredJournal(
-        run=run, entries=entries, texts={name: body for name, body in texts.items() if body is not None}
+        run=run,
+        entries=entries,
+        texts={name: body for name, body in texts.items() if body is not None},
+        contents=contents,
     )
 
 
@@ -160,10 +174,6 @@ def _by_entry(run_id: str, rows: Iterable[sqlite3.Row], build: Callable[[sqlite3
         except StorageError as error:
             raise _corrupt(run_id, row["entry"], error) from error
     return found
-
-
-def _message(row: sqlite3.Row) -> StoredMessage:
-    return to_message((row["body"], row["tokens"], row["progress"]))
 
 
 def _usage(row: sqlite3.Row) -> UsageRecord:
