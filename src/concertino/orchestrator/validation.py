@@ -6,6 +6,7 @@ frozen: the next run of a long conversation checks only the new messages.
 
 from __future__ import annotations
 
+import binascii
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from ..context_state import ContextState
 from ..errors import ConfigurationError
 from ..messages import (
     AssistantMessage,
+    Media,
     Message,
     Opaque,
     Reasoning,
@@ -34,7 +36,6 @@ from ..tools.base import Session, Tool
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Attachment, Chat
-from .media import content_problem, media_problem
 from .model_call.retry import Retry
 from .resources import Resources
 
@@ -191,7 +192,8 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
     if chat.context is not None and resources.kept(chat.context) is not None:
         valid = {**_DEFAULTS, "context": chat.context}
     _check_fields(chat, _CHAT, valid)
-    _check_message(chat, resume=resume)
+    if chat.media or not isinstance(chat.message, str) or not (resume or chat.message.strip()):
+        _check_message(chat, resume=resume)
     if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
         raise ConfigurationError(f"invalid run_id {run_id!r:.80}: use text without ':'")
     if resources.store is None and (resume or chat.budget is not None):
@@ -265,3 +267,36 @@ def _is_part(value: object) -> bool:
     if isinstance(value, Text | Reasoning):
         return isinstance(value.text, str)
     return isinstance(value, Opaque) and isinstance(value.raw, str)
+
+
+def media_problem(media: object, most: int | None = None) -> str:
+    """Return what is wrong with *media*, or "".
+
+    It must be a tuple of media with a type and one content each: base64 text, a URL or a provider's file id. With
+    *most*, their contents must not exceed that many bytes together.
+    """
+    if not isinstance(media, tuple):
+        return "use a tuple of Media"
+    for item in media:
+        if not isinstance(item, Media) or not isinstance(item.media_type, str) or "/" not in item.media_type:
+            return f"{item!r:.80}: use Media with a type such as 'image/png'"
+        given = [value for value in (item.data, item.url, item.file_id) if value]
+        if len(given) != 1 or not isinstance(given[0], str):
+            return f"{item!r:.80}: give it one of data (base64 text), url and file_id"
+    if most is not None and (size := _size(media)) > most:
+        return f"{size:,} bytes of media exceed Limits(media_bytes={most:,}): send less, or raise the limit"
+    return ""
+
+
+def content_problem(media: Sequence[Media]) -> str:
+    """Return the medium of new *media* whose data is not base64, or ""."""
+    for item in media:
+        try:
+            binascii.a2b_base64(item.data or "", strict_mode=True)
+        except (binascii.Error, ValueError) as error:
+            return f"{item!r:.80}: its data is not base64 text: {error}"
+    return ""
+
+
+def _size(media: Sequence[Media]) -> int:
+    return sum(len(item.data) * 3 // 4 for item in media if item.data)

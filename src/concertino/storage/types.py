@@ -194,7 +194,7 @@ class Entry:
     """Content that resuming needs and that the data policy may forbid; None: nothing."""
     messages: Sequence[EntryMessage] = ()
     texts: Sequence[StoredText] = ()
-    contents: Mapping[str, str] = field(default_factory=dict)
+    contents: Mapping[str, str] | None = None
     """Contents of media that the texts and the content name, by digest; those of `messages` are found by the store."""
     usage: Sequence[UsageRecord] = ()
     operations: Sequence[Operation] = ()

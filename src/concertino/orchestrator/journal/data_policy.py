@@ -334,7 +334,7 @@ def _bare(policy: DataPolicy, call: ToolCall) -> ToolCall:
     return ToolCall(call.id, tool_name(policy, call.name), arguments)
 
 
-def _filtered(policy: DataPolicy, message: Message) -> Message | None:
+def _filtered(policy: DataPolicy, message: Message) -> Message | None:  # noqa: PLR0911 - one per kind
     """Return *message* after the policy: the same object if all of it is kept, None if all of it is dropped."""
     treatments, key = _applying(policy, message), policy.hash_key
     if all(map(_stays, treatments)):
@@ -346,17 +346,15 @@ def _filtered(policy: DataPolicy, message: Message) -> Message | None:
             return replace(message, parts=kept) if kept else None
         case _ if treatments[0] == "drop":
             return None
-        case ToolMessage(whole=whole):
-            if _stays(treatments[0]):
-                return replace(message, content=message.content + _notes(policy, message.media), media=())
-            name = tool_name(policy, message.name)
-            content = _treated(treatments[0], message.content if whole is None else whole, key)
+        case ToolMessage(content=content, whole=whole):
+            how, whole = treatments[0], content if whole is None else whole
+            if _stays(how):
+                return replace(message, content=content + _notes(policy, message.media), media=())
+            name, content = tool_name(policy, message.name), _treated(how, whole, key)
             return replace(message, name=name, content=content, whole=None, summary=None, media=())
-        case UserMessage():
-            if _stays(treatments[0]):
-                return replace(message, text=message.text + _notes(policy, message.media), media=())
-            tool = message.tool and tool_name(policy, message.tool)
-            return replace(message, text=_treated(treatments[0], message.text, key), tool=tool, media=())
+        case UserMessage(text=text):
+            text = text + _notes(policy, message.media) if _stays(treatments[0]) else _treated(treatments[0], text, key)
+            return replace(message, text=text, tool=message.tool and tool_name(policy, message.tool), media=())
         case SystemMessage():
             return replace(message, text=stored_text(policy, message.text))
 

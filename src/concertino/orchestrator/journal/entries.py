@@ -126,19 +126,10 @@ class Started:
     attachments: Sequence[Sequence[str]] = ()
 
     def write(self, body: Json, content: Json) -> None:
-        for name in (
-            "model",
-            "policy",
-            "limits",
-            "before",
-            "media",
-            "skipped",
-            "context",
-            "plan",
-            "chatbot",
-            "forked_from",
-        ):
+        for name in ("model", "policy", "limits", "before", "skipped", "context", "plan", "chatbot", "forked_from"):
             _put(body, name, getattr(self, name))
+        if self.media is not None:
+            body["media"] = self.media
         for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
             _put(content, name, getattr(self, name))
 

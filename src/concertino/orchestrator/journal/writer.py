@@ -36,8 +36,8 @@ class _Gathered:
     messages: list[Message] = field(default_factory=list)
     progress: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
-    contents: dict[str, str] = field(default_factory=dict)
-    """Contents of media that texts name, by digest."""
+    contents: dict[str, str] | None = None
+    """Contents of media that texts name, by digest; None: of none."""
     calls: dict[str, Operation] = field(default_factory=dict)
     """Tool calls by key, as they are now."""
     closed: list[str] = field(default_factory=list)
@@ -48,8 +48,9 @@ class _Gathered:
         """Return this and *later* as one."""
         for name in ("usage", "settle", "attempts", "messages", "closed"):
             getattr(self, name).extend(getattr(later, name))
-        for name in ("progress", "texts", "contents", "calls"):
+        for name in ("progress", "texts", "calls"):
             getattr(self, name).update(getattr(later, name))
+        self.contents = {**(self.contents or {}), **(later.contents or {})} or None
         mine, other = self.common, later.common
         mine.log.extend(other.log)
         mine.counts.update(other.counts)
@@ -180,7 +181,8 @@ class Journal:
 
     def message_texts(self, messages: Sequence[Message]) -> list[str]:
         """Return the encoded messages; the next entry has the contents of their media."""
-        return message_texts(messages, self._gathered.contents)
+        contents = self._gathered.contents = self._gathered.contents or {}
+        return message_texts(messages, contents)
 
     def message_ids(self, messages: Sequence[Message]) -> list[str]:
         """Return the ids of messages as texts that runs share; see `text_ids`."""

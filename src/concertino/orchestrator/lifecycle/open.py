@@ -20,10 +20,10 @@ from ..chat import Attachment, Chat
 from ..journal.data_policy import policy_form
 from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
-from ..media import media_problem
 from ..resources import Resources
 from ..run import RunSession
 from ..tool_calls.context import Parent
+from ..validation import media_problem
 from .repair import NOTHING_CHECKED, call_ids, repaired
 
 RAG_TOOL = "rag"
@@ -125,7 +125,7 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
         run.journal.edit(run.window.edits)
-    run.add(UserMessage(fitting(run, chat.message), tuple(chat.media)))
+    run.add(UserMessage(fitting(run, chat.message), tuple(chat.media) if chat.media else ()))
     run.state.tool_choice = first_tool_choice(chat, run.registry)
 
 

@@ -17,11 +17,11 @@ from ..agent import read_arguments
 from ..hooks import Hooks
 from ..journal.data_policy import UNKNOWN_TOOL
 from ..journal.entries import outcome_json, outcome_of
-from ..media import content_problem, media_problem
 from ..outcome import Ask, Deny, Outcome
 from ..plain import as_text
 from ..recorder import record_calls
 from ..run import RunSession
+from ..validation import content_problem, media_problem
 from .approval import NeedsAnswer, answer_text, approved_arguments, arguments_text
 from .context import CallContext
 
