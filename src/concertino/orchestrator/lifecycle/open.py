@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ...errors import ConfigurationError
 from ...ids import accounts_of
@@ -20,7 +22,7 @@ from ..chat import Attachment, Chat
 from ..journal.data_policy import policy_form
 from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
-from ..resources import Resources
+from ..resources import Limits, Resources
 from ..run import RunSession
 from ..tool_calls.context import Parent
 from ..validation import media_problem
@@ -207,7 +209,7 @@ def _started(run: RunSession) -> Started:
     return Started(
         model=run.model_id,
         policy=policy_form(journal.policy),
-        limits=dataclasses.asdict(run.limits),
+        limits=_limits_form(run.limits),
         before=before,
         media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         skipped=_skipped(chat, len(before)),
@@ -221,6 +223,12 @@ def _started(run: RunSession) -> Started:
         project_rules=chat.project_rules,
         attachments=[[file.name, file.description] for file in chat.attachments],
     )
+
+
+@functools.lru_cache(64)
+def _limits_form(limits: Limits) -> dict[str, Any]:
+    """Return *limits* as JSON: the same object for equal ones, since most runs share them."""
+    return dataclasses.asdict(limits)
 
 
 def _sub_agent(run: RunSession, start: RunStart, parent: Parent) -> Operation:
