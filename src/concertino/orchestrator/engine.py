@@ -262,7 +262,11 @@ class ToolOrchestrator:
             text = run.chat.message
             if hooks.review_input.own:
                 reviewed = await reviewed_input(run, hooks, text)
-                text, outcome = (reviewed, CONTINUE) if isinstance(reviewed, str) else (WITHHELD, reviewed)
+                if isinstance(reviewed, str):
+                    text = reviewed
+                else:
+                    text, outcome = WITHHELD, reviewed
+                    run.set_chat(dataclasses.replace(run.chat, media=()))
             build_messages(run, self._config, text, None if found is None else found.started.skipped)
             self._prepares = hooks.prepare.own and outcome is CONTINUE
         self._requests = TurnRequests(run, hooks)

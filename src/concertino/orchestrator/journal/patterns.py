@@ -159,6 +159,7 @@ class Redactor:
             chat,
             message=self.text(chat.message),
             history=chat.history if same else history,
+            media=[self._media(media) for media in chat.media],
             summary=self.text(chat.summary),
             system_prompt=None if chat.system_prompt is None else self.text(chat.system_prompt),
             personalization=self.text(chat.personalization),

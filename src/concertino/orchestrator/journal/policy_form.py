@@ -23,12 +23,13 @@ def policy_of(form: Sequence[Any]) -> DataPolicy:
     """Restore a policy from `policy_form`. It redacts instead of hashing, since the secret is not stored."""
     written, names, whole, tools_of_run, *patterns = form
     known: dict[Any, Treatment] = {"keep": "keep", "redact": "redact", "hash": "redact", "drop": "drop"}
-    text, reasoning, *rest = [known[how] if how in known else KeepFor(how) for how in written]
+    text, reasoning, media, *rest = [known[how] if how in known else KeepFor(how) for how in written]
     other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
     named = dict(zip(names, tools, strict=True))
     return DataPolicy(
         text=text,
         reasoning=reasoning,
+        media=media,
         tools=named,
         other_tools=other,
         keep_whole_results=whole,

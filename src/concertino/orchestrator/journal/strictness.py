@@ -19,6 +19,7 @@ def strictest(first: DataPolicy, second: DataPolicy) -> DataPolicy:
     return DataPolicy(
         text=_stricter_of(first.text, second.text),
         reasoning=_stricter_of(first.reasoning, second.reasoning),
+        media=_stricter_of(first.media, second.media),
         tools={name: tool_data(first.tool(name), second.tool(name)) for name in {**first.tools, **second.tools}},
         other_tools=tool_data(first.other_tools, second.other_tools),
         keep_whole_results=first.keep_whole_results and second.keep_whole_results,
