@@ -20,10 +20,9 @@ from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import OpenTurn, Replay
 from .lifecycle.open import begin, build_messages, fitting, open_run
-from .lifecycle.result import open_waits, result_of
+from .lifecycle.result import final_outcome, open_waits, result_of, typed_output
 from .lifecycle.resume import child_result, resume
 from .lifecycle.seal import closed_calls, seal_below
-from .model_call.ask import Questions
 from .model_call.attempt import ORPHANED
 from .model_call.request import TurnRequests
 from .model_call.summarize import PATIENCE
@@ -31,7 +30,7 @@ from .outcome import CONTINUE, Continue, Fail, Finish, StepOutcome, Suspend, res
 from .plain import load_state
 from .recorder import record_end
 from .resources import Resources
-from .run import RunContext, RunSession
+from .run import RunContext, RunSession, RunWork, no_work
 from .tool_calls.context import Parent
 from .turn import TurnRunner
 from .validation import check_run
@@ -83,7 +82,6 @@ class ToolOrchestrator:
         self.run_id = run_id or (parent.child_id() if parent else new_run_id())
         self._run: RunSession | None = None
         self._requests: TurnRequests | None = None
-        self._questions: Questions | None = None
         self._task: asyncio.Task[Any] | None = None
         self._result: RunResult | None = None
         self._cause: Exception | None = None
@@ -217,7 +215,8 @@ class ToolOrchestrator:
                 run.tree.on_stop = None
             else:
                 run.tree.remove_task(task)
-            run.context.ask = _refuse  # the last reference back to the engine: nothing waits for the garbage collector
+            # The last references back to the engine: nothing waits for the garbage collector.
+            run.work = run.context._work = no_work
         assert self._result is not None
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
@@ -243,14 +242,17 @@ class ToolOrchestrator:
 
     async def _start(self, run: RunSession, hooks: Hooks) -> Replay | None:
         """Record the start of the run, or return the replay of the run that is resumed."""
-        found = None
+        found = made = None
 
-        async def ask(prompt: str, *, system: str | None = None) -> str:
-            if self._questions is None:
-                self._questions = Questions(run, hooks, () if found is None else found.side_answers)
-            return await self._questions.ask(prompt, system=system)
+        def work() -> RunWork:
+            nonlocal made
+            from .work import OutsideWork  # noqa: PLC0415 - most runs do none
 
-        run.context = RunContext(run, ask)
+            made = made or OutsideWork(run, hooks, self._spawn)
+            return made
+
+        run.work = work
+        run.context = RunContext(run)
         if self._parent is None:
             run.tree.on_stop = self._stop_requested
         if hooks.get_data_policy.own:
@@ -259,7 +261,7 @@ class ToolOrchestrator:
         if self._resume:
             found = await resume(run, self._parent)
             # The first context has the session and the state from before the journal was read.
-            run.context = RunContext(run, ask)
+            run.context = RunContext(run)
         elif run.journal.on:
             await begin(run, self._parent)
         return found
@@ -282,7 +284,7 @@ class ToolOrchestrator:
             steers = await self._new_steers(run)
         if isinstance(last, Finish):
             if not steers:
-                return last
+                return last if run.output is None else final_outcome(run, last)
             self._answer(run, run.state.text if last.text is None else last.text)
             last = CONTINUE
         for text in steers:
@@ -294,7 +296,7 @@ class ToolOrchestrator:
         for step in (last, decision):
             if isinstance(step, Continue) and step is not CONTINUE:
                 run.apply(step)
-        return decision
+        return decision if run.output is None else final_outcome(run, decision)
 
     async def _new_steers(self, run: RunSession) -> list[str]:
         """Return the messages sent to the running agent since the last step."""
@@ -364,17 +366,20 @@ class ToolOrchestrator:
     async def _end(self, run: RunSession, outcome: StepOutcome) -> None:
         """End a run that has completed or failed by its own decision, or suspend it."""
         status: RunStatus = "completed"
-        error = None
+        error = output = None
         match outcome:
             case Fail():
                 status, error = "failed", outcome.error
             case Suspend():
                 status = "suspended"
+            case _ if run.output is not None:
+                output, error = typed_output(run)
+                status = "completed" if error is None else "failed"
         assert self._requests is not None
         if self._requests.summaries is not None:
             await self._requests.summaries.settle(PATIENCE)
         waiting = await open_waits(run) if status == "suspended" else ()
-        self._result = result_of(run, status, error, waiting)
+        self._result = result_of(run, status, error, waiting, output)
         if status != "suspended":
             if self._resume and self._parent is None:
                 await seal_below(run.tree, "cancelled", "the run above it has ended")
@@ -462,7 +467,7 @@ class ToolOrchestrator:
         run = parent.run
         if run.ended:
             raise ToolError(ORPHANED)
-        result, started = await child_result(run, parent) if parent.again else (None, False)
+        result, started = await child_result(run, parent, agent.output_type) if parent.again else (None, False)
         if result is None:
             child = ToolOrchestrator(
                 run.chat.for_child(task, run.model),
@@ -493,8 +498,3 @@ class ToolOrchestrator:
         await self._drive(run)
         assert self._result is not None
         return self._result
-
-
-async def _refuse(prompt: str, *, system: str | None = None) -> str:  # noqa: ARG001 - as `AskModel`
-    """Refuse a question to the model of a run that has ended."""
-    raise RunStateError("the run has ended: its hooks can ask nothing more")

@@ -162,7 +162,10 @@ class Runtime:
             return result  # otherwise another process has continued it
         if end is None:
             raise RunStateError(f"run {run_id} has not ended: it is {journal.run.state}")
-        return replayed_result(replay(journal), list(await self.store.usage(journal.run.start.root_id)))
+        start = journal.run.start
+        agent, _ = self._agents.get(start.agent, (None, None))
+        output_type = None if agent is None or start.run_id != start.root_id else agent.output_type
+        return replayed_result(replay(journal), list(await self.store.usage(start.root_id)), output_type)
 
     async def steer(self, run_id: str, message: str, *, by: str = "") -> None:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
