@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
@@ -43,6 +43,9 @@ from concertino.errors import (
 )
 from concertino.events import AttemptFailed, TextDelta, ToolDone, ToolFailed, ToolStarted
 from concertino.testing import Answer, ScriptedModel, call
+from concertino.tools import Hit, Page, Source, source_id
+from concertino.tools.builtin import ResearchTools, craft
+from concertino.usage import Tokens
 
 from .conftest import Play
 
@@ -379,3 +382,70 @@ async def test_an_error_that_a_hook_does_not_catch_names_the_hook(play: Play) ->
         with pytest.raises(RunError, match="hook prepare of agent 'agent' raised ToolError: out of paper") as failed:
             await orchestrator.run()
     assert isinstance(failed.value.__cause__, HookError)
+
+
+# -- the built-in tools that write ----------------------------------------------------------------------------------
+
+
+class Shelf:
+    """A library with one page."""
+
+    name = "shelf"
+    kind: Literal["documents", "web"] = "documents"
+    source = Source(id=source_id("tea.md"), title="Tea", location="tea.md")
+
+    async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
+        """See the port."""
+        return [Hit(source=self.source, snippet="80 degrees", score=1.0)]
+
+    async def open(self, location: str) -> Page:
+        """See the port."""
+        return Page(source=self.source, text="80 degrees")
+
+    async def close(self) -> None:
+        """See the port."""
+
+
+async def test_craft_streams_a_models_text_and_books_it(play: Play) -> None:
+    writer = ScriptedModel(
+        Answer(text="Steep for three minutes.", tokens=Tokens(prompt=20, completion=5)), name="writer"
+    )
+    with ScriptedModel(call("craft", title="tea.md", instructions="How to brew tea"), "There it is.") as model:
+        seen = await play(model, tools=[craft("scripted:writer")], models=lambda _: writer)
+    (done,) = seen.of(ToolDone)
+    assert done.content == done.data["content"] == "Steep for three minutes."
+    drafts = [event for event in seen.of(TextDelta) if event.audience == "draft"]
+    assert "".join([event.text for event in drafts]) == done.content
+    assert {event.call_id for event in drafts} == {done.call_id}
+    assert "How to brew tea" in writer.requests[0].messages[0].text
+    assert [(r.model, r.tokens.total) for r in seen.result.usage if r.model == "writer"] == [("writer", 25)]
+    assert seen.result.text == "There it is."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "written", "problem"),
+    [({}, [], "`content` is empty"), ({"instructions": "x"}, [Answer(text=" ")], "the writer's text is empty")],
+)
+async def test_an_empty_craft_is_an_error(play: Play, arguments: Any, written: list[Any], problem: str) -> None:
+    with ScriptedModel(call("craft", title="t", **arguments), *written, "sorry") as model:
+        seen = await play(model, tools=[craft()])
+    assert problem in seen.of(ToolFailed)[0].error
+
+
+async def test_the_report_is_written_from_findings(play: Play) -> None:
+    library = Shelf()
+    tools = ResearchTools(library)
+    text = f"Brew at 80 degrees [{library.source.id}]."
+    with ScriptedModel(
+        call(tools.search().name, query="tea"),
+        call("report_generation", title="Tea", findings=f"80 degrees [{library.source.id}]"),
+        "done",
+        scripts={"Write a report": [text]},
+    ) as model:
+        seen = await play(model, tools=[tools.search(), tools.report()])
+    report = seen.result.data["report_generation"]
+    assert report["report"].startswith("# Tea\n\nBrew at 80 degrees [S1].\n\n## Sources")
+    assert report["unknown_citations"] == []
+    drafts = "".join([event.text for event in seen.of(TextDelta) if event.audience == "draft"])
+    assert drafts == text
+    assert len(seen.result.usage) == 4
