@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from concertino import SqliteStore
+from concertino import OPERATOR, SqliteStore
 from concertino.testing import Points
 
 from .kit import steal
@@ -63,6 +63,6 @@ async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
         again = Counter(lines(folder / "asked")) - asked
         assert sum(again.values()) <= 4, f"{where}: {again}"  # no more than what was in flight
         async with await SqliteStore.open(folder / "runs.db") as store:
-            run_row = await store.run("run_1")
+            run_row = await store.run(OPERATOR, "run_1")
             assert run_row is not None
             assert list(await store.operations(run_row.start.scope, run_id="run_1")) == [], where

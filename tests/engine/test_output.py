@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Chat,
     DataPolicy,
@@ -277,10 +278,10 @@ async def test_another_process_reads_the_value_again() -> None:
         async with Runtime([typed(Invoice)], Resources(store=store, model=model)) as runtime:
             run = await runtime.start(Chat("hi"), "agent")
             first = await run.result()
-    later = await Runtime([typed(Invoice)], Resources(store=store)).result(run.id)
+    later = await Runtime([typed(Invoice)], Resources(store=store)).result(OPERATOR, run.id)
     assert later.output == first.output == Invoice(number=7, lines=[Line(item="tea", euros=3.5)])
-    assert (await Runtime([], Resources(store=store)).result(run.id)).output is None
-    sent = [request for _, _, request in await runtime.replay(run.id)]
+    assert (await Runtime([], Resources(store=store)).result(OPERATOR, run.id)).output is None
+    sent = [request for _, _, request in await runtime.replay(OPERATOR, run.id)]
     assert [request.output_schema for request in sent] == [request.output_schema for request in model.requests]
     assert [list(request.messages) for request in sent] == [list(request.messages) for request in model.requests]
 
@@ -293,7 +294,7 @@ async def test_the_schema_is_stored_once() -> None:
             Chat("hi", model=model), typed(Invoice), ToolRegistry([price]), resources=Resources(store=store)
         )
         await orchestrator.run()
-    journal = await store.load(orchestrator.run_id)
+    journal = await store.load(OPERATOR, orchestrator.run_id)
     assert journal is not None
     entries = json.dumps([[entry.body, entry.content] for entry in journal.entries])
     assert '"lines"' not in entries
@@ -308,7 +309,7 @@ async def test_a_fork_sends_the_same_schema() -> None:
         async with Runtime([agent], Resources(store=store, model=model)) as runtime:
             run = await runtime.start(Chat("hi"), "agent")
             await run.result()
-            forked = await runtime.fork(run.id, 2)
+            forked = await runtime.fork(OPERATOR, run.id, 2)
             assert (await forked.result()).output.number == 7
     assert model.requests[2].output_schema == model.requests[1].output_schema
 
