@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import ConfigurationError
-from ..messages import AssistantMessage, Message, Retain, ToolCall, ToolChoice, ToolMessage, UserMessage
+from ..messages import AssistantMessage, Media, Message, Retain, ToolCall, ToolChoice, ToolMessage, UserMessage
 from ..records import record
-
-LimitReason = Literal["tool_calls", "budget"]
-"""Why `AgentConfig.on_limit` is called: the limit of tool calls is reached, or a budget does not cover another step."""
 
 
 @record
@@ -22,10 +19,15 @@ class Continue:
     """Messages to append to the conversation first."""
     tool_choice: ToolChoice | None = None
     """The tool choice of the next step only."""
+    prompt: str = ""
+    """Text for the model that ends the next request, as a system message. It does not become part of the conversation:
+    later requests and later runs do not contain it."""
 
     def __post_init__(self) -> None:
         if self.messages:
             _require_messages(self, self.messages)
+        if not isinstance(self.prompt, str):
+            raise ConfigurationError(f"Continue(prompt={self.prompt!r:.80}): use text")
 
 
 @record
@@ -58,9 +60,16 @@ class Suspend:
     keys: tuple[str, ...]
 
 
+@record
+class Limited:
+    """End the run as `limited`, with the text so far: an answer is not possible within the limits."""
+
+    why: str
+
+
 NextStep = Continue | Finish | Fail
 """What happens next, wherever a hook decides it."""
-StepOutcome = NextStep | Suspend
+StepOutcome = NextStep | Suspend | Limited
 """How a turn ends. The engine matches on it."""
 CONTINUE = Continue()
 """Another step with nothing to add."""
@@ -142,6 +151,8 @@ class Outcome:
     """The uncut result, if `content` is shortened."""
     summary: str | None = None
     """Text that replaces the content once it is no longer sent."""
+    media: tuple[Media, ...] = ()
+    """Images and documents next to `content`."""
     retain: Retain = "window"
     handle: str = ""
     """The handle under which the model can recall the whole result."""
@@ -156,7 +167,7 @@ def result_message(outcome: Outcome, *, native: bool) -> Message:
     """Return an outcome as a message: a user message if the model's message does not contain the call."""
     call = outcome.call
     if not native:
-        return UserMessage(f"[result of {call.name}]\n{outcome.content}", tool=call.name)
+        return UserMessage(f"[result of {call.name}]\n{outcome.content}", outcome.media, tool=call.name)
     return ToolMessage(
         call.id,
         call.name,
@@ -164,6 +175,7 @@ def result_message(outcome: Outcome, *, native: bool) -> Message:
         outcome.is_error,
         outcome.whole,
         outcome.summary,
+        outcome.media,
         retain=outcome.retain,
         handle=outcome.handle,
     )

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from ...context_state import ContextState
 from ...errors import DamagedDataError, ErasedError
 from ...events import StopReceipt
-from ...messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoice, ToolSpec
+from ...messages import AssistantMessage, ForcedTool, Media, Message, ToolCall, ToolChoice, ToolSpec
 from ...operations import OperationState
 from ...providers.base import ModelRequest, OutputSchema
 from ...records import record
@@ -28,7 +28,7 @@ from ..plain import plain
 from ..run_state import RunState
 
 Json = dict[str, Any]
-EndStatus = Literal["completed", "failed", "cancelled"]
+EndStatus = Literal["completed", "limited", "failed", "cancelled"]
 
 
 @record(kw_only=True)
@@ -56,13 +56,15 @@ class Position:
             state.has_tool_calls,
             state.errored_tools,
             state.disabled_tools,
-            state.limit_reached,
-            state.budget_reached,
+            state.limit,
+            state.last_step,
             self.index,
             self.attempts,
         ]
         if state.tool_choice != "auto":
             body["choice"] = _choice_json(state.tool_choice)
+        if state.prompt:
+            content["next_prompt"] = state.prompt
         for name, value, part in (
             ("carrying_cost", self.carrying_cost, body),
             ("commands", self.commands, body),
@@ -74,15 +76,16 @@ class Position:
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Position:
-        step, iteration, has_calls, errored, disabled, limit, budget, index, attempts = body["position"]
+        step, iteration, has_calls, errored, disabled, limit, last_step, index, attempts = body["position"]
         state = RunState(
             step=step,
             iteration=iteration,
             has_tool_calls=has_calls,
             errored_tools=tuple(errored),
             disabled_tools=tuple(disabled),
-            limit_reached=limit,
-            budget_reached=budget,
+            limit=limit or None,
+            last_step=last_step,
+            prompt=content.get("next_prompt", ""),
             tool_choice=_choice(body.get("choice", "auto")),
         )
         carrying = body.get("carrying_cost")
@@ -106,14 +109,19 @@ class Started:
     """`provider:name`."""
     policy: list[Any]
     """The data policy, as `policy_form` writes it."""
-    limits: dict[str, int]
+    limits: dict[str, Any]
+    """The values that differ from the defaults, as `limits_form` writes them."""
     before: Sequence[str]
     """Ids of the texts of the messages before the user's."""
+    media: str | None = None
+    """Id of the text of a user message with the media that belong to the user's message."""
     skipped: Sequence[int] = ()
     """Indexes in `before` that the next run of the conversation does not have."""
     context: list[Any] | None = None
     """The context state that the run continues; see `pack_context`."""
     chatbot: str | None = None
+    without_tools: bool = False
+    """Whether the agent may call no tools."""
     forked_from: str | None = None
     message: str = ""
     system_prompt: str | None = None
@@ -123,15 +131,25 @@ class Started:
     attachments: Sequence[Sequence[str]] = ()
 
     def write(self, body: Json, content: Json) -> None:
-        for name in ("model", "policy", "limits", "before", "skipped", "context", "chatbot", "forked_from"):
+        for name in ("model", "policy", "limits", "before", "skipped", "context", "chatbot"):
             _put(body, name, getattr(self, name))
+        if self.media is not None:
+            body["media"] = self.media
+        _put(body, "without_tools", self.without_tools)
+        _put(body, "forked_from", self.forked_from)
         for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
             _put(content, name, getattr(self, name))
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Started:
         names = [item.name for item in dataclasses.fields(cls)]
-        return cls(**{"before": (), **{name: value for name, value in {**body, **content}.items() if name in names}})
+        return cls(
+            **{
+                "before": (),
+                "limits": {},
+                **{name: value for name, value in {**body, **content}.items() if name in names},
+            }
+        )
 
 
 @record(kw_only=True)
@@ -198,6 +216,8 @@ class ModelRequested:
     extra: Mapping[str, Any] = field(default_factory=dict)
     messages: Sequence[str] | None = None
     """The encoded messages of a request that a hook has given its own."""
+    prompt: str | None = None
+    """Text for the model after the conversation, in this request alone."""
     after: str | None = None
     """The class of the error that the previous attempt ended with."""
     after_text: str | None = None
@@ -211,7 +231,7 @@ class ModelRequested:
         for name in _OPTIONAL:
             if (value := getattr(self, name)) is not None:
                 body[name] = value
-        for name in ("cache_key", "messages", "after_text"):
+        for name in ("cache_key", "messages", "prompt", "after_text"):
             if (value := getattr(self, name)) is not None:
                 content[name] = value
         _put(content, "settings", self.settings)
@@ -227,7 +247,7 @@ class ModelRequested:
             parallel=parallel,
             tools=tools,
             **{name: body.get(name) for name in _OPTIONAL},
-            **{n: content.get(n) for n in ("cache_key", "messages", "after_text")},
+            **{n: content.get(n) for n in ("cache_key", "messages", "prompt", "after_text")},
             settings=content.get("settings", {}),
             extra=content.get("extra", {}),
         )
@@ -564,14 +584,14 @@ def schema_of(text: str) -> OutputSchema:
     return OutputSchema(*json.loads(text))
 
 
-def message_texts(messages: Sequence[Message]) -> list[str]:
-    """Return the encoded messages."""
-    return [encode_message(message) for message in messages]
+def message_texts(messages: Sequence[Message], contents: dict[str, str]) -> list[str]:
+    """Return the encoded messages. The contents of their media are added to *contents*, by digest."""
+    return [encode_message(message, contents) for message in messages]
 
 
-def message_of(text: str) -> Message:
-    """Return an encoded message."""
-    return decode_message(text)
+def message_of(text: str, contents: Mapping[str, str]) -> Message:
+    """Return an encoded message, with the *contents* of its media."""
+    return decode_message(text, contents)
 
 
 def pack_context(context: ContextState, text_ids: Any) -> list[Any]:
@@ -592,13 +612,16 @@ def outcome_json(outcome: Outcome) -> Json:
     fields = [item for item in dataclasses.fields(outcome) if item.name != "call"]
     kept = {item.name: getattr(outcome, item.name) for item in fields}
     kept["data"] = plain(kept["data"])
+    if outcome.media:
+        kept["media"] = [plain(media) for media in outcome.media]
     usual = {item.name: item.default for item in fields}
     return {name: value for name, value in kept.items() if value != usual[name] and value != []}
 
 
 def outcome_of(call: ToolCall, written: Mapping[str, Any]) -> Outcome:
     """Return the outcome of *call* that `outcome_json` wrote."""
-    return Outcome(call, **written)
+    media = tuple([Media(**form) for form in written.get("media", ())])
+    return Outcome(call, **{**written, "media": media})
 
 
 def empty_answer() -> AssistantMessage:

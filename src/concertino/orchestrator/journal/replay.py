@@ -5,13 +5,13 @@ Resume, fork, the command line and exports read these steps; nothing else reads 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
 from ...errors import ConfigurationError, DamagedDataError, RunStateError, StorageError
 from ...events import StopReceipt
-from ...messages import AssistantMessage, Message, ToolCall, ToolSpec
+from ...messages import AssistantMessage, Media, Message, SystemMessage, ToolCall, ToolSpec, UserMessage
 from ...providers.base import ModelRequest, OutputSchema
 from ...records import record
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
@@ -28,6 +28,7 @@ from .entries import (
     ModelRequested,
     Position,
     RequestRecord,
+    Resumed,
     SideAnswered,
     SideRequested,
     Started,
@@ -93,6 +94,8 @@ class OpenRequest:
     """`provider:name` of the model that it goes to."""
     own_messages: bool
     """Whether a hook has given it messages of its own."""
+    prompt: str
+    """The text after the conversation that this request alone contains."""
 
 
 @record(frozen=False)
@@ -113,9 +116,13 @@ class Replay:
 
     run: StoredRun
     texts: dict[str, str]
+    contents: Mapping[str, str]
+    """Contents of media by digest."""
     started: Started = field(init=False)
     before: tuple[Message, ...] = ()
     """Messages before the run: examples, the history, its summary."""
+    media: tuple[Media, ...] = ()
+    """The media of the user's message."""
     view: View = field(default_factory=unmeasured_view)
     """The conversation and what the model sees of it."""
     added: list[Message] = field(default_factory=list)
@@ -146,6 +153,10 @@ class Replay:
     phase: int = 0
     """See `RunSession.phase`."""
     commands: int = 0
+    seconds: float = 0.0
+    """Seconds that processes have worked on the run, without the time between them."""
+    at: float = 0.0
+    """The time of the last entry, by the store's clock."""
     entries: int = 0
     error: str | None = None
     receipt: StopReceipt | None = None
@@ -164,12 +175,18 @@ class Replay:
             where = f"run {self.run.start.run_id}, entry {step.seq} ({step.entry.kind})"
             raise DamagedDataError(f"the journal of {where} is damaged: {e!r}; stop or erase the run") from e
         self.entries = step.seq + 1
+        if not isinstance(step.entry, Started | Resumed):
+            self.seconds += max(step.at - self.at, 0.0)
+        self.at = step.at
 
     def _apply(self, step: JournalStep) -> None:
         entry, common = step.entry, step.common
         if isinstance(entry, Started):
             self.started = entry
-            self.before = tuple(message_of(self.texts[key]) for key in entry.before)
+            if entry.media is not None:
+                message = message_of(self.texts[entry.media], self.contents)
+                self.media = message.media if isinstance(message, UserMessage) else ()
+            self.before = tuple(message_of(self.texts[key], self.contents) for key in entry.before)
             self.view = unmeasured_view(self.before)
         added_before = len(self.added)
         self._apply_log(common, step.messages)
@@ -206,7 +223,7 @@ class Replay:
                     if isinstance(message, AssistantMessage):
                         self.state.text = message.text
             else:
-                replaced = [message_of(self.texts[key]) for key in change]
+                replaced = [message_of(self.texts[key], self.contents) for key in change]
                 self.view, self.replaced = unmeasured_view([*replaced, self.messages[-1]]), True
 
     def _apply_edits(self, common: Common) -> None:
@@ -242,7 +259,7 @@ class Replay:
         self.stage, self.turn, self.side_answers = "requested", None, []
         self.phase += 1
         own = entry.messages is not None
-        self.request = OpenRequest(self._request(entry), entry.request.model, own)
+        self.request = OpenRequest(self._request(entry), entry.request.model, own, entry.prompt or "")
 
     def _request(self, entry: ModelRequested) -> ModelRequest:
         """Return the request as it was sent: a pure function of what is recorded up to here."""
@@ -250,7 +267,7 @@ class Replay:
         if entry.messages is not None:
             messages = [self._message(text) for text in entry.messages]
         else:
-            messages = list(self.view.shown)
+            messages = [*self.view.shown, *([SystemMessage(entry.prompt)] if entry.prompt else ())]
         tools = self.tools if entry.tools is True else tuple(spec_of(self.texts[key]) for key in entry.tools)
         return ModelRequest(
             model=sent.name or sent.model.partition(":")[2],
@@ -269,7 +286,7 @@ class Replay:
 
     def _message(self, text: str) -> Message:
         if text not in self._decoded:
-            self._decoded[text] = message_of(text)
+            self._decoded[text] = message_of(text, self.contents)
         return self._decoded[text]
 
     def _apply_answer(self, entry: ModelAnswered, added_before: int) -> None:
@@ -345,4 +362,4 @@ def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:
 def _empty(journal: StoredJournal) -> Replay:
     if not journal.entries:
         raise DamagedDataError(f"run {journal.run.start.run_id} has no journal")
-    return Replay(journal.run, journal.texts)
+    return Replay(journal.run, journal.texts, journal.contents)

@@ -17,11 +17,13 @@ from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig
 from ..chat import Attachment, Chat
 from ..journal.data_policy import policy_form
-from ..journal.entries import Started, message_texts, pack_context
+from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
-from ..resources import Resources
+from ..meter import Meter
+from ..resources import Resources, limits_form
 from ..run import RunSession
 from ..tool_calls.context import Parent
+from ..validation import media_problem
 from .repair import NOTHING_CHECKED, call_ids, repaired
 
 RAG_TOOL = "rag"
@@ -47,6 +49,8 @@ def open_run(
     limits = resources.limits_of(chat.scope, model, config)
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
+    if chat.media and (problem := media_problem(tuple(chat.media), limits.media_bytes)):
+        raise ConfigurationError(f"Chat(media=...): {problem}")
     name = model_id(model)
     resources.preload_prices(model, name)
     checked, changes = NOTHING_CHECKED, ""
@@ -64,6 +68,7 @@ def open_run(
         registry=registry.copy(),
         limits=limits,
         tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
+        meter=parent.run.meter if parent else Meter(limits),
     )
     if parent is not None:
         run.parent = parent.run
@@ -125,7 +130,7 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
         run.journal.edit(run.window.edits)
-    run.add(UserMessage(fitting(run, chat.message)))
+    run.add(UserMessage(fitting(run, chat.message), tuple(chat.media) if chat.media else ()))
     run.state.tool_choice = first_tool_choice(chat, run.registry)
 
 
@@ -152,15 +157,17 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
     prompt = config.prompt or registry.base_prompt()
     if chat.system_prompt is not None and config.allow_prompt_override:
         prompt = chat.system_prompt
-    sections = [
-        prompt.strip(),
-        _section("When to use which tool", _rules(registry)),
-        _section("How the user wants to be answered", chat.personalization),
-        _section("Facts about the user", "\n".join(f"- {memory}" for memory in chat.memories)),
-        _section("Rules of this project", chat.project_rules),
-        _section("Files that the user attached", _files(chat.attachments)),
-    ]
-    return "\n\n".join(section for section in sections if section)
+    sections = [prompt.strip()]
+    for title, text in (
+        ("When to use which tool", _rules(registry)),
+        ("How the user wants to be answered", chat.personalization),
+        ("Facts about the user", "\n".join([f"- {memory}" for memory in chat.memories]) if chat.memories else ""),
+        ("Rules of this project", chat.project_rules),
+        ("Files that the user attached", _files(chat.attachments) if chat.attachments else ""),
+    ):
+        if text := text.strip():
+            sections.append(f"# {title}\n{text}")
+    return "\n\n".join(filter(None, sections))
 
 
 def before_user_message(chat: Chat, model: str) -> list[Message]:
@@ -203,15 +210,17 @@ def _started(run: RunSession) -> Started:
     """Return entry 0 of the journal: what the run is given."""
     chat, journal = run.chat, run.journal
     earlier = before_user_message(chat, run.model_id)
-    before = journal.text_ids(message_texts(earlier)) if earlier else []
+    before = journal.message_ids(earlier) if earlier else []
     return Started(
         model=run.model_id,
         policy=policy_form(journal.policy),
-        limits=dataclasses.asdict(run.limits),
+        limits=limits_form(run.limits),
         before=before,
+        media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         skipped=_skipped(chat, len(before)),
         context=None if chat.context is None else pack_context(chat.context, journal.text_ids),
         chatbot=chat.chatbot_id,
+        without_tools=not chat.send_tools,
         message=chat.message,
         system_prompt=chat.system_prompt,
         personalization=chat.personalization,
@@ -238,10 +247,6 @@ def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
     """Return the indexes of examples and older summary among the messages before the user's."""
     first = earlier - len(chat.history) - bool(chat.summary)
     return (*range(first), *range(first + len(chat.history), earlier))
-
-
-def _section(title: str, text: str) -> str:
-    return f"# {title}\n{text.strip()}" if text.strip() else ""
 
 
 def _rules(registry: ToolRegistry) -> str:

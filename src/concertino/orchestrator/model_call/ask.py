@@ -128,7 +128,7 @@ def _request(run: RunSession, question: Question, model: Model) -> ModelRequest:
 def _digest(request: ModelRequest) -> str:
     schema = None if request.output_schema is None else request.output_schema.schema
     settings = [request.model, request.max_output_tokens, request.effort, request.temperature, schema]
-    return digest(json.dumps([request.system, *message_texts(request.messages), settings]))
+    return digest(json.dumps([request.system, *message_texts(request.messages, {}), settings]))
 
 
 def _is_positive(value: object, *kinds: type) -> bool:
