@@ -257,3 +257,11 @@ class RunError(ConcertinoError):
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
         self.result = result
+
+
+def error_text(error: BaseException) -> str:
+    """Return the type and the message of *error*, whatever its `__str__` does."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - code of a tool may raise anything, such as SystemExit
+        return type(error).__name__

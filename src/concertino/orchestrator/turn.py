@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import ContextFloorError, ProviderError
 from ..events import StepStarted, ToolsSelected, TurnCompleted
-from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
+from ..messages import ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
 from ..providers.base import Model
 from ..storage.base import Store
@@ -147,11 +147,16 @@ class TurnRunner:
         turn = Turn(message, attempt.calls)
         if self._hooks.interpret_response.own:
             turn = await self._hooks.interpret_response(run.context, message)
+        calls = attempt.calls if turn.message is message else turn.message.tool_calls
+        for call in (*calls, *turn.calls):
+            if call.name not in run.registry.by_name:
+                turn = Turn(run.known_calls(turn.message), tuple([run.known_call(each) for each in turn.calls]))
+                calls = turn.message.tool_calls
+                break
         self._turn = turn
         if turn.message.parts:  # no provider accepts an empty message
             run.add(turn.message)
         run.state.text = turn.message.text
-        calls = attempt.calls if turn.message is message else turn.message.tool_calls
         self._native = frozenset([call.id for call in calls])
         run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
@@ -278,7 +283,7 @@ class TurnRunner:
         if not calls:
             state.iteration += 1
         for call in calls:
-            tool = run.registry.get(call.name)
+            tool = run.registry.by_name.get(call.name)
             if tool is None or tool.counts_as_iteration:
                 state.iteration += 1
         last = run.limits.tool_calls - 1
@@ -311,7 +316,7 @@ class TurnRunner:
             return  # a parked run is resumed from its journal
         if turn is None:
             assert attempt is not None
-            message: AssistantMessage = attempt.message
+            message = run.known_calls(attempt.message)
             turn = Turn(message, message.tool_calls)
             if message.parts:
                 run.add(message)

@@ -22,6 +22,8 @@ a crash it asks the tool's `probe`, or reports the outcome as unknown."""
 
 DEFAULT_TIMEOUT = 60.0
 """Default time limit of a tool call, in seconds."""
+DEFAULT_MAX_BYTES = 16_000_000
+"""Default size limit of a tool's result, in bytes."""
 
 
 @record
@@ -80,6 +82,9 @@ class Tool(ABC):
     """Retention of the result in the model's view."""
     max_tokens: int | None = None
     """Largest result in tokens; a longer one is cut in the middle. None: the limit of the chat's `Retention`."""
+    max_bytes: int = DEFAULT_MAX_BYTES
+    """Largest result in bytes, before its tokens are counted or anything is stored. The middle of a longer text is left
+    out; larger structured data (`ToolResult.data`) is dropped, with a `Notice`."""
     effect: Effect = "once"
     """Effect of a second run. The default is the safe one: declare `read` or `idempotent` where it is true."""
     remote: bool = False
@@ -163,6 +168,8 @@ def check_tool(tool: object) -> None:
         raise ConfigurationError(
             f"tool {name!r}: invalid max_tokens {tool.max_tokens!r}: use an integer above 0, or None"
         )
+    if not isinstance(tool.max_bytes, int) or tool.max_bytes < 1:
+        raise ConfigurationError(f"tool {name!r}: invalid max_bytes {tool.max_bytes!r}: use an integer above 0")
 
 
 @record(kw_only=True)

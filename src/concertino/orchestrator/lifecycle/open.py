@@ -122,6 +122,12 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
         run.journal.edit(run.window.edits)
+    if chat.attachments and RAG_TOOL not in run.registry:
+        names = ", ".join(repr(file.name) for file in chat.attachments)
+        text = (
+            f"the model sees only the names of the attachments {names}: register a tool named {RAG_TOOL!r} to read them"
+        )
+        run.notify("attachments_unread", text)
     run.add(UserMessage(fitting(run, chat.message)))
     run.state.tool_choice = first_tool_choice(chat, run.registry)
 

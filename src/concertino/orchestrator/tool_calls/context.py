@@ -9,13 +9,15 @@ from ...events import RunResult, ToolProgress, ToolStreamed, UsageRecorded
 from ...ids import call_key, child_run_id, usage_id
 from ...messages import ToolCall
 from ...records import record
-from ...tools.base import Session, Tool, ToolContext
+from ...tools.base import DEFAULT_MAX_BYTES, Session, Tool, ToolContext
 from ...tools.progress import Progress
 from ...tools.registry import ToolRegistry
 from ...usage import Tokens
 from ..hooks import Hooks
+from ..plain import cut_bytes
 from ..run import RunSession
 
+_LONG = DEFAULT_MAX_BYTES // 4  # characters: a text of fewer needs no count of its bytes
 _ASSUMED_CALLS = 4
 """The number of calls that a turn is assumed to have while the model is still writing it."""
 
@@ -172,7 +174,7 @@ class CallContext(ToolContext):
 
     def stream(self, content: str) -> None:
         """See `ToolContext.stream`."""
-        self.emit(ToolStreamed, content)
+        self.emit(ToolStreamed, cut_bytes(content, DEFAULT_MAX_BYTES) if len(content) > _LONG else content)
 
     def emit(self, kind: Any, *details: Any) -> None:
         """Emit an event of this call, if anyone sees it."""
