@@ -37,6 +37,7 @@ ConcertinoError
 │   ├── RunClaimedError           another process is working on the run
 │   ├── UnknownWaitError
 │   └── NotAllowedError
+├── WorkerError                   work on untrusted data failed in its process, or exceeded a limit
 ├── BudgetError                   an account has too little left for a reservation
 ├── EngineError                   a defect of the engine; the run fails
 └── RunError                      a run failed; carries the partial result
@@ -233,6 +234,15 @@ class UnknownWaitError(RunStateError):
 
 class NotAllowedError(RunStateError):
     """This person may not answer the wait."""
+
+
+class WorkerError(ConcertinoError):
+    """Work on untrusted data exceeded a limit of CPU time or memory, ended its process, or raised an exception."""
+
+    def __init__(self, message: str, *, raised: str = "") -> None:
+        super().__init__(message)
+        self.raised = raised
+        """Type of the exception that the work raised; "" for a limit or a process that has ended."""
 
 
 class BudgetError(ConcertinoError):

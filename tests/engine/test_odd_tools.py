@@ -201,7 +201,7 @@ async def test_the_progress_of_a_call_is_bounded(play: Play) -> None:
         for number in range(500):
             step = context.progress.begin(f"step {number}")
         for number in range(500):
-            step.send("x" * 3_000, number)
+            step.send("x" * 3_000, str(number))
         return "seen"
 
     store = MemoryStore()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..errors import ConfigurationError, ToolArgumentsError
+from ..errors import ConfigurationError
 from ..events import RunResult
 from ..messages import Retain, ToolSpec
 from ..records import record
 from ..usage import Tokens
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from .schema import ArgumentsSchema
 
 Effect = Literal["read", "idempotent", "once"]
 """The effect of running a call a second time. `read`: none, the tool only looks. `idempotent`: none, because the
@@ -98,16 +101,13 @@ class Tool(ABC):
         """Return whether this user may use the tool now; if not, the call fails with `TOOL_NOT_ENABLED`."""
         return True
 
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments in the form that `execute` takes.
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        """Return the arguments in the form that `execute` takes, or an awaitable of them.
 
-        Raises `ToolArgumentsError`, naming the argument, if they do not match the schema.
+        Checks that can be expensive are made in a worker process with a limit of time and memory. Raises
+        `ToolArgumentsError`, naming the argument, if they do not match the schema.
         """
-        error = next(self._validator.iter_errors(arguments), None)
-        if error is not None:
-            path = ".".join(str(step) for step in error.absolute_path)
-            raise ToolArgumentsError(f"{path}: {error.message}" if path else error.message)
-        return arguments
+        return self.schema.validate(arguments)
 
     @abstractmethod
     def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -131,12 +131,11 @@ class Tool(ABC):
         return ToolSpec(self.name, self.description, self.parameters)
 
     @cached_property
-    def _validator(self) -> Any:
-        import jsonschema  # noqa: PLC0415 - slow to import, and function tools validate with pydantic instead
+    def schema(self) -> ArgumentsSchema:
+        """The compiled schema. Raises `ConfigurationError` if it refers to another document."""
+        from .schema import ArgumentsSchema  # noqa: PLC0415 - function tools validate with pydantic instead
 
-        validator = jsonschema.validators.validator_for(self.parameters)
-        validator.check_schema(self.parameters)
-        return validator(self.parameters)
+        return ArgumentsSchema(self.parameters, self.name)
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -31,6 +31,8 @@ class ToolRegistry:
     def register(self, tool: Tool) -> None:
         """Add *tool*. Raises `ConfigurationError` if it is invalid, or if another tool has its name."""
         check_tool(tool)
+        if type(tool).validate is Tool.validate:
+            tool.schema  # noqa: B018 - raises an error if the schema cannot be used
         if self.by_name.get(tool.name, tool) is not tool:
             raise ConfigurationError(f"a tool named {tool.name!r} is already registered; unregister it first")
         self.by_name[tool.name] = tool

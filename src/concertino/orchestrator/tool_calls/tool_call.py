@@ -214,11 +214,15 @@ class Call:
             arguments = await hooks.preprocess_tool_arguments(run.context, call)
         else:
             arguments = read_arguments(call)
+        asks, shown = hooks.authorize_tool_call.own, ""
         if self.answer is not None and self.answer.kind == "approval":
-            return tool.validate(approved_arguments(self.answer, arguments))
-        if not hooks.authorize_tool_call.own:
-            return tool.validate(arguments)
-        shown, arguments = arguments_text(arguments), tool.validate(arguments)
+            asks, arguments = False, approved_arguments(self.answer, arguments)
+        if asks:
+            shown = arguments_text(arguments)
+        checked = tool.validate(arguments)
+        arguments = checked if isinstance(checked, dict) else await checked
+        if not asks:
+            return arguments
         decision = await hooks.authorize_tool_call(run.context, call, arguments)
         if isinstance(decision, Deny):
             raise ToolError(f"not allowed: {decision.reason}")
