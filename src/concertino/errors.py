@@ -243,6 +243,7 @@ class WorkerError(ConcertinoError):
         super().__init__(message)
         self.raised = raised
         """Type of the exception that the work raised; "" for a limit or a process that has ended."""
+        self.detail = message.removeprefix(f"{raised}: ")
 
 
 class BudgetError(ConcertinoError):

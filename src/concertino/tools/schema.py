@@ -93,7 +93,7 @@ def _compiled_text(schema: str) -> Any:
 
 
 def _compiled(schema: dict[str, Any]) -> Any:
-    """Return the validator of *schema*, which fetches nothing. Raises an error of jsonschema if the schema is invalid."""
+    """Return the validator of *schema*. Raises an error of jsonschema if the schema is invalid."""
     import jsonschema  # noqa: PLC0415 - slow to import, and function tools validate with pydantic instead
     from referencing import Registry  # noqa: PLC0415
 

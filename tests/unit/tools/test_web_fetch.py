@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 
@@ -18,7 +16,9 @@ from concertino.errors import LibraryError
 from concertino.tools.library import source_id
 from concertino.tools.web import FetchLimits, fetch_page
 from concertino.tools.web.addresses import is_public
+from concertino.tools.workers import in_worker
 
+from . import untrusted_work as work
 from .web_server import Reply, WebServer
 
 PAGE = (
@@ -252,13 +252,20 @@ def test_embedding_does_not_make_an_address_public(address: object) -> None:
     assert not any(is_public(ip_address(text)) for text in [str(address), *wrapped])
 
 
-def test_markup_that_is_never_read_does_not_keep_the_process_from_exiting(server: WebServer) -> None:
+async def test_hostile_markup_ends_at_the_time_limit_with_its_worker(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("concertino.tools.web.content.read_page", work.hang_on_page)
     server.replies["/page"] = Reply(b"<html><body>hostile", "text/html")
-    program = f"""
-import asyncio, threading
-from concertino.tools.web import FetchLimits, fetch, fetch_page
-fetch.page_text = lambda *_: threading.Event().wait()
-asyncio.run(fetch_page("{server.url}/page", allow_private=True, limits=FetchLimits(seconds=1)))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "took longer than 1 s" in done.stderr
+    with pytest.raises(LibraryError, match="took longer than 1 s"):
+        await fetch_page(f"{server.url}/page", allow_private=True, limits=FetchLimits(seconds=1))
+    assert await in_worker(work.echo, 1) == 1
+
+
+async def test_a_page_whose_reader_fails_is_an_error_of_the_library(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("concertino.tools.web.content.read_page", work.fail_on_page)
+    server.replies["/page"] = Reply(b"<html><body>hostile", "text/html")
+    with pytest.raises(LibraryError, match=r"/page cannot be read \(ValueError: no\); try another source"):
+        await fetch_page(f"{server.url}/page", allow_private=True)

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from concertino.tools.documents.parsing import parse
+
 
 def echo(value: Any) -> Any:
     return value
@@ -57,3 +59,18 @@ def nest() -> Any:
     for _ in range(100_000):
         value = [value]
     return value
+
+
+def hang_on_page(url: str, data: str, content_type: str) -> None:
+    time.sleep(600)
+
+
+def fail_on_page(url: str, data: str, content_type: str) -> None:
+    raise ValueError("no")
+
+
+def parse_or_harm(suffix: str, text: str, location: str) -> Any:
+    """Parse a document, unless its text is the name of a function above."""
+    if text in ("allocate", "fail", "leave", "spin"):
+        return globals()[text]()
+    return {"no": "document"} if text == "lie" else parse(suffix, text, location)

@@ -165,7 +165,11 @@ def _start() -> subprocess.Popen[bytes]:
             start_new_session=True,  # Ctrl-C on a terminal is for this process, which then ends its workers
         )
     except OSError as error:
-        raise WorkerError(f"no worker process can be started with {sys.executable!r}: {error}") from error
+        raise WorkerError(
+            f"OSError: no worker process can be started with {sys.executable!r} ({error}): allow this program to start "
+            "processes",
+            raised="OSError",
+        ) from error
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:
