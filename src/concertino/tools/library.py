@@ -19,7 +19,7 @@ def source_id(location: str) -> str:
 
 
 SOURCE_ID = "s[0-9a-f]{10,64}"
-"""Pattern of the ids that `source_id` returns, and of those that a model has copied incompletely."""
+"""Pattern of the ids that `source_id` returns, whole or copied incompletely by a model."""
 
 
 @record(kw_only=True)

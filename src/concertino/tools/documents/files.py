@@ -99,7 +99,7 @@ def _resolved(path: str | Path) -> Path:
 
 
 def _bytes(root: Path, path: Path) -> bytes:
-    """Return the start of a file. Raises `ValueError` if it is no regular file below *root*, as after the scan."""
+    """Return the start of a file. Raises `ValueError` if it has become a link out of *root* or a device."""
     real = path.resolve(strict=True)
     if not real.is_relative_to(root):
         raise ValueError("a link out of the folder")

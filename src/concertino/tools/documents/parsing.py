@@ -23,7 +23,7 @@ _LONGEST_TITLE = 300
 
 
 def read_in_worker(suffix: str, text: str, location: str) -> ReadDocument:
-    """Return the document in *text*. One that exceeds a limit of a worker is empty, with the problem.
+    """Return the document in *text*, or an empty one with the problem if its reader fails or exceeds a limit.
 
     Raises `MissingExtraError` for HTML if its reader is not installed, `CorpusError` if there can be no worker.
     """
