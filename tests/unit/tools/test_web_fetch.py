@@ -264,7 +264,7 @@ async def test_a_page_whose_reader_fails_is_an_error_of_the_library(
         await fetch_page(f"{server.url}/page", allow_private=True)
 
 
-PUBLIC = [
+PUBLIC_ADDRESSES = [
     "1.1.1.1", "8.8.8.8", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.1", "168.63.129.15",
     "168.63.129.17", "172.15.255.255", "172.32.0.0", "191.255.255.255", "192.0.1.0", "192.31.195.255",
     "192.31.197.0", "192.52.194.1", "192.88.98.255", "192.88.100.0", "192.167.255.255", "192.169.0.0",
@@ -272,7 +272,7 @@ PUBLIC = [
     "2001:200::1", "2001:db7::", "2001:db9::", "2003::1", "2400::", "2606:4700:4700::1111", "2620:4f:7fff::1",
     "2620:4f:8001::", "2c0f::1", "64:ff9b::808:808", "2002:808:808::1", "::ffff:8.8.8.8",
 ]  # fmt: skip
-SPECIAL = [
+SPECIAL_ADDRESSES = [
     "0.0.0.0", "0.255.255.255", "10.0.0.1", "100.64.0.0", "100.100.100.200", "100.127.255.255", "127.0.0.1",
     "168.63.129.16", "169.254.169.254", "172.16.0.0", "172.31.255.255", "192.0.0.0", "192.0.0.8", "192.0.0.9",
     "192.0.0.10", "192.0.0.192", "192.0.0.254", "192.0.2.1", "192.31.196.1", "192.52.193.1", "192.88.99.1",
@@ -286,12 +286,12 @@ SPECIAL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", PUBLIC)
+@pytest.mark.parametrize("text", PUBLIC_ADDRESSES)
 def test_an_address_of_the_internet_is_public(text: str) -> None:
     assert is_public(ip_address(text))
 
 
-@pytest.mark.parametrize("text", SPECIAL)
+@pytest.mark.parametrize("text", SPECIAL_ADDRESSES)
 def test_an_address_for_a_special_purpose_is_not_public(text: str) -> None:
     assert not is_public(ip_address(text))
 
