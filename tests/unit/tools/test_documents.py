@@ -313,6 +313,9 @@ async def test_the_index_is_private(garden: Garden) -> None:
     assert library.index_file is not None
     assert stat.S_IMODE(library.index_file.stat().st_mode) == 0o600
     assert stat.S_IMODE(garden.cache.stat().st_mode) == 0o700
+    library.index_file.chmod(0o644)
+    await garden.open()
+    assert {stat.S_IMODE(file.stat().st_mode) for file in garden.cache.iterdir()} == {0o600}
 
 
 async def test_without_a_folder_for_it_the_index_is_in_memory(garden: Garden) -> None:

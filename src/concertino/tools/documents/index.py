@@ -183,6 +183,7 @@ def _indexed(
     if file:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # private, since an index repeats what it indexes
+        file.chmod(0o600)  # also if an earlier version made it
     connection = sqlite3.connect(file or ":memory:", isolation_level=None, check_same_thread=False, timeout=120)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
