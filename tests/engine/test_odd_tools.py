@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -155,6 +156,40 @@ async def test_a_streamed_piece_is_bounded(play: Play) -> None:
     assert [len(event.content) < 1_200 for event in seen.of(ToolStreamed)] == [True]
 
 
+async def test_a_call_without_a_thread_fails_and_never_runs(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+    start, failures = threading.Thread.start, [True]
+
+    @tool(effect="once")
+    def pay(n: int) -> str:
+        """Pay."""
+        ran.append(n)
+        return "paid"
+
+    def start_or_fail(thread: threading.Thread) -> None:
+        if thread.name == "concertino tool" and failures:
+            failures.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+    with ScriptedModel(call("pay", n=1), call("pay", n=2), "ok") as model:
+        seen = await play(model, tools=[pay])
+    assert [m.content for m in seen.result.messages if isinstance(m, ToolMessage)] == [
+        "RuntimeError: can't start new thread",
+        "paid",
+    ]
+    assert ran == [2]
+
+
+@pytest.mark.parametrize("stop", ["length", "tool_calls"])
+async def test_arguments_nested_too_deeply_are_a_failed_call(play: Play, stop: Any) -> None:
+    deep = Repeating(("look",), arguments="[" * 100_000, stop=stop)
+    result = await ToolOrchestrator(Chat("go", model=deep), AgentConfig(), ToolRegistry([look])).run()
+    assert result.status == "completed"
+    assert [m.is_error for m in result.messages if isinstance(m, ToolMessage)] == [True]
+
+
 async def test_an_invented_name_reaches_no_event_and_no_message(play: Play) -> None:
     invented = "\x1b[2Jlook"
     with ScriptedModel([call(invented, query="x"), call("look", query="x")], "ok") as model:
@@ -170,7 +205,7 @@ async def test_files_that_no_tool_can_read_are_reported() -> None:
     events = [event async for event in ToolOrchestrator(chat, AgentConfig()).stream()]
     (notice,) = [event for event in events if isinstance(event, Notice)]
     assert notice.code == "attachments_unread"
-    assert "'plan.pdf'" in notice.text
+    assert "only the names of the 1 attached files" in notice.text
 
 
 @tool
@@ -217,14 +252,17 @@ class Repeating:
     provider = "scripted"
     name = "repeating"
 
-    def __init__(self, *turns: tuple[str, ...]) -> None:
+    def __init__(self, *turns: tuple[str, ...], arguments: str = '{"query": "x"}', stop: Any = "end") -> None:
         self._turns = list(turns)
+        self._arguments = arguments
+        self._stop = stop
 
     async def stream(self, request: Any) -> Any:
         """The next turn; then an answer."""
         names = self._turns.pop(0) if self._turns else ()
-        calls = tuple(ToolCall("call_0", name, '{"query": "x"}') for name in names)
-        yield Reply(AssistantMessage(calls or (Text("done"),)), Tokens(prompt=1, completion=1))
+        calls = tuple(ToolCall("call_0", name, self._arguments) for name in names)
+        message = AssistantMessage(calls or (Text("done"),), self._stop if calls else "end")
+        yield Reply(message, Tokens(prompt=1, completion=1))
 
     async def close(self) -> None:
         """Nothing to release."""

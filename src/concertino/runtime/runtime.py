@@ -43,7 +43,7 @@ from .live_run import LiveRun
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
 _MOST_DONE = 100
-"""Runs that a runtime without its watchdog keeps at least before it looks for those that are done."""
+"""Number of runs from which a start drops the runs that are done, for a runtime without its watchdog."""
 
 
 @record
