@@ -174,7 +174,8 @@ class Call:
         tool = run.registry.by_name.get(call.name)  # a hook may have removed it since the turn was planned
         if tool is None:
             names = ", ".join(run.registry.names()) or "none"
-            raise ToolError(f"there is no tool of this name; the tools are: {names}")
+            name = "of this name" if self.tool is None else repr(call.name)
+            raise ToolError(f"there is no tool {name}; the tools are: {names}")
         if self.cut_off:
             raise ToolError(CUT_OFF)
         if self.answer is not None and (answered := answer_text(self.answer)) is not None:
