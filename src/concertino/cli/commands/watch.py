@@ -12,6 +12,7 @@ from ...errors import RunStateError
 from ...events import RunEnded, RunEvent, RunResult
 from ...orchestrator.resources import Resources
 from ...runtime import LiveRun, Runtime
+from ...scope import OPERATOR
 from ...waits import Wait
 from ..command_context import CommandContext
 from ..render.console import rich_console
@@ -89,14 +90,14 @@ async def _park(run: LiveRun, context: CommandContext) -> RunResult:
             with suppress(TimeoutError):
                 await asyncio.wait_for(second.wait(), _SECOND_SIGNAL)
         result = await run.result()
-        stored = await context.store.run(run.id)
+        stored = await context.store.run(OPERATOR, run.id)
         if stored is None or stored.end is not None:
             return result  # it ended just before
         if not second.is_set():
             return dataclasses.replace(result, status="suspended", error=None)
         runtime = Runtime((), Resources(store=context.store))
-        await runtime.stop(run.id)
-        return await runtime.result(run.id)
+        await runtime.stop(OPERATOR, run.id)
+        return await runtime.result(OPERATOR, run.id)
 
 
 async def _abandon(run: LiveRun) -> RunResult | None:
