@@ -141,6 +141,8 @@ def _ending(result: RunResult, context: CommandContext) -> tuple[str, int]:
     match result.status:
         case "completed":
             return f"stored in {context.database} as {result.run_id}", 0
+        case "limited":
+            return f"concertino: no answer within the limits: {result.error}; its results so far are in {stored}", 1
         case "failed":
             return f"concertino: the run failed: {result.error}; its results so far are in {stored}", 1
         case "cancelled":
@@ -149,6 +151,8 @@ def _ending(result: RunResult, context: CommandContext) -> tuple[str, int]:
             return f"stopped; its results so far are in {stored}", context.signals.exit_status
         case "suspended":
             command = context.options.resume_command(result.run_id)
-            if context.signals.received:
-                return f"parked in {stored}; to continue: {command}", context.signals.exit_status
-            return f"suspended in {stored}; after the answers: {command}", SUSPENDED
+            if not context.signals.received:
+                line, status = f"suspended in {stored}; after the answers: {command}", SUSPENDED
+            else:
+                line, status = f"parked in {stored}; to continue: {command}", context.signals.exit_status
+            return line, status
