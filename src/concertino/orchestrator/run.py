@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..events import Notice, NoticeCode
 from ..ids import handle_for, usage_id
-from ..messages import AssistantMessage, Message, Messages, Text, ToolCall, ToolSpec
+from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import OperationState
 from ..providers.base import Model
 from ..scope import Scope
@@ -319,17 +318,6 @@ class RunSession:
     def tool_name(self, name: str) -> str:
         """Return *name* if a tool has it, else the mark for names that the model invented, which are text."""
         return name if name in self.registry.by_name else UNKNOWN_TOOL
-
-    def known_call(self, call: ToolCall) -> ToolCall:
-        """Return *call* with the mark for an invented name: no event, journal, log or terminal receives such a name."""
-        if call.name in self.registry.by_name:
-            return call
-        return replace(call, name=UNKNOWN_TOOL, raw=None)  # the raw form contains the name
-
-    def known_calls(self, message: AssistantMessage) -> AssistantMessage:
-        """Return *message* with `known_call` of each of its calls."""
-        parts = tuple([self.known_call(part) if part.kind == "tool_call" else part for part in message.parts])
-        return message if parts == message.parts else replace(message, parts=parts)
 
     def record(
         self,

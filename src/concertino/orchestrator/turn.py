@@ -34,7 +34,7 @@ from .recorder import Prepared, record_answer
 from .run import RunSession
 from .tool_calls.context import Spawn
 from .tool_calls.dispatch import INTERRUPTED, ToolCalls
-from .tool_calls.tool_call import cut_off_call
+from .tool_calls.tool_call import cut_off_call, known_call, known_calls
 
 
 class TurnRunner:
@@ -152,7 +152,10 @@ class TurnRunner:
         calls = attempt.calls if turn.message is message else turn.message.tool_calls
         for call in (*calls, *turn.calls):
             if call.name not in run.registry.by_name:
-                turn = Turn(run.known_calls(turn.message), tuple([run.known_call(each) for each in turn.calls]))
+                turn = Turn(
+                    known_calls(turn.message, run.registry),
+                    tuple([known_call(each, run.registry) for each in turn.calls]),
+                )
                 calls = turn.message.tool_calls
                 break
         self._turn = turn
@@ -355,7 +358,7 @@ class TurnRunner:
             return  # a parked run is resumed from its journal
         if turn is None:
             assert attempt is not None
-            message = run.known_calls(attempt.message)
+            message = known_calls(attempt.message, run.registry)
             turn = Turn(message, message.tool_calls)
             if message.parts:
                 run.add(message)

@@ -20,7 +20,7 @@ from ..run import RunSession
 from .approval import NeedsAnswer, answer_text, wait_of
 from .context import CallContext, Spawn, SubAgentWaits
 from .timeouts import Deadlines
-from .tool_call import Call, failed, failed_by
+from .tool_call import Call, failed, failed_by, known_call
 
 INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
 NOT_RUN = "not run: the run was stopped first"
@@ -76,7 +76,7 @@ class ToolCalls:
     def start_early(self, calls: Sequence[ToolCall]) -> None:
         """Start the newest of *calls*, of a turn that the model is still writing, if its tool only reads."""
         for index in range(len(self._calls), len(calls)):
-            call = self._run.known_call(calls[index])
+            call = known_call(calls[index], self._run.registry)
             before = self._run.state.calls_of.get(call.name, 0)
             same = [other.name for other in calls[: index + 1]].count(call.name)
             early = Call(self._run, self._hooks, index, call, before + same)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 from ...errors import ToolError, error_text
@@ -12,9 +13,11 @@ from ...messages import AssistantMessage, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
 from ...token_engine.recall import RECALL, cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
+from ...tools.registry import ToolRegistry
 from ...waits import Wait
 from ..agent import read_arguments
 from ..hooks import Hooks
+from ..journal.data_policy import UNKNOWN_TOOL
 from ..journal.entries import outcome_json, outcome_of
 from ..outcome import Ask, Deny, Outcome
 from ..plain import bounded_text, is_within
@@ -310,6 +313,19 @@ def failed_by(call: ToolCall, error: BaseException) -> Outcome:
     outcome = failed(call, text)
     outcome.not_enabled = isinstance(error, NotEnabledError)
     return outcome
+
+
+def known_call(call: ToolCall, registry: ToolRegistry) -> ToolCall:
+    """Return *call* with the mark for an invented name: no event, journal, log or terminal receives such a name."""
+    if call.name in registry.by_name:
+        return call
+    return replace(call, name=UNKNOWN_TOOL, raw=None)  # the raw form contains the name
+
+
+def known_calls(message: AssistantMessage, registry: ToolRegistry) -> AssistantMessage:
+    """Return *message* with `known_call` of each of its calls."""
+    parts = tuple([known_call(part, registry) if part.kind == "tool_call" else part for part in message.parts])
+    return message if parts == message.parts else replace(message, parts=parts)
 
 
 def cut_off_call(message: AssistantMessage) -> ToolCall | None:
