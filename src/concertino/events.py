@@ -32,6 +32,8 @@ NoticeCode = Literal[
     "summary_failed",
     "context_not_applied",
     "history_repaired",
+    "tool_data_dropped",
+    "attachments_unread",
 ]
 
 

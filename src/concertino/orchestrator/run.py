@@ -350,7 +350,7 @@ class RunSession:
 
     def tool_name(self, name: str) -> str:
         """Return *name* if a tool has it, else the mark for names that the model invented, which are text."""
-        return name if name in self.registry else UNKNOWN_TOOL
+        return name if name in self.registry.by_name else UNKNOWN_TOOL
 
     def record(
         self,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args, overload
 
-from ..errors import ConfigurationError, ToolArgumentsError
+from ..errors import ConfigurationError
 from ..events import RunResult
 from ..messages import Media, Message, Retain, ToolSpec
 from ..records import record
@@ -18,6 +18,7 @@ from .progress import Progress
 
 if TYPE_CHECKING:
     from .ask_settings import AskSettings
+    from .schema import ArgumentsSchema
 
 Effect = Literal["read", "idempotent", "once"]
 """The effect of running a call a second time. `read`: none, the tool only looks. `idempotent`: none, because the
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 DEFAULT_TIMEOUT = 60.0
 """Default time limit of a tool call, in seconds."""
+DEFAULT_MAX_BYTES = 16_000_000
+"""Default size limit of a tool's result, in bytes."""
 
 
 @record
@@ -88,6 +91,9 @@ class Tool(ABC):
     """Retention of the result in the model's view."""
     max_tokens: int | None = None
     """Largest result in tokens; a longer one is cut in the middle. None: the limit of the chat's `Retention`."""
+    max_bytes: int = DEFAULT_MAX_BYTES
+    """Largest result in bytes, before its tokens are counted or anything is stored. The middle of a longer text is left
+    out; larger structured data (`ToolResult.data`) is dropped, with a `Notice`."""
     effect: Effect = "once"
     """Effect of a second run. The default is the safe one: declare `read` or `idempotent` where it is true."""
     remote: bool = False
@@ -101,16 +107,13 @@ class Tool(ABC):
         """Return whether this user may use the tool now; if not, the call fails with `TOOL_NOT_ENABLED`."""
         return True
 
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments in the form that `execute` takes.
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        """Return the arguments in the form that `execute` takes, or an awaitable of them.
 
-        Raises `ToolArgumentsError`, naming the argument, if they do not match the schema.
+        Checks that can be expensive are made in a worker process with a limit of time and memory. Raises
+        `ToolArgumentsError`, naming the argument, if they do not match the schema.
         """
-        error = next(self._validator.iter_errors(arguments), None)
-        if error is not None:
-            path = ".".join(str(step) for step in error.absolute_path)
-            raise ToolArgumentsError(f"{path}: {error.message}" if path else error.message)
-        return arguments
+        return self.schema.validate(arguments)
 
     @abstractmethod
     def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -134,12 +137,11 @@ class Tool(ABC):
         return ToolSpec(self.name, self.description, self.parameters)
 
     @cached_property
-    def _validator(self) -> Any:
-        import jsonschema  # noqa: PLC0415 - slow to import, and function tools validate with pydantic instead
+    def schema(self) -> ArgumentsSchema:
+        """The compiled schema. Raises `ConfigurationError` if it refers to another document."""
+        from .schema import ArgumentsSchema  # noqa: PLC0415 - function tools validate with pydantic instead
 
-        validator = jsonschema.validators.validator_for(self.parameters)
-        validator.check_schema(self.parameters)
-        return validator(self.parameters)
+        return ArgumentsSchema(self.parameters, self.name)
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -171,6 +173,8 @@ def check_tool(tool: object) -> None:
         raise ConfigurationError(
             f"tool {name!r}: invalid max_tokens {tool.max_tokens!r}: use an integer above 0, or None"
         )
+    if not isinstance(tool.max_bytes, int) or tool.max_bytes < 1:
+        raise ConfigurationError(f"tool {name!r}: invalid max_bytes {tool.max_bytes!r}: use an integer above 0")
 
 
 class Work(ABC):

@@ -130,6 +130,10 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
         run.journal.edit(run.window.edits)
+    if chat.attachments and RAG_TOOL not in run.registry:
+        count = len(chat.attachments)  # their names are text, which the data policy may forbid
+        text = f"the model sees only the names of the {count} attached files: register a tool {RAG_TOOL!r}"
+        run.notify("attachments_unread", text)
     run.add(UserMessage(fitting(run, chat.message), tuple(chat.media) if chat.media else ()))
     run.state.tool_choice = first_tool_choice(chat, run.registry)
 

@@ -24,6 +24,7 @@ from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord, UsageSource
 from ..hooks import Hooks
+from ..journal.data_policy import UNKNOWN_TOOL
 from ..meter import FRAME, TOKEN
 from ..recorder import Prepared
 from ..run import RunSession
@@ -194,7 +195,9 @@ class Attempt:
             self._left -= len(chunk.arguments)
             if stream is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
-                delta = (run.id, run.path, run.tree.content_index, call_id, chunk.name, chunk.arguments)
+                known = chunk.name in run.registry.by_name or not chunk.name
+                name = chunk.name if known else UNKNOWN_TOOL
+                delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
                 stream.put(ToolCallDelta(*delta))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))

@@ -10,11 +10,12 @@ from ...ids import call_key, child_run_id, handle_for, usage_id
 from ...messages import ToolCall
 from ...records import record
 from ...scope import Scope
-from ...tools.base import Tool, ToolContext, ToolResult
+from ...tools.base import DEFAULT_MAX_BYTES, Tool, ToolContext, ToolResult
 from ...tools.progress import Progress
 from ...tools.registry import ToolRegistry
 from ...usage import Tokens
 from ..hooks import Hooks
+from ..plain import cut_bytes
 from ..run import Prompt, RunSession
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 OUTSIDE = -1
 """The index of a call outside a turn. The engine's id of such a call is also its call id."""
+_LONG = DEFAULT_MAX_BYTES // 4  # characters: a text of fewer needs no count of its bytes
 _ASSUMED_CALLS = 4
 """The number of calls that a turn is assumed to have while the model is still writing it."""
 
@@ -186,7 +188,7 @@ class CallContext(ToolContext):
 
     def stream(self, content: str) -> None:
         """See `ToolContext.stream`."""
-        self.emit(ToolStreamed, content)
+        self.emit(ToolStreamed, cut_bytes(content, DEFAULT_MAX_BYTES) if len(content) > _LONG else content)
 
     def emit(self, kind: Any, *details: Any) -> None:
         """Emit an event of this call, if anyone sees it."""
