@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from ..messages import AssistantMessage, Message, ToolCall, ToolChoice, ToolSpec
 from ..records import record
-from ..usage import Tokens, UsageSource
+from ..usage import Receipt, Tokens, UsageSource
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]
 """The amount of reasoning before the answer."""
@@ -99,6 +99,16 @@ class ToolCallReady:
 
 
 @record
+class Logprob:
+    """A token of the answer with the logarithm of its probability."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+    """The most likely tokens in its position."""
+
+
+@record
 class Reply:
     """The whole answer; the last event of every stream that did not break off."""
 
@@ -107,7 +117,11 @@ class Reply:
     """The provider's usage report, converted to the meaning of `Tokens`; None if it reported nothing."""
     source: UsageSource = "measured"
     how: str = ""
-    """The counting method, for usage that the provider did not report."""
+    """Why the counts are estimated or unknown."""
+    receipt: Receipt | None = None
+    """What else the provider reported."""
+    logprobs: tuple[Logprob, ...] = ()
+    """Of each token of the text, if the request asked for them and the provider sent them."""
 
 
 ModelEvent = Dropped | TextChunk | ReasoningChunk | ToolCallChunk | ToolCallReady | Reply

@@ -20,7 +20,9 @@ from ....errors import ConfigurationError
 from ....records import record
 
 ReasoningField = Literal["", "reasoning_content", "reasoning", "reasoning_details", "parts"]
-MediaKind = Literal["image", "audio", "document"]
+MediaKind = Literal["image", "audio", "video", "document"]
+Beside = tuple[Literal["media", "reasoning"], ...]
+Setting = Literal["top_p", "seed", "frequency_penalty", "presence_penalty", "service_tier", "logprobs", "stop"]
 
 
 @record(kw_only=True)
@@ -62,6 +64,15 @@ class Vendor:
     """Whether it accepts `prompt_cache_key`."""
     breakpoints: bool = False
     """Whether it accepts Anthropic's `cache_control` on content parts."""
+    beside: tuple[Beside, ...] = (("reasoning",), ("media",), ("media", "reasoning"))
+    """The details of its usage report that are not in prompt and completion if the total exceeds both by exactly them:
+    the first combination that fits. The default trusts the details; OpenAI counts everything inside."""
+    unnamed_reasoning: bool = False
+    """Whether it counts reasoning in the total alone."""
+    lacks: frozenset[Setting] = frozenset()
+    """The settings that it refuses or ignores."""
+    seed: str = "seed"
+    """Its name for the setting `seed`."""
     short_ids: bool = False
     """Whether call ids must have nine letters and digits."""
     plain_ids: bool = False
@@ -78,6 +89,7 @@ OPENAI = Vendor(
     limit="max_completion_tokens",
     media=_ALL,
     cache_key=True,
+    beside=(),
     plain_ids=True,
     system_inside=True,
 )
@@ -142,6 +154,9 @@ VENDORS: tuple[Vendor, ...] = (
         bridge="Noted.",
         media=frozenset({"image", "audio"}),
         cache_key=True,
+        beside=(("media",),),
+        lacks=frozenset({"logprobs", "service_tier"}),
+        seed="random_seed",
         short_ids=True,
     ),
     Vendor(
@@ -151,6 +166,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="XAI_API_KEY",
         limit="max_completion_tokens",
         reasoning="reasoning_content",
+        beside=(("reasoning",),),
         system_inside=True,
     ),
     Vendor(
@@ -187,6 +203,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="GEMINI_API_KEY",
         parallel_switch=False,
         media=frozenset({"image", "audio"}),
+        unnamed_reasoning=True,
         system_inside=True,
     ),
     # docs.fireworks.ai, "Reasoning": `reasoning_content`, which goes back, and `reasoning_effort`.
