@@ -41,13 +41,27 @@ class ModelRequest:
     max_output_tokens: int | None = None
     """None: the provider's default, or the model's maximum if the provider requires a number."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """Settings of one provider, merged into its request as they are."""
+    """Settings of one provider, merged into its request as they are. Those that the adapter cannot honor, such as
+    several answers at once, raise `UnsupportedError` before anything is sent; so does every setting below that the
+    model or its API is known not to take."""
     output_schema: OutputSchema | None = None
     effort: Effort | None = None
     """None: the model's default."""
     temperature: float | None = None
+    top_p: float | None = None
+    """The share of the probability from which tokens are sampled."""
+    seed: int | None = None
+    """Repeats an answer as far as the provider can."""
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
     stop: tuple[str, ...] = ()
     """Texts that end the answer."""
+    service_tier: str = ""
+    """The tier that serves the request, by the provider's name: `flex`, `priority`, ... It decides the price."""
+    logprobs: int | None = None
+    """The number of likely tokens that `Reply.logprobs` reports for each position; 0: only the chosen one."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """HTTP headers of this request, such as `anthropic-beta`. They are stored with the run: give keys to the model."""
     breakpoints: tuple[int, ...] | None = None
     """Cache breakpoints: ascending indexes of the messages that end a prefix to cache, four at most, for providers that
     cache only marked prefixes. With fewer than four, tools and system prompt are marked as well. None: no breakpoints.

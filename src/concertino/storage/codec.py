@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from ..errors import DamagedDataError, StorageError
@@ -26,6 +27,7 @@ from ..messages import (
     ToolMessage,
     UserMessage,
 )
+from ..usage import Receipt
 
 T = TypeVar("T")
 
@@ -108,6 +110,29 @@ def decode_json(text: str, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise DamagedDataError(f"corrupt stored value: expected {kind.__name__}, got {type(value).__name__}")
     return value
+
+
+def encode_receipt(receipt: Receipt | None) -> str | None:
+    """Return *receipt* as JSON text without defaults; None for None."""
+    return None if receipt is None else encode_json(receipt_json(receipt))
+
+
+def receipt_json(receipt: Receipt) -> dict[str, Any]:
+    """Return *receipt* as JSON without defaults."""
+    form = {field.name: getattr(receipt, field.name) for field in fields(receipt)}
+    form["cost"] = None if receipt.cost is None else str(receipt.cost)
+    return {name: value for name, value in form.items() if value not in (None, "", {})}
+
+
+def decode_receipt(text: str | None) -> Receipt | None:
+    """Return the receipt encoded as *text*. Raises `DamagedDataError` if it is corrupt."""
+    if text is None:
+        return None
+    form = decode_json(text, dict)
+    try:
+        return Receipt(**{**form, "cost": None if form.get("cost") is None else Decimal(form["cost"])})
+    except (TypeError, ArithmeticError) as error:
+        raise DamagedDataError(f"corrupt stored receipt: {error!r}") from error
 
 
 def storable(text: str) -> str:

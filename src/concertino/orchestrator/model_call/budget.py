@@ -12,7 +12,7 @@ from ...providers.base import Model, ModelRequest
 from ...storage.types import Reservation, Settlement
 from ...token_engine.counting.base import TokenCounter
 from ...token_engine.counting.sizes import FRAME, message_text
-from ...usage import Tokens, UsageRecord
+from ...usage import Receipt, Tokens, UsageRecord
 from ..journal.lease import Tree
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _fixed(request: ModelRequest, counter: TokenCounter) -> int:
 class Reserve:
     """Computes reservations. Each message is counted once, so that a step costs the same at any length."""
 
-    __slots__ = ("_counted", "_fixed", "_fixed_of", "_resources", "_sums", "_tree", "limits")
+    __slots__ = ("_counted", "_fixed", "_fixed_of", "_held", "_resources", "_sums", "_tree", "limits")
 
     def __init__(self, resources: Resources, tree: Tree, limits: Limits) -> None:
         self._resources = resources
@@ -47,6 +47,7 @@ class Reserve:
         self._fixed_of: tuple[object, object] = (None, None)
         self._fixed = 0
         self._counted: Sequence[Message] = ()
+        self._held: dict[str, Reservation] = {}
         self._sums = [0]
         """The tokens of all messages before each index."""
 
@@ -56,12 +57,13 @@ class Reserve:
         Unless the request is the *last*, a final answer must be affordable after it.
         """
         prompt, output = self.prompt(request), request.max_output_tokens or self.limits.output
-        worst = self._price(model, Tokens(prompt=prompt, completion=output))
+        tier = Receipt(service_tier=request.service_tier) if request.service_tier else None
+        worst = self._price(model, Tokens(prompt=prompt, completion=output), tier)
         spare, spare_money = 0, Decimal(0)
         if not last:
             ending = Tokens(prompt=prompt + output, completion=min(output, ENDING))
-            spare, spare_money = ending.total, self._price(model, ending) or Decimal(0)
-        return Reservation(
+            spare, spare_money = ending.total, self._price(model, ending, tier) or Decimal(0)
+        held = self._held[usage_id] = Reservation(
             id=usage_id,
             accounts=self._tree.accounts,
             tokens=prompt + output,
@@ -69,18 +71,28 @@ class Reserve:
             spare_tokens=spare,
             spare_money=spare_money,
         )
+        return held
 
     def settlement(self, record: UsageRecord) -> Settlement:
-        """Return what an attempt takes from the accounts."""
-        return Settlement(id=record.id, accounts=self._tree.accounts, tokens=record.tokens.total, money=record.cost)
+        """Return what an attempt takes from the accounts.
+
+        A budget must never be exceeded, so an attempt takes what was reserved for it where its usage or its cost is
+        unknown. `Store.settle_usage` corrects it.
+        """
+        tokens, money = record.tokens.total, record.cost
+        if (held := self._held.pop(record.id, None)) is not None:
+            tokens = max(tokens, held.tokens) if record.source == "unknown" else tokens
+            money = held.money if money is None else money
+        return Settlement(id=record.id, accounts=self._tree.accounts, tokens=tokens, money=money)
 
     def affordable(self, model: Model, request: ModelRequest, tokens: int | None, money: Decimal | None) -> int:
         """Return the longest answer to *request*, in tokens, that *tokens* and *money* cover; 0 if too short."""
         prompt, output = self.prompt(request), request.max_output_tokens or self.limits.output
+        tier = Receipt(service_tier=request.service_tier) if request.service_tier else None
         if tokens is not None:
             output = min(output, tokens - prompt)
         while money is not None and output >= LEAST:
-            worst = self._price(model, Tokens(prompt=prompt, completion=output))
+            worst = self._price(model, Tokens(prompt=prompt, completion=output), tier)
             if worst is None or worst <= money:
                 break
             output = output * 3 // 4
@@ -109,6 +121,6 @@ class Reserve:
         tokens = fixed + sums[-1] + FRAME * len(messages)
         return tokens if counter.exact else int(tokens * MARGIN)
 
-    def _price(self, model: Model, tokens: Tokens) -> Decimal | None:
-        cost, _ = self._resources.price(model.provider, model.name, tokens)
+    def _price(self, model: Model, tokens: Tokens, tier: Receipt | None) -> Decimal | None:
+        cost, _ = self._resources.price(model.provider, model.name, tokens, tier)
         return cost

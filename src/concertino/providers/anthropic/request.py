@@ -36,7 +36,7 @@ from ...messages import (
     UserMessage,
 )
 from ..base import ModelRequest
-from ..catalog import check_settings, reasons_by_effort, unsupported
+from ..catalog import check_lacking, check_settings, reasons_by_effort, unsupported
 from ..http.encoding import (
     RequestBody,
     ToolForms,
@@ -71,6 +71,8 @@ _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576}
 _MIN_BUDGET = 1_024
 _HAS_CALLS = "tools"
 """In a message's `note`: it contains calls or results. A container may follow after a space, then its expiry."""
+_SETTINGS = {"temperature": "temperature", "top_p": "top_p", "stop": "stop_sequences", "service_tier": "service_tier"}
+_LACKS = frozenset({"seed", "frequency_penalty", "presence_penalty", "logprobs"})
 _THINKING = ('{"type":"thinking"', '{"type":"redacted_thinking"')
 
 
@@ -85,6 +87,7 @@ def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, 
     Raises `UnsupportedError` if the model cannot take a setting or content.
     """
     check_settings(request, PROVIDER)
+    check_lacking(request, PROVIDER, _LACKS, "the Messages API")
     messages = [message.wire(PROVIDER, _wire) for message in request.messages]
     for index in request.breakpoints or ():
         messages[index] = _with_breakpoint(messages[index])
@@ -123,10 +126,9 @@ def _add_beginning(
 
 
 def _add_settings(head: dict[str, Any], request: ModelRequest, limit: int, messages: Sequence[WireMessage]) -> None:
-    if request.temperature is not None:
-        head["temperature"] = request.temperature
-    if request.stop:
-        head["stop_sequences"] = request.stop
+    for name, wire in _SETTINGS.items():
+        if (value := getattr(request, name)) not in (None, "", ()):
+            head[wire] = value
     output: dict[str, Any] = {}
     if request.output_schema is not None:
         output["format"] = {"type": "json_schema", "schema": request.output_schema.schema}

@@ -58,6 +58,17 @@ _CONTINUE = dumps({"text": "(The conversation continues.)"})
 """A user turn for conversations that begin or end with the model, because the API requires one first and last."""
 
 
+_SETTINGS = {
+    "max_output_tokens": "maxOutputTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "seed": "seed",
+    "frequency_penalty": "frequencyPenalty",
+    "presence_penalty": "presencePenalty",
+    "stop": "stopSequences",
+}
+
+
 def tool_form(tool: ToolSpec) -> dict[str, Any]:
     """Return a tool declaration in the API's format."""
     return {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
@@ -73,6 +84,8 @@ def request_body(request: ModelRequest, tool_forms: ToolForms) -> RequestBody:
     head: dict[str, Any] = {}
     if request.system:
         head["systemInstruction"] = {"parts": [{"text": request.system}]}
+    if request.service_tier:
+        head["serviceTier"] = request.service_tier
     if settings := _settings(request, levels=signed):
         head["generationConfig"] = settings
     lists: dict[str, Iterable[str]] = {}
@@ -90,13 +103,13 @@ def request_body(request: ModelRequest, tool_forms: ToolForms) -> RequestBody:
 
 
 def _settings(request: ModelRequest, *, levels: bool) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    if request.max_output_tokens is not None:
-        settings["maxOutputTokens"] = request.max_output_tokens
-    if request.temperature is not None:
-        settings["temperature"] = request.temperature
-    if request.stop:
-        settings["stopSequences"] = request.stop
+    settings: dict[str, Any] = {
+        wire: value for name, wire in _SETTINGS.items() if (value := getattr(request, name)) is not None and value != ()
+    }
+    if request.logprobs is not None:
+        settings["responseLogprobs"] = True
+        if request.logprobs:
+            settings["logprobs"] = request.logprobs
     if request.output_schema is not None:
         settings["responseMimeType"] = "application/json"
         settings["responseJsonSchema"] = request.output_schema.schema

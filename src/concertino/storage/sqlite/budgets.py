@@ -75,6 +75,8 @@ def charge_reserved(connection: sqlite3.Connection, id: str) -> None:
 def settle_usage(connection: sqlite3.Connection, scope: Scope, record: UsageRecord) -> None:
     """Replace an unknown or estimated usage record by *record*, and correct the accounts that paid for it."""
     sql = queries()
+    if record.tokens.negative or (record.cost is not None and record.cost < 0):
+        raise StorageError(f"usage record {record.id!r}: counts and cost must not be negative")
     run = connection.execute(sql["run_of_scope"], {"run_id": record.run_id, **scope_row(scope)}).fetchone()
     if run is None:
         raise UnknownRunError(f"unknown run {record.run_id!r} of usage record {record.id!r}")

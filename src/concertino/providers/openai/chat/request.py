@@ -25,7 +25,7 @@ from ....messages import (
     UserMessage,
 )
 from ...base import ModelRequest
-from ...catalog import check_settings, supported_efforts, takes_breakpoints, unsupported
+from ...catalog import check_lacking, check_settings, supported_efforts, takes_breakpoints, unsupported
 from ...http.encoding import (
     NOT_RETURNED,
     RequestBody,
@@ -52,6 +52,18 @@ _LONGEST_ID = 40  # OpenAI's limit
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
+_SETTINGS = (
+    "max_output_tokens",
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "stop",
+    "service_tier",
+)
+
+
 def part_owner(provider: str) -> str:
     """Return the provider of parts that arrive over this API, because the Responses API cannot take them back."""
     return f"{provider}/chat"
@@ -68,6 +80,8 @@ def request_body(
 ) -> RequestBody:
     """Encode *request*. Raises `UnsupportedError` if the model or the vendor cannot take a setting or content."""
     check_settings(request, provider, chat=vendor.name in ("openai", "azure"))
+    if vendor.lacks:
+        check_lacking(request, provider, vendor.lacks, f"{vendor.name}'s Chat Completions")
     head: dict[str, Any] = {"model": request.model, "stream": stream}
     if stream and vendor.asks_usage:
         head["stream_options"] = {"include_usage": True}
@@ -95,12 +109,14 @@ def request_body(
 
 
 def _add_settings(head: dict[str, Any], request: ModelRequest, provider: str, vendor: Vendor) -> None:
-    if request.max_output_tokens is not None:
-        head[vendor.limit] = request.max_output_tokens
-    if request.temperature is not None:
-        head["temperature"] = request.temperature
-    if request.stop:
-        head["stop"] = request.stop
+    named = {"max_output_tokens": vendor.limit, "seed": vendor.seed}
+    for name in _SETTINGS:
+        if (value := getattr(request, name)) not in (None, "", ()):
+            head[named.get(name, name)] = value
+    if request.logprobs is not None:
+        head["logprobs"] = True
+        if request.logprobs:
+            head["top_logprobs"] = request.logprobs
     if request.cache_key and vendor.cache_key:
         head["prompt_cache_key"] = request.cache_key
     if request.output_schema is not None:

@@ -137,6 +137,7 @@ VENDORS: tuple[Vendor, ...] = (
         reasoning="reasoning_content",
         reasoned_calls=True,
         schemas=False,
+        lacks=frozenset({"seed", "service_tier"}),
         media=frozenset(),
         system_inside=True,
     ),
@@ -176,6 +177,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="PERPLEXITY_API_KEY",
         parallel_switch=False,
         choices=(),
+        lacks=frozenset({"seed", "service_tier", "logprobs"}),
     ),
     Vendor(
         name="databricks", hosts=(".azuredatabricks.net", ".databricks.com"), key="DATABRICKS_TOKEN", system_inside=True
@@ -188,13 +190,16 @@ VENDORS: tuple[Vendor, ...] = (
         host="OLLAMA_HOST",
         parallel_switch=False,
         choices=(),
+        lacks=frozenset({"service_tier"}),
         reasoning="reasoning",
     ),
     # docs.vllm.ai, "Reasoning Outputs": `reasoning` was `reasoning_content` before 0.11; "Interleaved Thinking": it
     # goes back under the same name.
-    Vendor(name="vllm", reasoning="reasoning"),
+    Vendor(name="vllm", reasoning="reasoning", lacks=frozenset({"service_tier"})),
     # llama.cpp's server ignores a named tool choice, without an error (its issue 26535).
-    Vendor(name="llamacpp", reasoning="reasoning_content", choices=("required", "none")),
+    Vendor(
+        name="llamacpp", reasoning="reasoning_content", choices=("required", "none"), lacks=frozenset({"service_tier"})
+    ),
     # ai.google.dev, "OpenAI compatibility" and "Thought signatures": they are in `extra_content` of calls.
     Vendor(
         name="google-openai",

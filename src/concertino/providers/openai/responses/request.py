@@ -37,7 +37,7 @@ from ....messages import (
     UserMessage,
 )
 from ...base import ModelRequest
-from ...catalog import check_settings, supported_efforts, takes_breakpoints, unsupported
+from ...catalog import check_lacking, check_settings, supported_efforts, takes_breakpoints
 from ...http.encoding import (
     NOT_RETURNED,
     RequestBody,
@@ -62,6 +62,8 @@ from . import custom_tools
 _REASONING_MODEL = re.compile(r"(o\d|gpt-([5-9]|\d\d)|codex|computer-use|grok-[4-9])(?!.*-chat)")
 _MIN_OUTPUT = 16
 ENCRYPTED = "reasoning.encrypted_content"
+LOGPROBS = "message.output_text.logprobs"
+_LACKS = frozenset({"seed", "frequency_penalty", "presence_penalty", "stop"})
 
 
 def is_reasoning_model(model: str) -> bool:
@@ -91,15 +93,15 @@ def request_body(
     Raises `UnsupportedError` if the model or this adapter cannot take a setting or content.
     """
     check_settings(request, provider)
+    check_lacking(request, provider, _LACKS, "the Responses API", 'use api="chat", or leave it out')
     extra = request.extra
-    if extra.get("background"):
-        raise unsupported(provider, request.model, "background=True in extra", "leave it out: answers are not polled")
     head: dict[str, Any] = {"model": request.model, "stream": stream, "store": False}
-    if encrypted:
-        head["include"] = [ENCRYPTED]
-        if ENCRYPTED not in extra.get("include", (ENCRYPTED,)):
-            extra = {**extra, "include": [*extra["include"], ENCRYPTED]}
-    _add_settings(head, request, provider)
+    wanted = [ENCRYPTED] * encrypted + [LOGPROBS] * (request.logprobs is not None)
+    if wanted:
+        head["include"] = wanted
+        if missing := [name for name in wanted if name not in extra.get("include", wanted)]:
+            extra = {**extra, "include": [*extra["include"], *missing]}
+    _add_settings(head, request)
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
         own = custom_tools.declared_tools(extra.get("tools"))  # declared there, and answered by the engine's tools
@@ -125,13 +127,17 @@ def request_body(
     return RequestBody(encode_body(head, extra, lists), dropped_content(messages, provider, "assistant"))
 
 
-def _add_settings(head: dict[str, Any], request: ModelRequest, provider: str) -> None:
-    if request.stop:
-        raise unsupported(provider, request.model, "stop over the Responses API", 'use api="chat"')
+def _add_settings(head: dict[str, Any], request: ModelRequest) -> None:
     if request.max_output_tokens is not None:
         head["max_output_tokens"] = max(request.max_output_tokens, _MIN_OUTPUT)
     if request.temperature is not None:
         head["temperature"] = request.temperature
+    if request.top_p is not None:
+        head["top_p"] = request.top_p
+    if request.service_tier:
+        head["service_tier"] = request.service_tier
+    if request.logprobs:
+        head["top_logprobs"] = request.logprobs
     if request.effort is not None and supported_efforts(request.model) != ("none",):
         head["reasoning"] = {"effort": request.effort}
     if request.cache_key:

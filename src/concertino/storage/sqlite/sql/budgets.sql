@@ -44,5 +44,5 @@ WHERE run_id = :run_id AND scope_key = :scope_key AND organization_id = :tenant 
 -- name: correct_usage
 UPDATE usage SET
     provider = ?, model = ?, prompt = ?, completion = ?, cached = ?, cache_write = ?, reasoning = ?,
-    cache_write_1h = ?, source = ?, how = ?, cost = ?, price_version = ?
+    cache_write_1h = ?, source = ?, how = ?, cost = ?, price_version = ?, receipt = coalesce(?, receipt)
 WHERE id = ?;
