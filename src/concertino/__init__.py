@@ -91,6 +91,7 @@ __all__ = [
     "Outcome",
     "Pending",
     "RateLimit",
+    "Receipt",
     "Resources",
     "Retention",
     "Retry",

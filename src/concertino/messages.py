@@ -26,6 +26,8 @@ StopReason = Literal["end", "tool_calls", "length", "filter", "broken", "pause"]
 """Why a model stopped: it finished, it called tools, it reached the output limit, a filter cut the answer, the stream
 broke, or the provider paused a long turn of its own tools, which continues when the conversation is sent again."""
 
+MediaKind = Literal["image", "audio", "video", "document"]
+
 
 @record
 class Text:
@@ -88,9 +90,6 @@ class Opaque:
     kind: Literal["opaque"] = "opaque"
 
 
-Part = Text | Reasoning | ToolCall | Opaque
-
-
 @record
 class Media:
     """An image, a document or a recording, given as `data`, `url` or `file_id`."""
@@ -103,6 +102,29 @@ class Media:
     file_id: str | None = None
     """The provider's id of an uploaded file."""
     name: str = ""
+
+    @property
+    def kind(self) -> MediaKind:
+        """Return what it is, by its type; everything but images, audio and video is a document."""
+        return _MEDIA_KINDS.get(self.media_type.partition("/")[0], "document")
+
+
+_MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
+
+
+@record
+class MediaPart:
+    """An image that the model produced."""
+
+    media: Media
+    kind: Literal["media"] = "media"
+    raw: str | None = field(default=None, repr=False, compare=False)
+    """The provider's JSON of this block without its content. Sent back with it, to that provider only."""
+    provider: str = field(default="", compare=False)
+    """Provider that `raw` comes from."""
+
+
+Part = Text | Reasoning | ToolCall | MediaPart | Opaque
 
 
 class _Wired:
@@ -161,6 +183,11 @@ class AssistantMessage(_Wired):
     def text(self) -> str:
         """The text of the answer without its reasoning."""
         return "".join(part.text for part in self.parts if part.kind == "text")
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        """The media that the model produced, in order."""
+        return tuple([part.media for part in self.parts if part.kind == "media"])
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

@@ -17,6 +17,7 @@ from ..errors import DamagedDataError, StorageError
 from ..messages import (
     AssistantMessage,
     Media,
+    MediaPart,
     Message,
     Opaque,
     Part,
@@ -35,12 +36,19 @@ VERSION = 1
 """Version of the format. A reader refuses a greater one."""
 
 _MESSAGES: tuple[type[Message], ...] = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
-_PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall, Opaque)
+_PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall, MediaPart, Opaque)
 _BY_ROLE = {cls.role: cls for cls in _MESSAGES}
-_BY_KIND: dict[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_call": ToolCall, "opaque": Opaque}
+_BY_KIND: dict[str, type[Part]] = {
+    "text": Text,
+    "reasoning": Reasoning,
+    "tool_call": ToolCall,
+    "media": MediaPart,
+    "opaque": Opaque,
+}
 _DEFAULTS = {
     ("provider", Text): "",
     ("provider", ToolCall): "",
+    ("provider", MediaPart): "",
     ("handle", ToolMessage): "",
     ("retain", ToolMessage): "window",
 }
@@ -160,11 +168,16 @@ def _plain(value: Message | Part | Media) -> dict[str, Any]:
 def _plain_part(part: Part) -> dict[str, Any]:
     if not isinstance(part, _PARTS):
         raise StorageError(f"cannot store a {type(part).__name__}: pass a part of a message")
-    return {"kind": part.kind, **_plain(part)}
+    form = {"kind": part.kind, **_plain(part)}
+    if isinstance(part, MediaPart):
+        form["media"] = _plain(part.media)
+    return form
 
 
 def _part(form: dict[str, Any]) -> Part:
     cls = _BY_KIND[form.pop("kind")]
+    if cls is MediaPart:
+        form["media"] = Media(**_joined(form["media"]))
     return cls(**_joined(form))
 
 

@@ -36,7 +36,9 @@ async def export_run(run_id: str, context: CommandContext) -> int:
         for index, stored in enumerate(await store.messages(start.run_id)):
             console.json({"kind": "message", "run_id": start.run_id, "position": index, **_message(stored)})
     for record in usage:
-        console.json({"kind": "usage", **dataclasses.asdict(record), "cost": exact(record.cost)})
+        receipt = None if record.receipt is None else receipt_json(record.receipt)
+        form = {**dataclasses.asdict(record), "cost": exact(record.cost), "receipt": receipt}
+        console.json({"kind": "usage", **form})
     for wait in await store.waits(root_id=root.start.run_id, open=False, limit=ALL):
         console.json({"kind": "wait", **wait_object(_reduced(wait, policies.get(wait.run_id)))})
     return 0

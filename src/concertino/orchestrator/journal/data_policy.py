@@ -17,7 +17,17 @@ from typing import Any, Literal, assert_never, get_args
 
 from ... import events
 from ...errors import ConfigurationError
-from ...messages import AssistantMessage, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
+from ...messages import (
+    AssistantMessage,
+    MediaPart,
+    Message,
+    Opaque,
+    Part,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from ...records import record
 from ...storage.types import EntryMessage, RunEnd, RunStart
 from ...waits import Wait
@@ -360,7 +370,7 @@ def _left(policy: DataPolicy, how: Treatment, part: Part) -> Part | None:
 
     Signatures and the provider's own JSON are dropped, because they may encode any part of the message.
     """
-    if how == "drop" or part.kind == "opaque" or (part.kind == "reasoning" and not part.text):
+    if how == "drop" or isinstance(part, MediaPart | Opaque) or (part.kind == "reasoning" and not part.text):
         return None
     if part.kind == "tool_call":
         return _bare(policy, part)
@@ -394,7 +404,7 @@ def _of_part(policy: DataPolicy, part: Part) -> Treatment:
 
 
 def _may_quote(part: Part) -> bool:
-    return part.kind == "opaque" or (part.kind in ("text", "tool_call") and part.raw is not None)
+    return part.kind in ("opaque", "media") or (part.kind in ("text", "tool_call") and part.raw is not None)
 
 
 def _shortest(treatments: Iterable[Treatment]) -> float | None:

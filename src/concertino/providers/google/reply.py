@@ -17,7 +17,7 @@ from typing import Any
 
 from ...errors import BrokenStreamError, ContentFilteredError
 from ...ids import new_call_id
-from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ...messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
 from ...usage import Tokens
 from ..base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ..http.encoding import dumps
@@ -171,7 +171,9 @@ class ContentReader(AnswerReader):
         if text is None:
             self._finish_run()
             kind = next((name for name in part if name not in _ATTRIBUTES), "")
-            if kind:
+            if kind == "inlineData" and not part.get("thought"):
+                self._done.append(_media(part))
+            elif kind:
                 self._done.append(Opaque(PROVIDER, kind, dumps(part)))
             return
         kind = "thought" if part.get("thought") else "text"
@@ -216,6 +218,14 @@ class ContentReader(AnswerReader):
         if self._run is not None:
             self._done.append(_joined(*self._run))
             self._run = None
+
+
+def _media(part: dict[str, Any]) -> MediaPart:
+    """Return an image that the model produced; its signature goes back with it."""
+    content = part["inlineData"]
+    rest = {name: value for name, value in part.items() if name != "inlineData"}
+    media = Media(content["mimeType"], content["data"], name=content.get("displayName") or "")
+    return MediaPart(media, raw=dumps(rest), provider=PROVIDER)
 
 
 def _has_content(part: Part) -> bool:

@@ -44,8 +44,10 @@ from ..http.encoding import (
     dropped_of,
     dumps,
     encode_body,
+    is_text,
     media_placeholder,
     media_refusal,
+    media_type,
     turns,
 )
 
@@ -144,7 +146,8 @@ def _wire(message: Message, *, signed: bool = False) -> WireMessage:
             if parts and signed:
                 result["parts"] = parts
                 parts = []
-            return WireMessage("user", dumps({"functionResponse": result}), ",".join(map(dumps, parts)), refused)
+            first, rest = dumps({"functionResponse": result}), ",".join(map(dumps, parts))
+            return WireMessage("user", first, rest, refused, "; ".join(refused))
         case AssistantMessage():
             parts = _assistant_parts(message)
             if signed and message.tool_calls and not any(call.signature for call in message.tool_calls):
@@ -159,6 +162,9 @@ def _assistant_parts(message: AssistantMessage) -> list[dict[str, Any]]:
         raw = json.loads(part.raw) if part.raw is not None and part.provider == PROVIDER else {}
         if part.kind == "tool_call":
             parts.append(_call(part, raw))
+        elif part.kind == "media":
+            if part.provider == PROVIDER:
+                parts.append({**raw, "inlineData": {"mimeType": part.media.media_type, "data": part.media.data}})
         elif raw:
             if part.kind != "opaque" or part.type not in NOT_RETURNED:
                 parts.append(raw)
@@ -183,10 +189,15 @@ def _media_parts(media: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[
     parts: list[dict[str, Any]] = []
     refused: list[str] = []
     for item in media:
-        if item.data is not None:
-            parts.append({"inlineData": {"mimeType": item.media_type, "data": item.data}})
-        elif uri := item.url or item.file_id:
-            parts.append({"fileData": {"mimeType": item.media_type, "fileUri": uri}})
+        kind, uri = media_type(item), item.url or item.file_id
+        if item.kind == "document" and kind != "application/pdf" and not kind.startswith("text/") and not is_text(item):
+            refused.append(media_refusal(item, "Google's API", "send text or a PDF"))
+            parts.append({"text": media_placeholder(item)})
+        elif item.data is not None:
+            sent = "text/plain" if is_text(item) and not kind.startswith("text/") else kind
+            parts.append({"inlineData": {"mimeType": sent, "data": item.data}})
+        elif uri:
+            parts.append({"fileData": {"mimeType": kind, "fileUri": uri}})
         else:
             refused.append(media_refusal(item, "Google's API", "give it data, a url or a file_id"))
             parts.append({"text": media_placeholder(item)})

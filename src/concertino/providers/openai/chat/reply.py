@@ -17,7 +17,7 @@ from typing import Any
 
 from ....errors import OverloadedError, ProviderError
 from ....ids import new_call_id
-from ....messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ....messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
 from ....usage import Tokens
 from ...base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ...errors import kind_by_status, provider_error
@@ -55,6 +55,7 @@ class ChatReader(AnswerReader):
     __slots__ = (
         "_calls",
         "_current_call",
+        "_images",
         "_metadata",
         "_owner",
         "_pieces",
@@ -72,6 +73,7 @@ class ChatReader(AnswerReader):
         self._pieces: list[Piece] = []
         self._calls = CallIndex(self._pieces)
         self._current_call: Piece | None = None
+        self._images: list[MediaPart] = []
         self._metadata: dict[str, Any] = {}
         self._probabilities: list[dict[str, Any]] = []
         self._reasoning_details: list[dict[str, Any]] = []
@@ -90,7 +92,7 @@ class ChatReader(AnswerReader):
 
     def _is_whole(self) -> bool:
         calls = ["".join(piece.texts) for piece in self._pieces if piece.kind == "call"]
-        return not self.stop and bool(self._pieces) and all(map(is_object, calls))
+        return not self.stop and bool(self._pieces or self._images) and all(map(is_object, calls))
 
     def _at_end(self) -> Sequence[ModelEvent]:
         return [item for piece in self._pieces for item in self._announce(piece)]
@@ -104,7 +106,9 @@ class ChatReader(AnswerReader):
         parts = [piece.part(self._owner) for piece in self._pieces]
         if self._reasoning_details:
             self._attach_details(parts)
-        return parts + [Opaque(self._owner, name, dumps(value)) for name, value in self._metadata.items()]
+        return [*parts, *self._images] + [
+            Opaque(self._owner, name, dumps(value)) for name, value in self._metadata.items()
+        ]
 
     def _stop_reason(self) -> StopReason:
         return "filter" if self._refused else STOP_REASONS.get(self.stop, "end")
@@ -186,10 +190,17 @@ class ChatReader(AnswerReader):
             items.append(TextChunk(refusal))
         for call in _calls(delta):
             items += self._call(call)
+        self._keep(delta)
+        return items
+
+    def _keep(self, delta: dict[str, Any]) -> None:
+        """Keep what a delta has next to its text."""
+        for media in map(_image, delta.get("images") or ()):
+            if media is not None:
+                self._images.append(MediaPart(media, provider=self._owner))
         for name in ("annotations", "audio"):
             if delta.get(name):
                 self._add_metadata(name, delta[name])
-        return items
 
     def _add_metadata(self, name: str, value: Any) -> None:
         """Append to a list; in an object, append to streamed text and replace everything else."""
@@ -274,6 +285,15 @@ def _calls(delta: dict[str, Any]) -> Iterable[dict[str, Any]]:
     if delta.get("function_call"):  # the form before parallel calls
         return ({"index": 0, "function": delta["function_call"]},)
     return delta.get("tool_calls") or ()
+
+
+def _image(image: dict[str, Any]) -> Media | None:
+    """Return an image of an answer (OpenRouter, "Image generation"): a data URL, or an address."""
+    url = (image.get("image_url") or {}).get("url") or ""
+    head, comma, data = url.partition(";base64,")
+    if comma and head.startswith("data:"):
+        return Media(head.removeprefix("data:"), data)
+    return Media("image/*", url=url) if url.startswith("https://") else None
 
 
 def logprobs_of(entries: Iterable[dict[str, Any]]) -> tuple[Logprob, ...]:

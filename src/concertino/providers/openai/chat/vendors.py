@@ -17,10 +17,10 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ....errors import ConfigurationError
+from ....messages import MediaKind
 from ....records import record
 
 ReasoningField = Literal["", "reasoning_content", "reasoning", "reasoning_details", "parts"]
-MediaKind = Literal["image", "audio", "video", "document"]
 Beside = tuple[Literal["media", "reasoning"], ...]
 Setting = Literal["top_p", "seed", "frequency_penalty", "presence_penalty", "service_tier", "logprobs", "stop"]
 
@@ -79,7 +79,7 @@ class Vendor:
     """Whether call ids are limited in length; ids of other providers are hashed if needed."""
 
 
-_ALL: frozenset[MediaKind] = frozenset({"image", "audio", "document"})
+_MOST: frozenset[MediaKind] = frozenset({"image", "audio", "document"})
 
 OPENAI = Vendor(
     name="openai",
@@ -87,7 +87,7 @@ OPENAI = Vendor(
     hosts=("api.openai.com",),
     key="OPENAI_API_KEY",
     limit="max_completion_tokens",
-    media=_ALL,
+    media=_MOST,
     cache_key=True,
     beside=(),
     plain_ids=True,
@@ -112,7 +112,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="OPENROUTER_API_KEY",
         reasoning="reasoning_details",
         effort="reasoning",
-        media=_ALL,
+        media=_MOST | {"video"},
         breakpoints=True,
         system_inside=True,
     ),
@@ -194,8 +194,13 @@ VENDORS: tuple[Vendor, ...] = (
         reasoning="reasoning",
     ),
     # docs.vllm.ai, "Reasoning Outputs": `reasoning` was `reasoning_content` before 0.11; "Interleaved Thinking": it
-    # goes back under the same name.
-    Vendor(name="vllm", reasoning="reasoning", lacks=frozenset({"service_tier"})),
+    # goes back under the same name. "Multimodal Inputs": `video_url`, `input_audio`.
+    Vendor(
+        name="vllm",
+        reasoning="reasoning",
+        media=frozenset({"image", "audio", "video"}),
+        lacks=frozenset({"service_tier"}),
+    ),
     # llama.cpp's server ignores a named tool choice, without an error (its issue 26535).
     Vendor(
         name="llamacpp", reasoning="reasoning_content", choices=("required", "none"), lacks=frozenset({"service_tier"})

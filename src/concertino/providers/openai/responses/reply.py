@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ....errors import BrokenStreamError, OverloadedError, ProviderError
-from ....messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ....messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
 from ....usage import Tokens
 from ...base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ...errors import provider_error
@@ -264,6 +264,9 @@ def _parts(item: dict[str, Any], provider: str) -> Iterator[Part]:
             pieces = item.get("summary") or item.get("content") or []
             text = "\n\n".join(piece.get("text") or "" for piece in pieces)
             yield Reasoning(text, item.get("id"), item.get("encrypted_content"), provider, raw=dumps(item))
+        case "image_generation_call" if item.get("result"):
+            media = Media(f"image/{item.get('output_format') or 'png'}", item["result"])
+            yield MediaPart(media, raw=dumps({**item, "result": None}), provider=provider)
         case kind:
             yield custom_tools.call_of(item, provider) or Opaque(provider, kind or "", dumps(item))
 
