@@ -42,7 +42,7 @@ from .scope import Scope
 from .storage import Budget
 from .token_engine import Retention
 from .tools import Done, NotDone, Pending, Session, Tool, ToolContext, ToolRegistry, ToolResult, tool
-from .usage import Tokens, UsageRecord
+from .usage import Receipt, Tokens, UsageRecord
 
 if TYPE_CHECKING:
     from .agents.agent_tool import delegate

@@ -55,7 +55,7 @@ class Tokens:
 
 @record(kw_only=True)
 class Receipt:
-    """What a provider reported about one attempt in addition to its tokens. It contains no text of the conversation."""
+    """A provider's report about one attempt in addition to its tokens. It contains no text of the conversation."""
 
     response_id: str = ""
     """The provider's id of the answer."""

@@ -24,14 +24,16 @@ from concertino import (
     Retry,
     RunContext,
     RunResult,
+    Scope,
     Session,
     Tokens,
     ToolOrchestrator,
+    UsageRecord,
     UserMessage,
     tool,
 )
 from concertino.agents import delegate
-from concertino.errors import ConfigurationError, OverloadedError
+from concertino.errors import ConfigurationError, OverloadedError, StorageError
 from concertino.events import Notice, RunEvent
 from concertino.runtime import Runtime
 from concertino.storage import Entry, Head, organization_account, user_account
@@ -364,3 +366,29 @@ def _claim(orchestrator: ToolOrchestrator) -> Any:
 async def test_a_budget_needs_a_store() -> None:
     with pytest.raises(ConfigurationError, match="store"):
         ToolOrchestrator(Chat(model=ScriptedModel(), message="go", budget=Budget(tokens=1)), Desk())
+
+
+class Discounts(Desk):
+    def calculate_usage(self, run: RunContext[Any], record: UsageRecord) -> UsageRecord:
+        return dataclasses.replace(record, tokens=Tokens(-5_000, 0))
+
+
+@pytest.mark.parametrize("budget", [None, Budget(tokens=9_000)])
+async def test_negative_usage_never_lowers_a_bill(budget: Budget | None) -> None:
+    credited = Answer(text="hello", tokens=Tokens(prompt=-5_000, completion=1))
+    result, _ = await run(ScriptedModel(credited), MemoryStore(), budget=budget)
+    assert (result.status, result.text) == ("completed", "hello")
+    (record,) = result.usage
+    assert (record.source, record.tokens.negative) == ("estimated", False)
+    assert record.tokens.prompt > 0
+
+
+async def test_a_hook_cannot_return_negative_usage() -> None:
+    store = MemoryStore()
+    result, _ = await run(ScriptedModel("hello"), store, Discounts(), budget=Budget(tokens=9_000))
+    assert result.status == "failed"
+    assert "calculate_usage" in (result.error or "")
+    (record,) = result.usage
+    assert record.tokens.total > 0
+    with pytest.raises(StorageError, match="negative"):
+        await store.settle_usage(Scope(), dataclasses.replace(record, tokens=Tokens(-1)))

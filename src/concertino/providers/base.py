@@ -41,8 +41,8 @@ class ModelRequest:
     max_output_tokens: int | None = None
     """None: the provider's default, or the model's maximum if the provider requires a number."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """Settings of one provider, merged into its request as they are. Those that the adapter cannot honor, such as
-    several answers at once, raise `UnsupportedError` before anything is sent; so does every setting below that the
+    """Settings of one provider, merged into its request as they are. A field that the adapter cannot honor, such as
+    one for several answers, raises `UnsupportedError` before anything is sent; so does every setting below that the
     model or its API is known not to take."""
     output_schema: OutputSchema | None = None
     effort: Effort | None = None

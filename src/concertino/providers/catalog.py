@@ -173,7 +173,7 @@ _NESTED = ("generationConfig", "generation_config")
 def check_lacking(
     request: ModelRequest, provider: str, lacks: Collection[str], api: str, remedy: str = "leave it out"
 ) -> None:
-    """Raise `UnsupportedError` for a setting of *request* among those that *api* *lacks*."""
+    """Raise `UnsupportedError` for a setting of *request* that *api* *lacks*."""
     for name in _SETTINGS:
         if name in lacks and (value := getattr(request, name)) not in _UNSET:
             raise unsupported(provider, request.model, f"{name}={value!r} over {api}", remedy)

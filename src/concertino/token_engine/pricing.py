@@ -128,7 +128,7 @@ class _Prices:
         return cost + tokens.completion * rates[4] + rates[5]
 
     def search(self, tool: str) -> Decimal | None:
-        """Return the price of one call of a search tool; None if it has none. Requests may have one that covers it."""
+        """Return the price of one call of a search tool; else None. A price per request covers it."""
         each = getattr(self._prices, _SEARCHES[tool])
         if each is None and self._prices.requests_kcount is not None:
             return Decimal(0)

@@ -9,7 +9,7 @@ from typing import Any
 from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
 from ...orchestrator.journal.entries import Started
 from ...orchestrator.journal.replay import read_steps
-from ...storage.codec import encode_message
+from ...storage.codec import encode_message, receipt_json
 from ...storage.types import StoredEntry, StoredJournal, StoredMessage
 from ...waits import Wait
 from ..command_context import CommandContext

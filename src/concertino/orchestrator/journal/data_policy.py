@@ -19,11 +19,11 @@ from ... import events
 from ...errors import ConfigurationError
 from ...messages import (
     AssistantMessage,
-    MediaPart,
     Message,
-    Opaque,
     Part,
+    Reasoning,
     SystemMessage,
+    Text,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -370,10 +370,10 @@ def _left(policy: DataPolicy, how: Treatment, part: Part) -> Part | None:
 
     Signatures and the provider's own JSON are dropped, because they may encode any part of the message.
     """
-    if how == "drop" or isinstance(part, MediaPart | Opaque) or (part.kind == "reasoning" and not part.text):
-        return None
     if part.kind == "tool_call":
-        return _bare(policy, part)
+        return None if how == "drop" else _bare(policy, part)
+    if how == "drop" or not isinstance(part, Text | Reasoning) or (part.kind == "reasoning" and not part.text):
+        return None
     return type(part)(_treated(how, part.text, policy.hash_key))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from ...errors import BrokenStreamError
 from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
-from ...usage import Tokens
+from ...usage import Receipt, Tokens
 from ..base import ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ..http.encoding import dumps, is_object
 from ..http.reader import AnswerReader, count_in, details_in
@@ -89,12 +89,11 @@ class MessageReader(AnswerReader):
     def _tokens(self) -> Tokens | None:
         return tokens(self.usage)
 
-    def _tier(self) -> Any:
-        return "fast" if self.usage.get("speed") == "fast" else self.usage.get("service_tier")
-
-    def _usage_tools(self) -> dict[str, int]:
+    def _reported(self) -> Receipt:
         used = details_in(self.usage, "server_tool_use")
-        return {name.removesuffix("_requests"): count_in(used, name) for name in used}
+        tier = "fast" if self.usage.get("speed") == "fast" else self.usage.get("service_tier")
+        tools = {name.removesuffix("_requests"): count_in(used, name) for name in used}
+        return Receipt(service_tier=tier or "", server_tools=tools)
 
     def _read(self, data: dict[str, Any], name: str = "") -> Sequence[ModelEvent]:
         """See `AnswerReader._read`. Unknown events are ignored, as the API reference asks."""

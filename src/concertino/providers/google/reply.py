@@ -18,7 +18,7 @@ from typing import Any
 from ...errors import BrokenStreamError, ContentFilteredError
 from ...ids import new_call_id
 from ...messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
-from ...usage import Tokens
+from ...usage import Receipt, Tokens
 from ..base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ..http.encoding import dumps
 from ..http.reader import AnswerReader, count_in, first_choice
@@ -104,25 +104,23 @@ class ContentReader(AnswerReader):
     def _total(self) -> int | None:
         return self.usage.get("totalTokenCount")
 
-    def _tier(self) -> Any:
-        return self.usage.get("serviceTier") or self.usage.get("trafficType")
-
-    def _server_tools(self) -> dict[str, int]:
+    def _reported(self) -> Receipt:
         queries = self._metadata.get("groundingMetadata", {}).get("webSearchQueries") or ()
         urls = self._metadata.get("urlContextMetadata", {}).get("urlMetadata") or ()
         code = sum(part.kind == "opaque" and part.type == "executableCode" for part in self._done)
-        return {
-            "web_search": len([query for query in queries if query]),
-            "web_fetch": len(urls),
-            "code_execution": code,
-        }
-
-    def _modalities(self) -> dict[str, int]:
-        found: Counter[str] = Counter()
+        modalities: Counter[str] = Counter()
         for field, direction in _DETAILS.items():
             for entry in self.usage.get(field) or ():
-                found[f"{direction}_{entry['modality'].lower()}"] += count_in(entry, "tokenCount")
-        return dict(found)
+                modalities[f"{direction}_{entry['modality'].lower()}"] += count_in(entry, "tokenCount")
+        return Receipt(
+            service_tier=self.usage.get("serviceTier") or self.usage.get("trafficType") or "",
+            server_tools={
+                "web_search": len(list(filter(None, queries))),
+                "web_fetch": len(urls),
+                "code_execution": code,
+            },
+            modalities=dict(modalities),
+        )
 
     def _logprobs(self) -> tuple[Logprob, ...]:
         return tuple(

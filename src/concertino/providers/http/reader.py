@@ -66,7 +66,7 @@ class AnswerReader(ABC):
 
     @property
     def ended(self) -> bool:
-        """Whether the answer is complete."""
+        """True if the answer is complete."""
         return self.end is not None
 
     def read(self, event: SseEvent) -> Sequence[ModelEvent]:
@@ -117,23 +117,19 @@ class AnswerReader(ABC):
 
     def receipt(self) -> Receipt | None:
         """Return what the provider has reported so far besides tokens; None if nothing."""
-        tools, kinds, cost = ({}, {}, None) if not self.usage else self._details()
-        tools = {name: count for name, count in (tools | self._server_tools()).items() if count}
+        try:
+            found, cost = self._reported(), own_cost(self.usage)
+        except UNEXPECTED_SHAPE:
+            found, cost = Receipt(), None
         receipt = Receipt(
             response_id=_name(self.response_id),
-            service_tier=_name(self._tier()),
-            server_tools=tools,
-            modalities={name: count for name, count in kinds.items() if count},
+            service_tier=_name(found.service_tier),
+            server_tools={name: count for name, count in found.server_tools.items() if count},
+            modalities={name: count for name, count in found.modalities.items() if count},
             cost=cost,
             usage=usage_json(self.usage),
         )
         return None if receipt == Receipt() else receipt
-
-    def _details(self) -> tuple[dict[str, int], dict[str, int], Decimal | None]:
-        try:
-            return self._usage_tools(), self._modalities(), self._cost()
-        except UNEXPECTED_SHAPE:
-            return {}, {}, None
 
     def _at_marker(self) -> Sequence[ModelEvent]:
         """End an answer by its done marker alone, as some hosts of OpenRouter do, unless something is missing."""
@@ -157,7 +153,7 @@ class AnswerReader(ABC):
 
     @abstractmethod
     def _read_body(self, answer: Any) -> Sequence[ModelEvent]:
-        """Return the chunks of an unstreamed answer, and set `end` if it says so itself."""
+        """Return the chunks of an unstreamed answer, and set `end` if it has a finish reason."""
 
     @abstractmethod
     def _is_whole(self) -> bool:
@@ -194,22 +190,9 @@ class AnswerReader(ABC):
         """Return the provider's explanation of its finish reason."""
         return ""
 
-    def _tier(self) -> Any:
-        return self.usage.get("service_tier")
-
-    def _server_tools(self) -> dict[str, int]:
-        """Return the calls of the provider's own tools that the answer contains."""
-        return {}
-
-    def _usage_tools(self) -> dict[str, int]:
-        """Return the calls of the provider's own tools that the usage report counts."""
-        return {}
-
-    def _modalities(self) -> dict[str, int]:
-        return {}
-
-    def _cost(self) -> Decimal | None:
-        return own_cost(self.usage)
+    def _reported(self) -> Receipt:
+        """Return the service tier, the calls of the provider's own tools, and the tokens by modality."""
+        return Receipt(service_tier=self.usage.get("service_tier") or "")
 
     def _logprobs(self) -> tuple[Logprob, ...]:
         return ()
@@ -219,7 +202,7 @@ class AnswerReader(ABC):
 
 
 def count_in(usage: Mapping[str, Any], *names: str) -> int:
-    """Return the first of the counts called *names* that is reported and not 0; 0 if there is none.
+    """Return the first of the counts called *names* that is reported and not 0; else 0.
 
     Raises `TypeError` for anything but a whole number.
     """
@@ -234,7 +217,7 @@ def count_in(usage: Mapping[str, Any], *names: str) -> int:
 
 
 def details_in(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the object called *name*; an empty one if there is none."""
+    """Return the object called *name*; else an empty one."""
     return usage.get(name) or {}
 
 
@@ -250,7 +233,7 @@ _TICKS = Decimal(10) ** -10
 
 
 def own_cost(usage: Mapping[str, Any]) -> Decimal | None:
-    """Return the bill in US dollars that the report states itself; None if there is none.
+    """Return the bill in US dollars that the report states itself; else None.
 
     OpenRouter: `cost`, next to which a customer with an own key pays `upstream_inference_cost` ("Usage accounting").
     Perplexity: `cost.total_cost`. xAI: `cost_in_usd_ticks`, of which a dollar has 10^10 ("Cost tracking").
@@ -272,7 +255,7 @@ def _sum(*values: Any) -> Decimal | None:
 
 
 def _money(value: Any) -> Decimal | None:
-    """Return *value* as an amount; None for anything that is none, which includes negative ones."""
+    """Return *value* as an amount; None for anything else, also for a negative one."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -302,7 +285,7 @@ def _without_texts(value: Any) -> Any:
 
 
 def _name(value: Any) -> str:
-    """Return a provider's name or id; "" for anything that is none."""
+    """Return a provider's name or id; "" for anything else."""
     return value if isinstance(value, str) and len(value) <= 2 * _MAX_TEXT else ""
 
 
@@ -318,7 +301,7 @@ def payload(event: SseEvent, provider: str) -> dict[str, Any]:
 
 
 def json_of(event: SseEvent, provider: str) -> Any:
-    """Return the JSON value in an event's data. Raises `BrokenStreamError` if it is none."""
+    """Return the JSON value in an event's data. Raises `BrokenStreamError` unless it is JSON."""
     try:
         return json.loads(event.data)
     except (ValueError, RecursionError) as error:

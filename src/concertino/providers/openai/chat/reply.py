@@ -18,7 +18,7 @@ from typing import Any
 from ....errors import OverloadedError, ProviderError
 from ....ids import new_call_id
 from ....messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
-from ....usage import Tokens
+from ....usage import Receipt, Tokens
 from ...base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ...errors import kind_by_status, provider_error
 from ...http.encoding import dumps, is_object
@@ -119,18 +119,17 @@ class ChatReader(AnswerReader):
     def _total(self) -> int | None:
         return self.usage.get("total_tokens")
 
-    def _tier(self) -> Any:
-        return self._service_tier or super()._tier()
-
-    def _usage_tools(self) -> dict[str, int]:
-        """See `AnswerReader._usage_tools`. OpenRouter counts requests, Perplexity queries."""
+    def _reported(self) -> Receipt:
+        """See `AnswerReader._reported`. OpenRouter counts requests of its tools, Perplexity queries."""
         used = self.usage.get("server_tool_use") or details_in(self.usage, "server_tool_use_details")
         counts = {name.removesuffix("_requests"): count_in(used, name) for name in used if name.endswith("_requests")}
-        return counts or {"web_search": count_in(self.usage, "num_search_queries")}
-
-    def _modalities(self) -> dict[str, int]:
         prompt = modalities_in(details_in(self.usage, "prompt_tokens_details"), "input")
-        return prompt | modalities_in(details_in(self.usage, "completion_tokens_details"), "output")
+        completion = modalities_in(details_in(self.usage, "completion_tokens_details"), "output")
+        return Receipt(
+            service_tier=self._service_tier or self.usage.get("service_tier") or "",
+            server_tools=counts or {"web_search": count_in(self.usage, "num_search_queries")},
+            modalities=prompt | completion,
+        )
 
     def _logprobs(self) -> tuple[Logprob, ...]:
         return logprobs_of(self._probabilities)
@@ -157,7 +156,7 @@ class ChatReader(AnswerReader):
         return items
 
     def _note(self, chunk: dict[str, Any]) -> None:
-        """Keep what a chunk says about the whole answer."""
+        """Keep what a chunk reports about the whole answer."""
         if not self.model:
             self.model = chunk.get("model") or ""
             self.response_id = chunk.get("id") or ""

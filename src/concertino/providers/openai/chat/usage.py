@@ -1,8 +1,8 @@
 """Read the usage report of a chat completion.
 
 `prompt_tokens` includes the `cached_tokens` and `cache_write_tokens` of its details, and `completion_tokens` includes
-`reasoning_tokens`. Servers deviate in two ways, which are data of the vendor: xAI counts reasoning beside the
-completion and Mistral audio beside the prompt (`Vendor.beside`), and Gemini counts reasoning in the total alone,
+`reasoning_tokens`. Servers deviate in two ways, which are data of the vendor: xAI counts reasoning outside the
+completion and Mistral audio outside the prompt (`Vendor.outside`), and Gemini counts reasoning in the total alone,
 without any details (`Vendor.unnamed_reasoning`). What the total has beyond prompt and completion reveals it. A rest
 that none of this explains is not booked; the reader then marks the counts as estimated, because they do not add up.
 
@@ -31,11 +31,11 @@ def tokens(usage: Mapping[str, Any], vendor: Vendor, model: str) -> Tokens | Non
     reasoning = count_in(details_in(usage, "completion_tokens_details"), "reasoning_tokens")
     media = sum(count_in(details, f"{kind}_tokens") for kind in ("audio", "image", "video"))
     rest = count_in(usage, "total_tokens") - prompt - completion
-    beside = {"media": media, "reasoning": reasoning}
+    outside = {"media": media, "reasoning": reasoning}
     if rest > 0 and not reasoning and (vendor.unnamed_reasoning or in_family("gemini", model)) and rest != media:
         completion, reasoning = completion + rest, rest
     elif rest > 0:
-        apart = next((kinds for kinds in vendor.beside if sum(beside[kind] for kind in kinds) == rest), ())
+        apart = next((kinds for kinds in vendor.outside if sum(outside[kind] for kind in kinds) == rest), ())
         prompt += media if "media" in apart else 0
         completion += reasoning if "reasoning" in apart else 0
     cached = count_in(details, "cached_tokens") or count_in(

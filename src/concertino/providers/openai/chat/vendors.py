@@ -21,7 +21,7 @@ from ....messages import MediaKind
 from ....records import record
 
 ReasoningField = Literal["", "reasoning_content", "reasoning", "reasoning_details", "parts"]
-Beside = tuple[Literal["media", "reasoning"], ...]
+Outside = tuple[Literal["media", "reasoning"], ...]
 Setting = Literal["top_p", "seed", "frequency_penalty", "presence_penalty", "service_tier", "logprobs", "stop"]
 
 
@@ -64,7 +64,7 @@ class Vendor:
     """Whether it accepts `prompt_cache_key`."""
     breakpoints: bool = False
     """Whether it accepts Anthropic's `cache_control` on content parts."""
-    beside: tuple[Beside, ...] = (("reasoning",), ("media",), ("media", "reasoning"))
+    outside: tuple[Outside, ...] = (("reasoning",), ("media",), ("media", "reasoning"))
     """The details of its usage report that are not in prompt and completion if the total exceeds both by exactly them:
     the first combination that fits. The default trusts the details; OpenAI counts everything inside."""
     unnamed_reasoning: bool = False
@@ -89,7 +89,7 @@ OPENAI = Vendor(
     limit="max_completion_tokens",
     media=_MOST,
     cache_key=True,
-    beside=(),
+    outside=(),
     plain_ids=True,
     system_inside=True,
 )
@@ -155,7 +155,7 @@ VENDORS: tuple[Vendor, ...] = (
         bridge="Noted.",
         media=frozenset({"image", "audio"}),
         cache_key=True,
-        beside=(("media",),),
+        outside=(("media",),),
         lacks=frozenset({"logprobs", "service_tier"}),
         seed="random_seed",
         short_ids=True,
@@ -167,7 +167,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="XAI_API_KEY",
         limit="max_completion_tokens",
         reasoning="reasoning_content",
-        beside=(("reasoning",),),
+        outside=(("reasoning",),),
         system_inside=True,
     ),
     Vendor(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ....errors import BrokenStreamError, OverloadedError, ProviderError
 from ....messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
-from ....usage import Tokens
+from ....usage import Receipt, Tokens
 from ...base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ...errors import provider_error
 from ...http.encoding import dumps, is_object
@@ -92,27 +92,19 @@ class ResponseReader(AnswerReader):
     def _total(self) -> int | None:
         return self.usage.get("total_tokens")
 
-    def _tier(self) -> Any:
-        return self._response.get("service_tier")
-
-    def _server_tools(self) -> dict[str, int]:
-        """See `AnswerReader._server_tools`. A web search that opens a page or searches in it is not billed."""
-        found: Counter[str] = Counter()
-        for item in self._items.values():
+    def _reported(self) -> Receipt:
+        """See `AnswerReader._reported`. xAI counts the calls of its tools. Only searches among web calls are billed."""
+        used = details_in(self.usage, "server_side_tool_usage_details")
+        tools = Counter({name.removesuffix("_calls"): count_in(used, name) for name in used})
+        for item in self._items.values() if not used else ():
             kind = item.get("type") or ""
             billed = kind != "web_search_call" or (item.get("action") or {}).get("type", "search") == "search"
             if kind in _SERVER_TOOLS and billed:
-                found[kind.removesuffix("_call")] += 1
-        return dict(found)
-
-    def _usage_tools(self) -> dict[str, int]:
-        """See `AnswerReader._usage_tools`. xAI reports them."""
-        used = details_in(self.usage, "server_side_tool_usage_details")
-        return {name.removesuffix("_calls"): count_in(used, name) for name in used}
-
-    def _modalities(self) -> dict[str, int]:
+                tools[kind.removesuffix("_call")] += 1
         prompt = modalities_in(details_in(self.usage, "input_tokens_details"), "input")
-        return prompt | modalities_in(details_in(self.usage, "output_tokens_details"), "output")
+        completion = modalities_in(details_in(self.usage, "output_tokens_details"), "output")
+        tier = self._response.get("service_tier") or ""
+        return Receipt(service_tier=tier, server_tools=dict(tools), modalities=prompt | completion)
 
     def _logprobs(self) -> tuple[Logprob, ...]:
         texts = [
