@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, SqliteStore, ToolOrchestrator
+from concertino import OPERATOR, AgentConfig, Chat, Resources, SqliteStore, ToolOrchestrator
 from concertino.errors import UnsupportedError
 from concertino.messages import AssistantMessage, Media, MediaPart, Text, ToolCall, ToolMessage, UserMessage
 from concertino.providers import Dropped
@@ -151,7 +151,7 @@ async def test_a_stored_conversation_keeps_produced_images(tmp_path: Any) -> Non
                 Chat("Draw", model=model), AgentConfig(), resources=Resources(store=store)
             ).run()
         async with await SqliteStore.open(tmp_path / "runs.db") as store:
-            stored = [each.message for each in await store.messages(result.run_id)]
+            stored = [each.message for each in await store.messages(OPERATOR, result.run_id)]
     answer = stored[-1]
     assert isinstance(answer, AssistantMessage)
     assert answer.media == (media,)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, RunError, SqliteStore, ToolOrchestrator, UsageRecord
+from concertino import OPERATOR, AgentConfig, Chat, Resources, RunError, SqliteStore, ToolOrchestrator, UsageRecord
 from concertino.errors import ProviderError
 from concertino.orchestrator.model_call.retry import Retry
 from concertino.providers.openai import OpenAICompatibleModel
@@ -137,7 +137,7 @@ async def ledger(server: Server, kind: str, path: Path) -> UsageRecord:
         except RunError as error:
             result = error.result
     async with await SqliteStore.open(path) as store:
-        (record,) = await store.usage(result.run_id)
+        (record,) = await store.usage(OPERATOR, result.run_id)
     assert (record,) == result.usage
     return record
 

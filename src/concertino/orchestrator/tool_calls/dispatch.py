@@ -63,6 +63,9 @@ class ToolCalls:
         self._error: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     # -- before they run -----------------------------------------------------------------------------------------
 
     def start_early(self, calls: Sequence[ToolCall]) -> None:
@@ -90,6 +93,7 @@ class ToolCalls:
         if not self._again:
             for call in calls:
                 state.calls_of[call.name] = state.calls_of.get(call.name, 0) + 1
+            run.meter.tool_calls += len(calls)
             total = state.tool_calls.get(run.path, 0) + len(calls)
             run.count_calls({run.path: total})
         for early in self._calls:
@@ -154,7 +158,7 @@ class ToolCalls:
         assert store is not None
         if not any(call.state == "waiting" and call.waits_for != "sub_agent" for call in self._calls):
             return False
-        waits = await store.waits(run_id=self._run.id, open=False, limit=10_000)
+        waits = await store.waits(self._run.scope, run_id=self._run.id, open=False, limit=10_000)
         taken = False
         for call in self._calls:
             wait = _answer(waits, call.key, call.waits_for) if call.state == "waiting" else None
