@@ -17,17 +17,7 @@ from typing import Any, Literal, assert_never, get_args
 
 from ... import events
 from ...errors import ConfigurationError
-from ...messages import (
-    AssistantMessage,
-    Message,
-    Part,
-    Reasoning,
-    SystemMessage,
-    Text,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
+from ...messages import AssistantMessage, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
 from ...records import record
 from ...storage.types import EntryMessage, RunEnd, RunStart
 from ...waits import Wait
@@ -370,10 +360,12 @@ def _left(policy: DataPolicy, how: Treatment, part: Part) -> Part | None:
 
     Signatures and the provider's own JSON are dropped, because they may encode any part of the message.
     """
-    if part.kind == "tool_call":
-        return None if how == "drop" else _bare(policy, part)
-    if how == "drop" or not isinstance(part, Text | Reasoning) or (part.kind == "reasoning" and not part.text):
+    if how == "drop" or part.kind == "opaque" or (part.kind == "reasoning" and not part.text):
         return None
+    if part.kind == "media":
+        return None
+    if part.kind == "tool_call":
+        return _bare(policy, part)
     return type(part)(_treated(how, part.text, policy.hash_key))
 
 

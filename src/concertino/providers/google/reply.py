@@ -60,6 +60,8 @@ _ATTRIBUTES = {"thought", "thoughtSignature", "videoMetadata", "partMetadata"}
 class ContentReader(AnswerReader):
     """An `AnswerReader` for generateContent. The format has no final event: a finish reason ends the answer."""
 
+    total = "totalTokenCount"
+
     __slots__ = ("_call", "_done", "_listed", "_metadata", "_probabilities", "_reason", "_run")
 
     def __init__(self) -> None:
@@ -100,9 +102,6 @@ class ContentReader(AnswerReader):
 
     def _tokens(self) -> Tokens | None:
         return tokens(self.usage)
-
-    def _total(self) -> int | None:
-        return self.usage.get("totalTokenCount")
 
     def _reported(self) -> Receipt:
         queries = self._metadata.get("groundingMetadata", {}).get("webSearchQueries") or ()

@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ...errors import BrokenStreamError, ContentFilteredError
 from ...messages import AssistantMessage, Part, StopReason
@@ -48,6 +48,9 @@ class AnswerReader(ABC):
 
     An answer that was not streamed is read as the events that would have produced it, so both forms mean the same.
     """
+
+    total: ClassVar[str] = ""
+    """The field of the usage report with the sum of all tokens, in formats that have one."""
 
     __slots__ = ("end", "model", "provider", "response_id", "stop", "usage")
 
@@ -103,7 +106,7 @@ class AnswerReader(ABC):
     def counted(self) -> Counted:
         """Return the usage that the provider has reported so far."""
         try:
-            tokens, total = self._tokens(), self._total()
+            tokens, total = self._tokens(), self.usage.get(self.total)
             if tokens is None:
                 return Counted(None)
             if tokens.negative:
@@ -177,10 +180,6 @@ class AnswerReader(ABC):
     @abstractmethod
     def _tokens(self) -> Tokens | None:
         """Convert `usage` to the meaning of `Tokens`; None without a report."""
-
-    def _total(self) -> int | None:
-        """Return the total that the report states, if it states one."""
-        return None
 
     def _at_end(self) -> Sequence[ModelEvent]:
         """Return the chunks that only the end of the answer completes."""

@@ -52,6 +52,8 @@ class ChatReader(AnswerReader):
     A finish reason ends the answer, because not every server sends `[DONE]`.
     """
 
+    total = "total_tokens"
+
     __slots__ = (
         "_calls",
         "_current_call",
@@ -82,12 +84,12 @@ class ChatReader(AnswerReader):
 
     def _read_body(self, answer: Any) -> Sequence[ModelEvent]:
         if "choices" not in answer and "error" not in answer:
-            raise self._failure(answer)
+            raise _failure(answer, self.provider)
         return self._read_choice(answer, "message")
 
     def _read(self, data: dict[str, Any], name: str) -> Sequence[ModelEvent]:
         if name == "error":
-            raise self._failure(data)
+            raise _failure(data, self.provider)
         return self._read_choice(data, "delta")
 
     def _is_whole(self) -> bool:
@@ -95,7 +97,7 @@ class ChatReader(AnswerReader):
         return not self.stop and bool(self._pieces or self._images) and all(map(is_object, calls))
 
     def _at_end(self) -> Sequence[ModelEvent]:
-        return [item for piece in self._pieces for item in self._announce(piece)]
+        return [item for piece in self._pieces for item in piece.announce(self._owner)]
 
     def partial(self) -> list[Part]:
         """See `AnswerReader.partial`."""
@@ -105,7 +107,7 @@ class ChatReader(AnswerReader):
     def _parts(self) -> list[Part]:
         parts = [piece.part(self._owner) for piece in self._pieces]
         if self._reasoning_details:
-            self._attach_details(parts)
+            attach_details(parts, self._reasoning_details, self._owner)
         return [*parts, *self._images] + [
             Opaque(self._owner, name, dumps(value)) for name, value in self._metadata.items()
         ]
@@ -115,9 +117,6 @@ class ChatReader(AnswerReader):
 
     def _tokens(self) -> Tokens | None:
         return tokens(self.usage, self._vendor, self.model)
-
-    def _total(self) -> int | None:
-        return self.usage.get("total_tokens")
 
     def _reported(self) -> Receipt:
         """See `AnswerReader._reported`. OpenRouter counts requests of its tools, Perplexity queries."""
@@ -136,14 +135,14 @@ class ChatReader(AnswerReader):
 
     def _read_choice(self, chunk: dict[str, Any], key: str) -> list[ModelEvent]:
         if chunk.get("error") or chunk.get("object") == "error":
-            raise self._failure(chunk)
+            raise _failure(chunk, self.provider)
         self._note(chunk)
         choice = first_choice(chunk.get("choices"))
         if choice is None:
             return []
         self.usage = choice.get("usage") or self.usage
         if choice.get("error"):
-            raise self._failure(choice)
+            raise _failure(choice, self.provider)
         if reason := choice.get("finish_reason"):
             self.stop = reason
             self.end = None if reason in BROKEN else "reason"
@@ -152,7 +151,7 @@ class ChatReader(AnswerReader):
         delta = choice.get(key) or choice.get("message" if key == "delta" else "delta")
         items = self._delta(delta) if delta else []
         if self.end is not None:
-            items += [item for piece in self._pieces for item in self._announce(piece)]
+            items += [item for piece in self._pieces for item in piece.announce(self._owner)]
         return items
 
     def _note(self, chunk: dict[str, Any]) -> None:
@@ -177,16 +176,15 @@ class ChatReader(AnswerReader):
         if pieces := delta.get("reasoning_details"):
             add_details(self._reasoning_details, pieces)
         if thought:
-            items.append(self._reason(thought))
+            items.append(self._write("reasoning", thought))
         if content:
             if isinstance(content, str):
-                items.append(self._say(content))
+                items.append(self._write("text", content))
             else:
                 items += self._content_parts(content)
         if refusal := delta.get("refusal"):
             self._refused = True
-            self._run("refusal").append(refusal)
-            items.append(TextChunk(refusal))
+            items.append(self._write("refusal", refusal))
         for call in _calls(delta):
             items += self._call(call)
         self._keep(delta)
@@ -199,21 +197,7 @@ class ChatReader(AnswerReader):
                 self._images.append(MediaPart(media, provider=self._owner))
         for name in ("annotations", "audio"):
             if delta.get(name):
-                self._add_metadata(name, delta[name])
-
-    def _add_metadata(self, name: str, value: Any) -> None:
-        """Append to a list; in an object, append to streamed text and replace everything else."""
-        before = self._metadata.get(name)
-        if isinstance(value, list) and isinstance(before, list):
-            value = before + value
-        elif isinstance(value, dict) and isinstance(before, dict):
-            appended = {
-                key: before[key] + text
-                for key, text in value.items()
-                if isinstance(text, str) and key in ("data", "transcript") and key in before
-            }
-            value = {**before, **value, **appended}
-        self._metadata[name] = value
+                self._metadata[name] = joined(self._metadata.get(name), delta[name])
 
     def _content_parts(self, content: list[dict[str, Any]]) -> Iterable[ModelEvent]:
         for part in content:
@@ -221,17 +205,13 @@ class ChatReader(AnswerReader):
             if part.get("type") in ("thinking", "reasoning"):
                 texts = [pieces] if isinstance(pieces, str) else [piece.get("text") or "" for piece in pieces]
                 if thought := "".join(texts):
-                    yield self._reason(thought)
+                    yield self._write("reasoning", thought)
             elif text := part.get("text"):
-                yield self._say(text)
+                yield self._write("text", text)
 
-    def _say(self, text: str) -> TextChunk:
-        self._run("text").append(text)
-        return TextChunk(text)
-
-    def _reason(self, text: str) -> ReasoningChunk:
-        self._run("reasoning").append(text)
-        return ReasoningChunk(text)
+    def _write(self, kind: str, text: str) -> ModelEvent:
+        self._run(kind).append(text)
+        return ReasoningChunk(text) if kind == "reasoning" else TextChunk(text)
 
     def _run(self, kind: str) -> list[str]:
         if not self._pieces or self._pieces[-1].kind != kind:
@@ -254,30 +234,38 @@ class ChatReader(AnswerReader):
         Some servers write several calls alternately, so arguments that are not whole may continue later.
         """
         before, self._current_call = self._current_call, call
-        return [] if before is None or before is call else self._announce(before)
+        return [] if before is None or before is call else before.announce(self._owner)
 
-    def _announce(self, piece: Piece) -> list[ModelEvent]:
-        """Announce a call once. Arguments that are not a whole object wait for the reply."""
-        if piece.kind != "call" or piece.announced or not piece.name or not is_object("".join(piece.texts)):
-            return []
-        part = piece.part(self._owner)
-        piece.announced = True
-        return [ToolCallReady(part)] if isinstance(part, ToolCall) else []
 
-    def _attach_details(self, parts: list[Part]) -> None:
-        """Attach the whole list, which goes back as one field, to the first reasoning."""
-        raw = dumps({"reasoning_details": self._reasoning_details})
-        for index, part in enumerate(parts):
-            if part.kind == "reasoning":
-                parts[index] = Reasoning(part.text, provider=self._owner, raw=raw)
-                return
-        parts.insert(0, Reasoning("", provider=self._owner, raw=raw))
+def _failure(answer: Any, provider: str) -> ProviderError:
+    error = error_object(answer)
+    status = status_in_code(error)
+    kind = kind_by_code(error) or (kind_by_status(status) if status else OverloadedError)
+    return provider_error(kind, f"{provider}: {error['message'] or answer}", provider=provider)
 
-    def _failure(self, answer: Any) -> ProviderError:
-        error = error_object(answer)
-        status = status_in_code(error)
-        kind = kind_by_code(error) or (kind_by_status(status) if status else OverloadedError)
-        return provider_error(kind, f"{self.provider}: {error['message'] or answer}", provider=self.provider)
+
+def joined(before: Any, value: Any) -> Any:
+    """Append *value* to the list *before*; in an object, append streamed text and replace everything else."""
+    if isinstance(value, list) and isinstance(before, list):
+        return before + value
+    if not (isinstance(value, dict) and isinstance(before, dict)):
+        return value
+    appended = {
+        key: before[key] + text
+        for key, text in value.items()
+        if isinstance(text, str) and key in ("data", "transcript") and key in before
+    }
+    return {**before, **value, **appended}
+
+
+def attach_details(parts: list[Part], details: list[dict[str, Any]], owner: str) -> None:
+    """Attach the whole list, which goes back as one field, to the first reasoning."""
+    raw = dumps({"reasoning_details": details})
+    for index, part in enumerate(parts):
+        if part.kind == "reasoning":
+            parts[index] = Reasoning(part.text, provider=owner, raw=raw)
+            return
+    parts.insert(0, Reasoning("", provider=owner, raw=raw))
 
 
 def _calls(delta: dict[str, Any]) -> Iterable[dict[str, Any]]:
@@ -359,6 +347,14 @@ class Piece:
         self._extras.update(
             (name, value) for name, value in delta.items() if name not in _REPRESENTED and value is not None
         )
+
+    def announce(self, owner: str) -> list[ModelEvent]:
+        """Announce a call once. Arguments that are not a whole object wait for the reply."""
+        if self.kind != "call" or self.announced or not self.name or not is_object("".join(self.texts)):
+            return []
+        part = self.part(owner)
+        self.announced = True
+        return [ToolCallReady(part)] if isinstance(part, ToolCall) else []
 
     def part(self, owner: str) -> Part:
         """Return the piece as a part of *owner*."""

@@ -33,7 +33,9 @@ _SERVER_TOOLS = frozenset({"web_search_call", "file_search_call", "code_interpre
 class ResponseReader(AnswerReader):
     """An `AnswerReader` for the Responses API. The event `response.completed` ends an answer."""
 
-    __slots__ = ("_announced", "_calls", "_items", "_last", "_numbered", "_response", "_unfinished")
+    total = "total_tokens"
+
+    __slots__ = ("_announced", "_calls", "_items", "_numbers", "_response", "_unfinished")
 
     def __init__(self, provider: str) -> None:
         super().__init__(provider)
@@ -42,12 +44,11 @@ class ResponseReader(AnswerReader):
         self._items: dict[int, dict[str, Any]] = {}
         self._announced: dict[int, ToolCall] = {}
         self._response: dict[str, Any] = {}
-        self._last: tuple[int, dict[str, Any]] | None = None  # the newest event and its number
-        self._numbered = True
+        self._numbers = EventNumbers(provider)
 
     def _read(self, data: dict[str, Any], name: str) -> Sequence[ModelEvent]:
         """See `AnswerReader._read`. Unknown events are ignored."""
-        if self._is_repeated(data):
+        if self._numbers.is_repeated(data):
             return ()
         return self._event(data.get("type") or name, data)
 
@@ -89,9 +90,6 @@ class ResponseReader(AnswerReader):
     def _tokens(self) -> Tokens | None:
         return tokens(self.usage)
 
-    def _total(self) -> int | None:
-        return self.usage.get("total_tokens")
-
     def _reported(self) -> Receipt:
         """See `AnswerReader._reported`. xAI counts the calls of its tools. Only searches among web calls are billed."""
         used = details_in(self.usage, "server_side_tool_usage_details")
@@ -111,27 +109,6 @@ class ResponseReader(AnswerReader):
             part for item in self._items.values() for part in item.get("content") or () if item["type"] == "message"
         ]
         return logprobs_of([entry for part in texts for entry in part.get("logprobs") or ()])
-
-    def _is_repeated(self, data: dict[str, Any]) -> bool:
-        """Check the number of an event. Return whether the event came twice.
-
-        Raises `BrokenStreamError` if events are missing. Numbers that do not ascend are a server's own, and are
-        ignored from then on.
-        """
-        number = data.get("sequence_number")
-        if type(number) is not int or not self._numbered:
-            return False
-        last, self._last = self._last, (number, data)
-        if last is None or number == last[0] + 1:
-            return False
-        if number == last[0] and data == last[1]:
-            return True
-        if number <= last[0]:
-            self._numbered = False
-            return False
-        raise BrokenStreamError(
-            f"{self.provider} lost events {last[0] + 1} to {number - 1} of its answer", provider=self.provider
-        )
 
     def _event(self, kind: str, data: dict[str, Any]) -> Sequence[ModelEvent]:  # noqa: C901, PLR0911 - one flat table
         match kind:
@@ -285,3 +262,34 @@ def tokens(usage: dict[str, Any] | None) -> Tokens | None:
         cache_write=count_in(details, "cache_write_tokens"),
         reasoning=count_in(details_in(usage, "output_tokens_details"), "reasoning_tokens"),
     )
+
+
+class EventNumbers:
+    """The numbers of a response's events, which tell whether one was lost or came twice."""
+
+    __slots__ = ("_last", "_provider", "_usable")
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._last: tuple[int, dict[str, Any]] | None = None
+        self._usable = True
+
+    def is_repeated(self, data: dict[str, Any]) -> bool:
+        """Check the number of an event. Return whether the event came twice.
+
+        Raises `BrokenStreamError` if events are missing. Numbers that do not ascend are a server's own, and are
+        ignored from then on.
+        """
+        number = data.get("sequence_number")
+        if type(number) is not int or not self._usable:
+            return False
+        last, self._last = self._last, (number, data)
+        if last is None or number == last[0] + 1:
+            return False
+        if number == last[0] and data == last[1]:
+            return True
+        if number <= last[0]:
+            self._usable = False
+            return False
+        lost = f"lost events {last[0] + 1} to {number - 1} of its answer"
+        raise BrokenStreamError(f"{self._provider} {lost}", provider=self._provider)
