@@ -6,6 +6,7 @@ sends the whole conversation again.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -90,8 +91,15 @@ class Opaque:
     kind: Literal["opaque"] = "opaque"
 
 
+class _Digested:
+    """Cache of a medium's digest."""
+
+    __slots__ = ("_digest",)
+    _digest: str
+
+
 @record
-class Media:
+class Media(_Digested):
     """An image, a document or a recording, given as `data`, `url` or `file_id`."""
 
     media_type: str
@@ -107,6 +115,16 @@ class Media:
     def kind(self) -> MediaKind:
         """Return what it is, by its type; everything but images, audio and video is a document."""
         return _MEDIA_KINDS.get(self.media_type.partition("/")[0], "document")
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of `data` in hexadecimal, by which a store keeps it; empty without data."""
+        try:
+            return self._digest
+        except AttributeError:
+            digest = hashlib.sha256(self.data.encode()).hexdigest() if self.data else ""
+            object.__setattr__(self, "_digest", digest)
+            return digest
 
 
 _MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
