@@ -11,6 +11,7 @@ ConcertinoError
 │   └── ToolArgumentsError        the arguments do not match the tool's schema
 ├── LibraryError                  a search or a fetch failed
 │   └── CorpusError               a document collection is missing, empty or unreadable
+├── InvalidOutputError            a model's answer does not match its output type
 ├── ContextFloorError             the smallest possible request exceeds the context window
 ├── ProviderError                 a model provider failed
 │   ├── AuthenticationError
@@ -101,6 +102,10 @@ class LibraryError(ConcertinoError):
 
 class CorpusError(LibraryError):
     """A document collection is missing, empty or unreadable."""
+
+
+class InvalidOutputError(ConcertinoError):
+    """A model's answer does not match its output type; the message names the problems."""
 
 
 class ContextFloorError(ConcertinoError):

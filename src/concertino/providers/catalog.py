@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from ..errors import UnsupportedError
 from ..ids import SINCE_GPT_5_6, in_family
-from .base import Effort, ModelRequest
+from ..messages import Effort
+from .base import ModelRequest
 
 DEFAULT_CONTEXT = 128_000
 DEFAULT_OUTPUT = {"anthropic": 32_000, "google": 65_536}
@@ -177,6 +178,11 @@ def check_lacking(
     for name in _SETTINGS:
         if name in lacks and (value := getattr(request, name)) not in _UNSET:
             raise unsupported(provider, request.model, f"{name}={value!r} over {api}", remedy)
+
+
+def takes_schema(model: str, *, tools: bool) -> bool:
+    """Return whether *model* accepts an output schema, in a request with or without *tools*."""
+    return not in_family(_NO_SCHEMA, model) and not (tools and in_family(_SCHEMA_OR_TOOLS, model))
 
 
 def unsupported(provider: str, model: str, field: str, remedy: str) -> UnsupportedError:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args, overload
 
 from ..errors import ConfigurationError, ToolArgumentsError
 from ..events import RunResult
-from ..messages import Media, Retain, ToolSpec
+from ..messages import Media, Message, Retain, ToolSpec
 from ..records import record
 from ..scope import Scope
 from ..usage import Tokens
 from .progress import Progress
 
+if TYPE_CHECKING:
+    from .ask_settings import AskSettings
+
 Effect = Literal["read", "idempotent", "once"]
 """The effect of running a call a second time. `read`: none, the tool only looks. `idempotent`: none, because the
 receiver recognises the call by its key. `once`: the effect would happen twice, so the engine never runs it again; after
 a crash it asks the tool's `probe`, or reports the outcome as unknown."""
+
+T = TypeVar("T")
 
 DEFAULT_TIMEOUT = 60.0
 """Default time limit of a tool call, in seconds."""
@@ -168,7 +173,63 @@ def check_tool(tool: object) -> None:
         )
 
 
-class ToolContext(ABC):
+class Work(ABC):
+    """Work outside the conversation: questions to a model and calls of the run's tools, for hooks and tools.
+
+    Each question and each call is an operation: recorded, budgeted, retried and rate-limited like those of a turn, and
+    booked however it ends. A hook or a tool that runs again after a crash gets the recorded answers and results of the
+    same questions and calls, and asks only the others.
+    """
+
+    __slots__ = ()
+
+    @overload
+    async def ask(
+        self, prompt: str | Sequence[Message], *, output_type: None = None, **settings: Unpack[AskSettings]
+    ) -> str: ...
+
+    @overload
+    async def ask(
+        self, prompt: str | Sequence[Message], *, output_type: type[T], **settings: Unpack[AskSettings]
+    ) -> T: ...
+
+    @overload
+    async def ask(
+        self, prompt: str | Sequence[Message], *, output_type: object, **settings: Unpack[AskSettings]
+    ) -> Any: ...
+
+    async def ask(
+        self, prompt: str | Sequence[Message], *, output_type: Any = None, **settings: Unpack[AskSettings]
+    ) -> Any:
+        """Ask a model, without tools, and return its text.
+
+        *prompt* is the question, or the messages of a conversation that ends with it. With *output_type* (a pydantic
+        model, dataclass, TypedDict, union, list or JSON Schema) the validated value is returned; an invalid answer is
+        asked for again twice, with the error. `AskSettings` describes the *settings*.
+
+        Raises `BudgetError`; `ProviderError` if no model answered, `ProviderTimeoutError` after *seconds*; and
+        `InvalidOutputError` if the last answer is invalid.
+        """
+        return await self._ask(prompt, output_type, settings)
+
+    @abstractmethod
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """Call a tool of the run as a turn would, and return its result.
+
+        The arguments are validated, `authorize_tool_call` is asked, and the effect, the time limit and the events are
+        the tool's own. A `once` call that a crash interrupted does not run again. The content of the result is the
+        whole text for the model.
+
+        Raises `ToolError` with the text that the model would read if the call fails or is denied. A call outside a turn
+        cannot wait for an answer from outside, so a call that needs an approval is refused, and so is a remote tool.
+        """
+
+    @abstractmethod
+    async def _ask(self, prompt: str | Sequence[Message], output_type: Any, settings: AskSettings) -> Any:
+        """Implement `ask`."""
+
+
+class ToolContext(Work):
     """The call that a tool answers, and the services it may use while it runs."""
 
     __slots__ = ()
@@ -205,7 +266,7 @@ class ToolContext(ABC):
 
     @abstractmethod
     def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
-        """Book a model call that the tool made itself."""
+        """Book a model call that the tool made itself, without `ask`."""
 
     @abstractmethod
     def recall(self, handle: str) -> str | None:

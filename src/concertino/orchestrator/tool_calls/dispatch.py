@@ -231,8 +231,7 @@ class ToolCalls:
     async def _end(self, call: Call, outcome: Outcome, context: CallContext) -> None:
         call.end(outcome)
         if call.declared and self._run.journal.on and not self._finished():
-            call.note()  # the outcome of an effect does not wait for other calls to be recorded
-            await record_calls(self._run)
+            await call.record()  # the outcome of an effect does not wait for other calls to be recorded
         self._emit_end(call, context)
 
     def _emit_end(self, call: Call, context: CallContext) -> None:

@@ -72,11 +72,11 @@ class Call:
         "waits_for",
     )
 
-    def __init__(self, run: RunSession, hooks: Hooks, index: int, call: ToolCall, ordinal: int) -> None:
+    def __init__(self, run: RunSession, hooks: Hooks, index: int, call: ToolCall, ordinal: int | str) -> None:
         self.index = index
         self.call = call
         self.ordinal = ordinal
-        """The 1-based count of calls to this tool in this run."""
+        """The 1-based count of calls to this tool in this run; a name for a call outside a turn."""
         self.state: OperationState = "planned"
         self.transitions = 0
         """The number of state changes in this process."""
@@ -131,6 +131,11 @@ class Call:
     def note(self) -> None:
         """Record the operation in the journal's next entry."""
         self._run.journal.operation(self.operation())
+
+    async def record(self) -> None:
+        """Record that the call began or ended before the others of its turn."""
+        self.note()
+        await record_calls(self._run)
 
     def operation(self) -> Operation:
         """Return the call's operation as it is now."""
@@ -191,8 +196,7 @@ class Call:
             self.apply("recover")
         arguments = await self._arguments(tool, context)
         if self.apply("start") and self.declared and run.journal.on and not interrupted:
-            self.note()
-            await record_calls(run)
+            await self.record()
         if run.journal.on:
             await run.tree.confirm()
         self.executing = tool

@@ -22,6 +22,11 @@ READ_TOOLS = frozenset(read for _, read in TOOL_NAMES.values())
 
 _MOST_OWNERS = 1_000
 _CITATION = re.compile(r"( *)\[(s[0-9a-f]{10}(?:\s*[,;]\s*s[0-9a-f]{10})*)\]")
+_WRITER = (
+    "Write a report in Markdown from the findings, and from nothing else. Begin with the answer in two to four "
+    "sentences, then a section for each part. Keep each citation, such as [s0123456789], next to what it supports. Do "
+    "not add a list of sources."
+)
 _LOOKS_CITED = re.compile(r"\[(S\d+)\]")
 _SOURCES_HEADING = re.compile(r"\n#+ *(?:sources|references)[ \t\r]*(?:\n(?!#+ ).*)*\Z", re.IGNORECASE)
 """A list of sources that the model adds although the tool makes one: from its heading to the end of the text."""
@@ -126,20 +131,31 @@ class ResearchTools:
             shown=True,
             effect="idempotent",
             counts_as_iteration=False,
+            timeout=None,  # a question to a model has the time limits of its provider
             selection_rule="once, when the research is done: the user reads the text that you pass to it",
         )
         async def report_generation(
             title: Annotated[str, Field(description="The report's title, one line")],
+            context: ToolContext,
             markdown: Annotated[
                 str, Field(description="The report in Markdown, with citations like [s0123456789]; no list of sources")
-            ],
-            context: ToolContext,
+            ] = "",
+            findings: Annotated[
+                str,
+                Field(
+                    description="In place of `markdown`: all findings with their citations; a writer makes the report "
+                    "from them and sees nothing else"
+                ),
+            ] = "",
         ) -> ToolResult:
             """Hand the report to the user. The list of sources is made from its citations."""
-            if not markdown.strip():
+            if not markdown.strip() and not findings.strip():
                 raise ToolError("the report is empty; write it in `markdown`")
+            seen = self._notes_of(context).sources
             with context.progress.begin("Writing the report", "report"):
-                text, sources, unknown = await self._cited(markdown, self._notes_of(context).sources)
+                if not markdown.strip():
+                    markdown = await _written(context, title, findings, seen)
+                text, sources, unknown = await self._cited(markdown, seen)
             heading = f"# {' '.join(title.split())}\n\n" if title.strip() else ""
             data = {"report": heading + text, "sources": sources, "unknown_citations": unknown}
             return ToolResult(heading + text, data=data)
@@ -187,6 +203,16 @@ class ResearchTools:
             return (await self._library.open(id)).source
         except LibraryError:
             return None
+
+
+async def _written(context: ToolContext, title: str, findings: str, sources: dict[str, Source]) -> str:
+    """Return a report that a model writes from *findings*; the user sees it arrive as a draft."""
+    known = "\n".join(f"[{source.id}] {' '.join(source.title.split())}" for source in sources.values())
+    prompt = f"Title: {title}\n\nFindings:\n{findings}\n\nSources:\n{known}"
+    text = await context.ask(prompt, system=_WRITER, audience="draft")
+    if not text.strip():
+        raise ToolError("the writer's report is empty; call the tool again, or write the report in `markdown`")
+    return text
 
 
 def _as_dict(source: Source) -> dict[str, str]:
