@@ -8,7 +8,17 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from hashlib import blake2b
 
-from ..messages import AssistantMessage, Message, MessagePart, StopReason, Text, ToolCall, ToolMessage
+from ..messages import (
+    AssistantMessage,
+    MediaPart,
+    Message,
+    MessagePart,
+    Opaque,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolMessage,
+)
 from ..providers.base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..usage import Tokens
 from .roles import plan
@@ -82,6 +92,6 @@ def _message_text(message: Message) -> str:
 
 
 def _text(part: MessagePart) -> str:
-    if part.kind == "opaque":
+    if isinstance(part, MediaPart | Opaque):
         return ""
     return f"{part.name}\n{part.arguments}" if isinstance(part, ToolCall) else part.text

@@ -18,6 +18,7 @@ from ...events import ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, ToolSt
 from ...messages import (
     AssistantMessage,
     Media,
+    MediaPart,
     Message,
     MessagePart,
     Opaque,
@@ -202,6 +203,8 @@ class Redactor:
         """Return *part* redacted, without a signature or the provider's JSON that would contain the original."""
         if isinstance(part, ToolCall):
             return self.call(part)
+        if isinstance(part, MediaPart):
+            return dataclasses.replace(part, media=self._media(part.media))
         if isinstance(part, Opaque):
             return dataclasses.replace(part, raw=self.text(part.raw)) if self._quotes(part.raw) else part
         text = self.text(part.text)

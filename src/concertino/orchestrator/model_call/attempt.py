@@ -6,8 +6,17 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from ...errors import BrokenStreamError, LimitError, ProviderError, RateLimitError, ToolError
-from ...events import Notice, ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, UsageRecorded
+from ...errors import BrokenStreamError, HookError, LimitError, ProviderError, RateLimitError, ToolError
+from ...events import (
+    Audience,
+    Notice,
+    PartialOutput,
+    ReasoningDelta,
+    RunEvent,
+    TextDelta,
+    ToolCallDelta,
+    UsageRecorded,
+)
 from ...ids import new_call_id
 from ...messages import AssistantMessage, MessagePart, Text, ToolCall
 from ...operations import OperationState
@@ -24,12 +33,12 @@ from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord, UsageSource
 from ..hooks import Hooks
-from ..journal.patterns import RedactedPieces
+from ..journal.patterns import UNKNOWN_TOOL, RedactedPieces
 from ..meter import FRAME, TOKEN
 from ..recorder import Prepared
 from ..run import RunSession
 from .budget import tokens_of
-from .retry import not_billed
+from .retry import AMBIGUOUS, not_billed
 
 ORPHANED = "the run that this sub-agent belongs to has ended"
 _CALL = 32
@@ -41,15 +50,19 @@ OnReady = Callable[[list[ToolCall]], None]
 class Attempt:
     """One attempt. Afterwards `message` is the answer, or the part of it that arrived before the stream broke.
 
-    An attempt that is not *visible* sends no deltas to the consumer.
+    An attempt without an *audience* sends no deltas to the consumer. An attempt at the *side* is not part of a turn;
+    *call_id* names the tool call that makes it.
     """
 
     __slots__ = (
         "_arguments",
+        "_audience",
+        "_call_id",
         "_held",
         "_hooks",
         "_left",
         "_limit",
+        "_partial",
         "_pieces",
         "_put",
         "_reasoning",
@@ -71,7 +84,16 @@ class Attempt:
         "usage_id",
     )
 
-    def __init__(self, run: RunSession, hooks: Hooks, prepared: Prepared, *, visible: bool) -> None:
+    def __init__(
+        self,
+        run: RunSession,
+        hooks: Hooks,
+        prepared: Prepared,
+        *,
+        audience: Audience | None,
+        side: bool = False,
+        call_id: str | None = None,
+    ) -> None:
         self.model, self.model_id = prepared.model, prepared.model_id
         self.request, self.usage_id = prepared.request, prepared.usage_id
         self.tokens: Tokens | None = None
@@ -85,8 +107,12 @@ class Attempt:
         """The booked usage."""
         self._run = run
         self._hooks = hooks
-        self._stream = run.stream if visible else None
-        self._held: list[RunEvent] | None = [] if visible and hooks.review_answer.own else None
+        self._audience = audience
+        self._call_id = call_id
+        self._stream = None if audience is None else run.stream
+        self._held: list[RunEvent] | None = (
+            [] if audience is not None and not side and hooks.review_answer.own else None
+        )
         """The pieces of an answer that must be judged before anyone sees it."""
         self._put: Callable[[RunEvent], None] | None = None
         if self._stream is not None:
@@ -95,6 +121,7 @@ class Attempt:
         if self._put is not None and run.redactor is not None:
             self._pieces = RedactedPieces(run.redactor, self._put)
             self._put = self._pieces.put
+        self._partial = None if side or run.output is None or run.stream is None else run.output.reader()
         self._limit = run.resources.rate_limits.get(prepared.model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -166,7 +193,7 @@ class Attempt:
     @property
     def seen(self) -> bool:
         """True once the consumer may have seen a part of the answer."""
-        return self._held is None and self._begun
+        return self._held is None and self._audience is not None and self._begun
 
     @property
     def _begun(self) -> bool:
@@ -185,24 +212,28 @@ class Attempt:
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
-    def _take(self, chunk: ModelEvent) -> None:
+    def _take(self, chunk: ModelEvent) -> None:  # noqa: C901 - one branch per kind of chunk
         kind, run, put = type(chunk), self._run, self._put
         if kind is TextChunk:
             self._text.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
             if put is not None:
-                put(TextDelta(run.id, run.path, run.tree.content_index, text))
+                put(TextDelta(run.id, run.path, run.tree.content_index, text, self._audience, self._call_id))  # type: ignore[arg-type]
+            if self._partial is not None and (value := self._partial.read(self._text)) is not None:
+                run.emit(PartialOutput, value)
         elif kind is ReasoningChunk:
             self._reasoning.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
             if put is not None:
-                put(ReasoningDelta(run.id, run.path, run.tree.content_index, text))
+                put(ReasoningDelta(run.id, run.path, run.tree.content_index, text, self._audience, self._call_id))  # type: ignore[arg-type]
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
             self._left -= len(chunk.arguments)
             if put is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
-                delta = (run.id, run.path, run.tree.content_index, call_id, chunk.name, chunk.arguments)
+                known = chunk.name in run.registry.by_name or not chunk.name
+                name = chunk.name if known else UNKNOWN_TOOL
+                delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
                 put(ToolCallDelta(*delta))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))
@@ -210,9 +241,14 @@ class Attempt:
         elif isinstance(chunk, Dropped):
             run.emit(Notice, "not_sent", f"not sent to {self.model_id}: {'; '.join(chunk.what)}")
         elif isinstance(chunk, Reply):
-            self.tokens = chunk.tokens if chunk.source == "measured" else None
-            own = self._own(chunk.message)
-            self._reply = chunk if own is None else dataclasses.replace(chunk, message=own)
+            self._end(chunk)
+
+    def _end(self, reply: Reply) -> None:
+        if reply.tokens is not None and reply.tokens.negative:
+            reply = dataclasses.replace(reply, tokens=None, source="unknown", how="reported with negative counts")
+        self.tokens = reply.tokens if reply.source == "measured" else None
+        own = self._own(reply.message)
+        self._reply = reply if own is None else dataclasses.replace(reply, message=own)
 
     def _own_id(self, call_id: str) -> str:
         """Return a unique id in place of *call_id*.
@@ -262,7 +298,7 @@ class Attempt:
         if reply is None:
             raise BrokenStreamError("the stream ended before the final message", provider=self.model.provider)
         self.message = reply.message
-        record = self._record(reply)
+        record = reported = self._record(reply)
         if self._hooks.calculate_usage.own:
             try:
                 changed = await self._hooks.calculate_usage(run.context, record)
@@ -270,6 +306,9 @@ class Attempt:
                 self._book(record, "done")  # as reported: an attempt is never lost
                 raise
             record = dataclasses.replace(changed, id=record.id)
+            if record.tokens.negative or (record.cost is not None and record.cost < 0):
+                self._book(reported, "done")
+                raise HookError(run.agent.name, "calculate_usage", "returned a negative count or cost")
         self._book(record, "done")
         run.emit(UsageRecorded, record)
 
@@ -299,8 +338,12 @@ class Attempt:
         self._run.book(record, state)
 
     def _record(self, reply: Reply | None, error: BaseException | None = None) -> UsageRecord:
-        """Return what the provider measured, also for an answer that *error* has ended, and an estimate of the rest."""
-        model = self.model
+        """Return what the provider measured, also for an answer that *error* has ended, and an estimate of the rest.
+
+        A failure after which the provider may have billed anything, such as a lost connection, a gateway's error or an
+        answer that broke off, leaves unknown usage, unless the provider reported some.
+        """
+        model, receipt = self.model, getattr(reply or error, "receipt", None)
         served = self.message.model or model.name if reply is None else reply.message.model or model.name
         tools = tuple([call.name for call in self.calls])
         source: UsageSource
@@ -313,7 +356,12 @@ class Attempt:
                 tokens, source = self._at_least(tokens), "estimated"
         else:
             tokens, source, how = self._estimate(reply), "estimated", self._how
-        return self._run.record(self.usage_id, model.provider, served, tokens, tools, source=source, how=how)
+            if reply is not None and reply.how:
+                how = f"{how}; {reply.how}"
+            elif isinstance(error, AMBIGUOUS):
+                source, how = "unknown", f"not reported after {type(error).__name__}; {how}, at least"
+        names = (self.usage_id, model.provider, served)
+        return self._run.record(*names, tokens, tools, source=source, how=how, receipt=receipt)
 
     @property
     def _how(self) -> str:
