@@ -9,6 +9,7 @@ from ..context_state import ContextState
 from ..messages import Message
 from ..providers.base import Model
 from ..records import record
+from ..storage.conversation_types import TurnStart
 from ..storage.types import Budget
 from ..tools.base import Session
 
@@ -55,6 +56,9 @@ class Chat:
     budget: Budget | None = field(default=None, kw_only=True)
     """What the run and its sub-agents may spend together; needs a store. Budgets of users and organizations are set in
     the store (`Store.set_budget`)."""
+
+    turn: TurnStart | None = field(default=None, kw_only=True)
+    """The turn of its conversation that the run is; set by `Conversation.send`."""
 
     def for_child(self, task: str, model: Model) -> Chat:
         """Return the chat of a sub-agent: the same user and model, without the conversation."""

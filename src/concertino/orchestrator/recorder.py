@@ -26,6 +26,7 @@ from .journal.entries import (
     SummaryReady,
     Suspended,
     message_texts,
+    pack_context,
     request_settings,
     spec_text,
 )
@@ -147,12 +148,19 @@ async def record_summary(run: RunSession, ready: Sequence[Edit]) -> None:
 
 
 async def record_end(run: RunSession, status: RunStatus, error: str | None) -> None:
-    """Record the end. Nothing but usage can follow."""
+    """Record the end, with the context for the next run of the conversation. Nothing but usage can follow."""
     if not run.journal.on:
         return
     ended: EndStatus = status  # type: ignore[assignment]  # a suspended run has not ended
     receipt = run.tree.receipt() if status == "cancelled" and run.id == run.tree.root_id else None
-    entry = Ended(status=ended, position=position(run), error=error, receipt=receipt)
+    context, continued = run.carried, bool(run.chat.conversation_id) and run.id == run.tree.root_id
+    entry = Ended(
+        status=ended,
+        position=position(run),
+        error=error,
+        receipt=receipt,
+        context=pack_context(context, run.journal.conversation_text_ids) if continued and context else None,
+    )
     end = run.journal.end_of(ended, run.state.text, error)
     await run.journal.append(entry, run.state.step, end=end)
 

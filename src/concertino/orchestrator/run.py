@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ..context_state import ContextState
 from ..events import Notice, NoticeCode
 from ..ids import handle_for, usage_id
 from ..messages import Message, Messages, ToolSpec
@@ -106,6 +107,7 @@ class RunSession:
         "attempts",
         "cache_key",
         "call_ids",
+        "carried",
         "chat",
         "checked",
         "context",
@@ -162,7 +164,7 @@ class RunSession:
         self.tree = tree
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
         """The conversation, and the part of it that is sent."""
-        self.journal = Journal(tree, id, chat.session.user_id, self.window.tokens_of)
+        self.journal = Journal(tree, id, chat.session.user_id, self.window.tokens_of, chat.conversation_id)
         self.state = RunState()
         self.data: dict[str, Any] = {}
         self.stream: EventStream | None = None
@@ -191,6 +193,8 @@ class RunSession:
         self.ended = False
         self.parent: RunSession | None = None
         """The run of the agent above."""
+        self.carried: ContextState | None = None
+        """The context for the next run of the conversation, when this one has its result."""
         self.context: RunContext[Any]
         self.deadlines: Deadlines | None = None
         self.recallable = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,11 +17,12 @@ from ..errors import (
     RunClaimedError,
     RunEndedError,
     RunStateError,
+    UnknownConversationError,
     UnknownRunError,
     UnknownWaitError,
 )
 from ..events import RunResult, StopReceipt
-from ..ids import new_run_id, run_of, token
+from ..ids import new_conversation_id, new_run_id, run_of, token
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
@@ -32,14 +34,19 @@ from ..orchestrator.lifecycle.result import replayed_result
 from ..orchestrator.lifecycle.seal import seal
 from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
-from ..providers.base import ModelRequest, model_id
+from ..providers.base import Model, ModelRequest, model_id
 from ..records import record
+from ..scope import Scope
 from ..storage.base import Store
+from ..storage.conversation_types import StoredConversation, StoredTurn
 from ..storage.types import StoredJournal
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Resolution, Verdict, Wait, arguments_hash
+from .conversation import Conversation
 from .live_run import LiveRun
+from .title import TitleAgent, write_title
+from .turns import TurnStarter
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
 
@@ -96,8 +103,16 @@ class Runtime:
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
         self._watching: asyncio.Task[None] | None = None
+        self._turns = TurnStarter(self.store, self)
         self._watchdog = Watchdog(
-            self.store, self, self.resume, lambda: self._agents, sweep=sweep, tries=tries, back_off=back_off
+            self.store,
+            self,
+            self.resume,
+            self._turns.look,
+            lambda: self._agents,
+            sweep=sweep,
+            tries=tries,
+            back_off=back_off,
         )
         self._sweep = sweep
 
@@ -116,6 +131,7 @@ class Runtime:
             self._watching.cancel()
             await asyncio.wait([self._watching])
             self._watching = None
+        await self._turns.close()
         await asyncio.gather(*(run.park() for run in self._live.values() if not run.done))
         self._live.clear()
 
@@ -231,6 +247,51 @@ class Runtime:
             raise UnknownRunError(f"there is no run {run_id!r} in this store")
         await self.store.settle_usage(stored.start.scope, record)
 
+    # -- conversations -------------------------------------------------------------------------------------------
+
+    async def conversation(
+        self, scope: Scope, conversation_id: str | None = None, *, agent: AgentConfig[Any] | str | None = None
+    ) -> Conversation:
+        """Return a conversation of *scope*; with *agent*, it is created if it is missing. The default id is a new one.
+
+        Raises `UnknownConversationError`, and `ConfigurationError` if a new conversation has no agent.
+        """
+        if agent is not None:
+            name = self._agent(agent)[0].name
+            stored = await self.store.open_conversation(scope, conversation_id or new_conversation_id(), name)
+        elif conversation_id is None:
+            raise ConfigurationError("a new conversation has no agent: give runtime.conversation(scope, agent=...)")
+        else:
+            found = await self.store.conversation(scope, conversation_id)
+            if found is None:
+                raise UnknownConversationError(
+                    f"there is no conversation {conversation_id!r}: create it with runtime.conversation(..., agent=...)"
+                )
+            stored = found
+        return Conversation(self, self._turns, scope, stored)
+
+    async def conversations(
+        self, scope: Scope, limit: int = 50, before: str | None = None
+    ) -> Sequence[StoredConversation]:
+        """Return the conversations of *scope*, the last updated first; for the next page, *before* the last one's id.
+
+        Raises `UnknownConversationError` if *before* is unknown.
+        """
+        return await self.store.conversations(scope, limit=limit, before=before)
+
+    async def search(self, scope: Scope, text: str, limit: int = 20) -> Sequence[StoredTurn]:
+        """Return the turns of *scope* that have all words of *text* in their messages or answers, the best first.
+
+        A turn is found once it has ended, and only text that its data policy keeps without a time limit.
+        """
+        return await self.store.search_turns(scope, text, limit=limit)
+
+    async def write_title(self, scope: Scope, conversation: StoredConversation, model: Model | str | None) -> str:
+        """Write the title of a conversation. Use `Conversation.title`, which writes it once."""
+        policy = self._agent(conversation.agent)[0].get_data_policy()
+        policy = await policy if inspect.isawaitable(policy) else policy
+        return await write_title(self, TitleAgent(policy), scope, conversation, model)
+
     # -- waits ---------------------------------------------------------------------------------------------------
 
     async def approve(self, key: str, *, by: str = "", arguments: Mapping[str, Any] | None = None) -> AnswerOutcome:
@@ -305,7 +366,13 @@ class Runtime:
         return self._agents[name]
 
     async def _run(
-        self, chat: Chat, config: AgentConfig[Any], registry: ToolRegistry | None, run_id: str, *, resume: bool
+        self,
+        chat: Chat,
+        config: AgentConfig[Any],
+        registry: ToolRegistry | None,
+        run_id: str,
+        *,
+        resume: bool,
     ) -> LiveRun:
         orchestrator = ToolOrchestrator(
             chat,

@@ -46,6 +46,7 @@ class Watchdog:
         store: Store,
         runs: _Runs,
         resume: Callable[[str], Awaitable[object]],
+        turns: Callable[[], Awaitable[None]],
         agents: Callable[[], Collection[str]],
         *,
         sweep: float,
@@ -55,6 +56,7 @@ class Watchdog:
         self._store = store
         self._runs = runs
         self._resume = resume
+        self._turns = turns
         self._agents = agents
         self._sweep = sweep
         self._tries = tries
@@ -72,7 +74,7 @@ class Watchdog:
             await asyncio.sleep(self._sweep)
 
     async def look(self) -> None:
-        """Resume, stop or postpone the trees that are due now."""
+        """Resume, stop or postpone the trees that are due now, and start the queued turns of conversations."""
         due = await self._store.due(agents=self._agents())
         for root_id in due.stopping:
             live = self._runs.live(root_id)
@@ -82,6 +84,7 @@ class Watchdog:
             live = self._runs.live(root_id)
             if live is None or live.done:
                 await self._take(root_id)
+        await self._turns()
 
     async def _take(self, root_id: str) -> None:
         stored = await self._store.run(root_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -68,7 +69,15 @@ def encode_message(message: Message) -> str:
 
 def decode_message(text: str) -> Message:
     """Return the message encoded as *text*. Raises `StorageError` if it is corrupt or of a newer format."""
-    form = _load(text)
+    return _message_of(_load(text))
+
+
+def decode_messages(texts: Sequence[str]) -> list[Message]:
+    """Return the messages encoded as *texts*: one call of the parser for all is faster. Raises as `decode_message`."""
+    return [_message_of(form) for form in _load(f"[{','.join(texts)}]")]
+
+
+def _message_of(form: Any) -> Message:
     if not isinstance(form, dict) or not isinstance(version := form.pop("v", None), int):
         raise DamagedDataError("corrupt stored message: it has no format version")
     if version > VERSION:

@@ -15,6 +15,7 @@ from ..records import record
 from ..scope import Scope
 from ..usage import Tokens, UsageRecord
 from ..waits import Wait
+from .conversation_types import TurnStart
 
 JOURNAL_VERSION = 1
 """Format of journal entries. A reader refuses a greater one."""
@@ -66,6 +67,8 @@ class RunStart:
     """The run that this one was forked from."""
     erase_after: float | None = None
     """`RunEnd.erase_after`, in case the run ends with its root."""
+    turn: TurnStart | None = None
+    """The turn of the conversation that the run is; None: of no conversation. A stored run does not repeat it."""
 
     @property
     def user_id(self) -> str:
@@ -150,6 +153,8 @@ class StoredText:
     user_id: str
     run_id: str | None = None
     """The run with whose end the text is erased; None if the data policy allows it to stay."""
+    of_conversation: bool = False
+    """Whether the text is erased with the run's conversation."""
 
 
 @record(kw_only=True)
@@ -258,6 +263,8 @@ class StoredJournal:
     entries: Sequence[StoredEntry]
     texts: dict[str, str]
     """Bodies of the texts that entries name in `body["texts"]`, by id; erased texts are missing."""
+    history: Sequence[Message] = ()
+    """The messages of the turns before the run, if its entry 0 names the turn that it `follows`."""
 
 
 @record(kw_only=True)

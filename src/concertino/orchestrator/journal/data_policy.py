@@ -122,6 +122,11 @@ class DataPolicy:
         treatments = list(self._treatments())
         return _shortest(treatments) if all(map(_stays, treatments)) else 0.0
 
+    @property
+    def expires(self) -> bool:
+        """Return whether some content is erased a time after the run's end."""
+        return any(isinstance(how, KeepFor) for how in self._treatments())
+
     def _treatments(self) -> Iterator[Treatment]:
         yield from (self.text, self.reasoning)  # `_stricter` and `policy_of` depend on this order
         for tool in (self.other_tools, *self.tools.values()):

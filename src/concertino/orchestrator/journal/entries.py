@@ -109,6 +109,9 @@ class Started:
     limits: dict[str, int]
     before: Sequence[str]
     """Ids of the texts of the messages before the user's."""
+    follows: Sequence[Any] | None = None
+    """For a turn of a conversation: the run id of the turn before it, the index in `before` at which that turn's
+    history begins, and the number of its messages. They are not written again."""
     skipped: Sequence[int] = ()
     """Indexes in `before` that the next run of the conversation does not have."""
     context: list[Any] | None = None
@@ -124,7 +127,18 @@ class Started:
     attachments: Sequence[Sequence[str]] = ()
 
     def write(self, body: Json, content: Json) -> None:
-        for name in ("model", "policy", "limits", "before", "skipped", "context", "plan", "chatbot", "forked_from"):
+        for name in (
+            "model",
+            "policy",
+            "limits",
+            "before",
+            "follows",
+            "skipped",
+            "context",
+            "plan",
+            "chatbot",
+            "forked_from",
+        ):
             _put(body, name, getattr(self, name))
         for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
             _put(content, name, getattr(self, name))
@@ -385,6 +399,8 @@ class Ended:
     """None for a run that was ended without being replayed."""
     error: str | None = None
     receipt: StopReceipt | None = None
+    context: list[Any] | None = None
+    """The context state for the next run of the conversation; see `pack_context`."""
 
     def write(self, body: Json, content: Json) -> None:
         body["status"] = self.status
@@ -392,6 +408,8 @@ class Ended:
             body["receipt"] = dataclasses.asdict(self.receipt)
         if self.error is not None:
             content["error"] = self.error
+        if self.context is not None:
+            content["context"] = self.context
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Ended:
@@ -401,6 +419,7 @@ class Ended:
             position=Position.read(body, content) if "position" in body else None,
             error=content.get("error"),
             receipt=None if receipt is None else StopReceipt.restored(receipt),
+            context=content.get("context"),
         )
 
 

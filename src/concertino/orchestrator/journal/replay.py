@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
-from ...errors import ConfigurationError, DamagedDataError, RunStateError, StorageError
+from ...context_state import ContextState
+from ...errors import ConfigurationError, DamagedDataError, ErasedError, RunStateError, StorageError
 from ...events import StopReceipt
 from ...messages import AssistantMessage, Message, ToolCall, ToolSpec
 from ...providers.base import ModelRequest
@@ -37,6 +38,7 @@ from .entries import (
     message_of,
     settings_of,
     spec_of,
+    unpack_context,
 )
 
 Stage = Literal["started", "requested", "answered", "ended"]
@@ -112,6 +114,8 @@ class Replay:
 
     run: StoredRun
     texts: dict[str, str]
+    history: Sequence[Message] = ()
+    """Messages of the turns before the run."""
     started: Started = field(init=False)
     before: tuple[Message, ...] = ()
     """Messages before the run: examples, the history, its summary."""
@@ -144,6 +148,8 @@ class Replay:
     entries: int = 0
     error: str | None = None
     receipt: StopReceipt | None = None
+    context: ContextState | None = None
+    """The context for the next run of the conversation, after the end."""
     _decoded: dict[str, Message] = field(default_factory=dict)
 
     @property
@@ -164,7 +170,7 @@ class Replay:
         entry, common = step.entry, step.common
         if isinstance(entry, Started):
             self.started = entry
-            self.before = tuple(message_of(self.texts[key]) for key in entry.before)
+            self.before = self._before(entry)
             self.view = unmeasured_view(self.before)
         added_before = len(self.added)
         self._apply_log(common, step.messages)
@@ -187,8 +193,21 @@ class Replay:
                 self.ready = list(ready)
             case Ended():
                 self.stage, self.error, self.receipt = "ended", entry.error, entry.receipt
+                if entry.context is not None:
+                    self.context = unpack_context(entry.context, self.texts)
             case _:
                 pass
+
+    def _before(self, entry: Started) -> tuple[Message, ...]:
+        before = tuple(message_of(self.texts[key]) for key in entry.before)
+        if entry.follows is None:
+            return before
+        turn, first, count = entry.follows
+        if len(self.history) != count:
+            raise ErasedError(
+                f"run {self.run.start.run_id} follows turn {turn}, whose messages were erased; it cannot be resumed"
+            )
+        return (*before[:first], *self.history, *before[first:])
 
     def _apply_log(self, common: Common, messages: Sequence[StoredMessage]) -> None:
         rows = iter([stored.message for stored in messages])
@@ -333,4 +352,4 @@ def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:
 def _empty(journal: StoredJournal) -> Replay:
     if not journal.entries:
         raise DamagedDataError(f"run {journal.run.start.run_id} has no journal")
-    return Replay(journal.run, journal.texts)
+    return Replay(journal.run, journal.texts, journal.history)

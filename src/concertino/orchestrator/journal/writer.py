@@ -36,6 +36,8 @@ class _Gathered:
     messages: list[Message] = field(default_factory=list)
     progress: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    of_conversation: set[str] = field(default_factory=set)
+    """Ids of those texts that belong to the conversation."""
     calls: dict[str, Operation] = field(default_factory=dict)
     """Tool calls by key, as they are now."""
     closed: list[str] = field(default_factory=list)
@@ -46,7 +48,7 @@ class _Gathered:
         """Return this and *later* as one."""
         for name in ("usage", "settle", "attempts", "messages", "closed"):
             getattr(self, name).extend(getattr(later, name))
-        for name in ("progress", "texts", "calls"):
+        for name in ("progress", "texts", "of_conversation", "calls"):
             getattr(self, name).update(getattr(later, name))
         mine, other = self.common, later.common
         mine.log.extend(other.log)
@@ -77,6 +79,7 @@ class Journal:
         "_tree",
         "_unsure",
         "commands",
+        "conversation_id",
         "ended",
         "on",
         "policy",
@@ -86,7 +89,9 @@ class Journal:
         "user_id",
     )
 
-    def __init__(self, tree: Tree, run_id: str, user_id: str, count: Callable[[Message], int]) -> None:
+    def __init__(
+        self, tree: Tree, run_id: str, user_id: str, count: Callable[[Message], int], conversation_id: str = ""
+    ) -> None:
         self.on = tree.store is not None
         self.run_id = run_id
         self.policy = KEEP_ALL
@@ -100,6 +105,7 @@ class Journal:
             return
         self._store: Store | None = tree.store
         self._count = count
+        self.conversation_id = conversation_id
         self.user_id = user_id
         self.seq = 0
         self._started = False
@@ -128,7 +134,7 @@ class Journal:
     def replace(self, messages: Sequence[Message]) -> None:
         """Record that *messages* replace the conversation except its last message."""
         common = self._gathered.common
-        common.log.append(self.text_ids(message_texts(messages)))
+        common.log.append(self.conversation_text_ids(message_texts(messages)))
         common.edits = ()
 
     def book(self, record: UsageRecord, settlement: Settlement | None, ended: OperationState | None = None) -> None:
@@ -171,7 +177,18 @@ class Journal:
 
     def text_ids(self, bodies: Sequence[str]) -> list[str]:
         """Return the ids of texts that runs share; each is stored once."""
-        owner = self.user_id if self.policy.keeps_everything else self._salt
+        return self._text_ids(self.user_id, bodies)
+
+    def conversation_text_ids(self, bodies: Sequence[str]) -> list[str]:
+        """Return the ids of texts that the runs of a conversation share, and that are erased with it."""
+        if not self.conversation_id:
+            return self.text_ids(bodies)
+        ids = self._text_ids(f"{len(self.user_id)}:{self.user_id}{self.conversation_id}", bodies)
+        self._gathered.of_conversation.update(ids)
+        return ids
+
+    def _text_ids(self, owner: str, bodies: Sequence[str]) -> list[str]:
+        owner = owner if self.policy.keeps_everything else self._salt
         ids = [text_id(owner, body) for body in bodies]
         self._gathered.texts.update(zip(ids, bodies, strict=True))
         return ids
@@ -323,7 +340,13 @@ class Journal:
             if gathered.messages
             else (),
             texts=[
-                StoredText(id=key, body=text, user_id=self.user_id, run_id=run_id)
+                StoredText(
+                    id=key,
+                    body=text,
+                    user_id=self.user_id,
+                    run_id=run_id,
+                    of_conversation=key in gathered.of_conversation,
+                )
                 for key, text in gathered.texts.items()
             ],
             usage=tuple(gathered.usage),

@@ -44,14 +44,16 @@ async def fork(store: Store, journal: StoredJournal, step: int) -> str:
     )
     tree = Tree(new_id, store, LEASE)
     tree.claim = Claim(root_id=new_id, epoch=1, owner=process_owner(), seconds=LEASE, tries=1)
-    made = Journal(tree, new_id, old.user_id, _count)
+    made = Journal(tree, new_id, old.user_id, _count, old.conversation_id)
     made.policy = policy_of(found.started.policy)
-    before = made.text_ids(message_texts(found.before))
+    before = made.conversation_text_ids(message_texts(found.before))
     context = found.started.context
     if context is not None:
-        logs = [made.text_ids([found.texts[key] for key in log]) for log in context[:2]]
+        logs = [made.conversation_text_ids([found.texts[key] for key in log]) for log in context[:2]]
         context = [*logs, *context[2:]]
-    await made.start(start, dataclasses.replace(found.started, before=before, context=context, forked_from=old.run_id))
+    await made.start(
+        start, dataclasses.replace(found.started, before=before, follows=None, context=context, forked_from=old.run_id)
+    )
     for message in found.added:
         made.add(message)
     if [*found.before, *found.added] != found.messages:

@@ -193,6 +193,7 @@ def _run_start(run: RunSession, parent: Parent | None) -> RunStart:
         task=chat.message,
         started=time.time(),
         forked_from=None,
+        turn=chat.turn,
     )
 
 
@@ -200,14 +201,20 @@ def _started(run: RunSession) -> Started:
     """Return entry 0 of the journal: what the run is given."""
     chat, journal = run.chat, run.journal
     earlier = before_user_message(chat, run.model_id)
-    before = journal.text_ids(message_texts(earlier)) if earlier else []
+    written, follows = earlier, None
+    if chat.turn is not None and chat.turn.parent and not (run.repairs or journal.policy.expires):
+        first = len(chat.few_shot.get(run.model_id, ()))
+        written = [*earlier[:first], *earlier[first + len(chat.history) :]]
+        follows = (chat.turn.parent, first, len(chat.history))
+    before = journal.conversation_text_ids(message_texts(written)) if written else []
     return Started(
         model=run.model_id,
         policy=policy_form(journal.policy),
         limits=dataclasses.asdict(run.limits),
         before=before,
-        skipped=_skipped(chat, len(before)),
-        context=None if chat.context is None else pack_context(chat.context, journal.text_ids),
+        follows=follows,
+        skipped=_skipped(chat, len(earlier)),
+        context=None if chat.context is None else pack_context(chat.context, journal.conversation_text_ids),
         plan=chat.session.plan,
         chatbot=chat.chatbot_id,
         message=chat.message,

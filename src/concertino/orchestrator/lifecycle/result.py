@@ -16,6 +16,7 @@ from ..run import RunSession
 
 def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = ()) -> RunResult:
     """Return the result of *run*. Nothing can be added to the run from now on."""
+    run.carried = _context(run)
     run.ended, usage = True, run.tree.ledger.records(run.path, run.first_record)
     if run.deadlines is not None:
         run.deadlines.close()
@@ -33,7 +34,7 @@ def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Se
         error=error,
         waiting=tuple(waiting),
         receipt=run.tree.receipt() if status == "cancelled" else None,
-        context=_context(run),
+        context=run.carried,
         report=_report(run, usage),
     )
 
@@ -56,6 +57,7 @@ def replayed_result(replay: Replay, usage: Sequence[UsageRecord]) -> RunResult:
         messages=tuple(replay.added),
         error=replay.error,
         receipt=replay.receipt,
+        context=replay.context,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...errors import StorageError
@@ -18,8 +19,15 @@ from .statements import clock, queries
 
 _ENDED = "its user was erased"
 _UNSETTLED = "the run was ended before the attempt was settled; prompt as reserved, at most"
-_OF_A_USER = ("forget_messages", "erase_content", "erase_texts_of_run", "forget_end")
-_OF_A_USERS_RUN = ("forget_waits", "forget_answers", "forget_commands", "forget_run")
+_OF_A_RUN = (
+    "forget_messages",
+    "erase_content",
+    "erase_texts_of_run",
+    "forget_end",
+    "forget_waits",
+    "forget_answers",
+    "forget_commands",
+)
 
 
 def sweep(connection: sqlite3.Connection) -> int:
@@ -44,7 +52,8 @@ def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | N
     sql = queries()
     user: dict[str, Any] = {"user_key": hash_key(user_id), "user_id": user_id, "organization_id": organization_id}
     if force:
-        _end_trees(connection, user)
+        with transaction(connection):
+            end_trees(connection, connection.execute(sql["open_roots_of_user"], user).fetchall(), _ENDED)
     with transaction(connection):
         rows = connection.execute(sql["runs_of_user"], user).fetchall()
         for row in rows:
@@ -54,6 +63,8 @@ def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | N
                 )
         for row in rows:
             _forget_run(connection, row["number"], row["organization_id"])
+        found = connection.execute(sql["conversations_of_user"], user).fetchall()
+        forget_conversations(connection, [row[0] for row in found])
         for name in ("forget_texts", "forget_answerer", "forget_sender"):
             connection.execute(sql[name], user)
         memories = connection.execute(sql["forget_memories"], user).rowcount
@@ -72,16 +83,38 @@ def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | N
     return Erased(runs=len(rows), memories=memories)
 
 
-def _end_trees(connection: sqlite3.Connection, user: dict[str, Any]) -> None:
-    """End a user's running trees as cancelled, from their operations alone."""
-    with transaction(connection):
-        now = clock()
-        for root, erase_after in connection.execute(queries()["open_roots_of_user"], user).fetchall():
-            _book_unsettled(connection, root, now)
-            # The epoch fences the process that may still work on the tree: its next append is refused.
-            connection.execute(queries()["revoke"], (root,))
-            end = RunEnd(status="cancelled", answer="", error=_ENDED, ended=now, erase_after=erase_after)
-            end_tree(connection, root, root, end, now)
+def end_trees(connection: sqlite3.Connection, roots: Iterable[tuple[int, float | None]], why: str) -> None:
+    """End running trees as cancelled, from their operations alone; inside a transaction.
+
+    *roots*: the number of each root, and the time after which its content is erased.
+    """
+    now = clock()
+    for root, erase_after in roots:
+        _book_unsettled(connection, root, now)
+        # The epoch fences the process that may still work on the tree: its next append is refused.
+        connection.execute(queries()["revoke"], (root,))
+        end = RunEnd(status="cancelled", answer="", error=why, ended=now, erase_after=erase_after)
+        end_tree(connection, root, root, end, now)
+
+
+def forget_content(connection: sqlite3.Connection, run: int) -> None:
+    """Erase all content of a run that has ended; inside a transaction."""
+    for name in _OF_A_RUN:
+        connection.execute(queries()[name], {"run": run})
+    connection.execute(queries()["plan_sweep"], {"run": run, "erase_at": None})
+
+
+def forget_conversations(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
+    """Erase conversations apart from their runs; inside a transaction."""
+    sql = queries()
+    indexed = any(connection.execute(sql["has_turn_words"], (number,)).fetchone() for number in numbers)
+    for number in numbers:
+        for name in ("blank_conversation", "forget_conversation", "delete_conversation_head", "delete_turns"):
+            connection.execute(sql[name], (number,))
+    if indexed:
+        # The index's segments keep the words of deleted rows: build a new one, and let SQLite overwrite the old.
+        for name in ("turn_words_new", "turn_words_copy", "turn_words_drop", "turn_words_rename"):
+            connection.execute(sql[name])
 
 
 def _book_unsettled(connection: sqlite3.Connection, root: int, now: float) -> None:
@@ -105,10 +138,8 @@ def _book_unsettled(connection: sqlite3.Connection, root: int, now: float) -> No
 
 
 def _forget_run(connection: sqlite3.Connection, run: int, organization_id: str) -> None:
-    sql, bound = queries(), {"run": run, "scope_key": scope_key(Scope(organization_id))}
-    for name in (*_OF_A_USER, *_OF_A_USERS_RUN):
-        connection.execute(sql[name], bound)
-    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None})
+    forget_content(connection, run)
+    connection.execute(queries()["forget_run"], {"run": run, "scope_key": scope_key(Scope(organization_id))})
 
 
 def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None, now: float) -> None:

@@ -15,6 +15,7 @@ from .connection import Write
 from .rows import EntryRows, PutOperation, account_keys, entry_rows, start_row, storable_row
 from .schedule import reschedule
 from .statements import clock, queries
+from .turns import open_turn
 
 _STATES = {"suspended": "suspended", "resumed": "running"}
 _ORPHANED = "its root run has ended"
@@ -52,6 +53,8 @@ class Beginning(Write[bool]):
         else:
             connection.execute(sql["reset_tries"], (root,))
         connection.execute(sql["begin_head"], (run, top, *claimed, start.erase_after))
+        if start.turn is not None:
+            open_turn(connection, run, start, start.turn, now)
         _write(self, connection, run, top, self._first, self._rows, now)
         return any(connection.execute(sql["is_limited"], (key,)).fetchone() for key in self._accounts)
 

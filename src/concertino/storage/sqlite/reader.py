@@ -8,10 +8,11 @@ from decimal import Decimal
 from typing import Any, TypeVar, get_args
 
 from ...errors import DamagedDataError, StorageError
+from ...messages import Message
 from ...operations import Operation
 from ...scope import Scope
 from ...usage import Tokens, UsageRecord
-from ..codec import decode_json
+from ..codec import decode_json, decode_messages
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .connection import reading
 from .rows import hash_key, scope_row, to_message, to_operation, to_run, to_usage
@@ -119,9 +120,25 @@ def load(connection: sqlite3.Connection, run_id: str) -> StoredJournal | None:
         entries = tuple(_entry(run_id, row, sent, used) for row in rows)
         names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
         texts = {name: _text(connection, name) for name in names}
+        follows = entries[0].body.get("follows") if entries else None
+        earlier = tuple(branch_messages(connection, follows[0])[0]) if follows else ()
     return StoredJournal(
-        run=run, entries=entries, texts={name: body for name, body in texts.items() if body is not None}
+        run=run,
+        entries=entries,
+        texts={name: body for name, body in texts.items() if body is not None},
+        history=earlier,
     )
+
+
+def branch_messages(connection: sqlite3.Connection, run_id: str, after: str = "") -> tuple[list[Message], bool, bool]:
+    """Return the messages of the branch that ends with the turn *run_id*, without those up to the turn *after*.
+
+    Also whether all of them stay for good, and whether *after* is in the branch.
+    """
+    sql, bound = queries(), {"run_id": run_id, "after": after}
+    rows = connection.execute(sql["history"], bound).fetchall()
+    met = bool(after) and connection.execute(sql["is_after"], bound).fetchone() is not None
+    return decode_messages([row[0] for row in rows]), all(row[1] is None for row in rows), met
 
 
 def _entry(

@@ -120,7 +120,7 @@ def _message_row(seq: int, entry: EntryMessage) -> tuple[Any, ...]:
 
 
 def _text_row(text: StoredText) -> tuple[Any, ...]:
-    return storable_row((text.id, hash_key(text.user_id), text.run_id, text.user_id, text.body))
+    return storable_row((text.id, hash_key(text.user_id), text.run_id, text.user_id, text.of_conversation, text.body))
 
 
 def usage_row(record: UsageRecord) -> tuple[Any, ...]:

@@ -108,9 +108,11 @@ CREATE TABLE texts (
     run_id          TEXT,                   -- erased with the end of this run
     organization_id TEXT NOT NULL,
     user_id         TEXT NOT NULL,
+    conversation_key INTEGER,              -- of the conversation with which the text is erased
     body            TEXT NOT NULL
 );
 CREATE INDEX texts_of_user ON texts (user_key);
+CREATE INDEX texts_of_a_conversation ON texts (conversation_key) WHERE conversation_key IS NOT NULL;
 CREATE INDEX texts_of_run ON texts (run_id) WHERE run_id IS NOT NULL;
 
 -- Open operations. Closed ones leave the table, so that recovery costs what is open and not what is old.
@@ -247,6 +249,61 @@ CREATE INDEX memories_of_owner ON memories (owner_key);
 
 -- The owner is a word of the index, so that a search reads no other owner's entries.
 CREATE VIRTUAL TABLE memory_words USING fts5 (owner_key, words, tokenize = 'unicode61 remove_diacritics 0');
+
+-- Conversations. A turn is one root run, or a message that waits until the conversation is idle. Its row has no content:
+-- what people wrote is in messages, runs and ends, and in conversation_texts.
+CREATE TABLE conversations (
+    number           INTEGER PRIMARY KEY,
+    scope_key        INTEGER NOT NULL,
+    conversation_key INTEGER,               -- NULL: erased
+    id               TEXT NOT NULL,
+    tenant           TEXT NOT NULL,
+    user             TEXT NOT NULL,
+    agent            TEXT NOT NULL,
+    created          REAL NOT NULL
+);
+CREATE INDEX conversations_by_id ON conversations (scope_key, conversation_key);
+
+CREATE TABLE conversation_heads (
+    conversation INTEGER PRIMARY KEY,
+    scope_key    INTEGER NOT NULL,
+    leaf         INTEGER,                   -- the active turn; NULL: none
+    current      INTEGER,                   -- the turn that started last
+    modes        TEXT NOT NULL,             -- JSON
+    tools        TEXT NOT NULL,             -- JSON
+    updated      REAL NOT NULL
+);
+CREATE INDEX conversations_by_update ON conversation_heads (scope_key, updated);
+
+CREATE TABLE turns (
+    number       INTEGER PRIMARY KEY,
+    conversation INTEGER NOT NULL,
+    run_id       TEXT NOT NULL UNIQUE,
+    run          INTEGER,                   -- NULL: it has not started
+    state        TEXT NOT NULL,             -- queued, open, closed; steered: a message to the run of another turn
+    parent       INTEGER,                   -- NULL: the first of a branch, or while queued: the leaf at its start
+    anchored     INTEGER NOT NULL,          -- its parent was chosen when it was queued
+    first        INTEGER NOT NULL,          -- it starts before the other queued turns
+    submit_key   INTEGER,                   -- of its idempotency key
+    mode         TEXT NOT NULL,
+    created      REAL NOT NULL,
+    UNIQUE (conversation, submit_key)
+);
+CREATE INDEX turns_by_parent ON turns (conversation, parent);
+CREATE INDEX turns_to_close ON turns (conversation, first DESC, number) WHERE state IN ('queued', 'open');
+
+CREATE TABLE conversation_texts (
+    number       INTEGER PRIMARY KEY,
+    conversation INTEGER NOT NULL,
+    turn         INTEGER,
+    kind         TEXT NOT NULL,             -- title, input (of a queued turn), feedback
+    body         TEXT NOT NULL              -- '': erased or replaced
+);
+CREATE INDEX texts_of_conversation ON conversation_texts (conversation, kind);
+CREATE INDEX texts_of_turn ON conversation_texts (turn) WHERE turn IS NOT NULL;
+
+-- The words of closed turns, as the data policy leaves them for good.
+CREATE VIRTUAL TABLE turn_words USING fts5 (owner, words, tokenize = 'unicode61 remove_diacritics 0');
 
 CREATE VIEW transcript AS
 SELECT

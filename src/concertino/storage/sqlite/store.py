@@ -31,6 +31,7 @@ from ..types import (
 )
 from . import approvals, budgets, erasure, journal, memories, reader, schedule
 from .connection import InlineConnection, StoreConnection, ThreadConnection, WriteCall
+from .conversation_store import SqlConversations
 from .schema import connect, connect_in_memory, connect_read_only
 from .watermark import Watermark
 
@@ -53,7 +54,7 @@ class SqlMemories:
         return await self._connection.run(memories.recall, owner, query, limit)
 
 
-class SqlStore(SqlMemories):
+class SqlStore(SqlMemories, SqlConversations):
     """`Store` and `Memories` on one connection; `storage.base` documents the methods.
 
     Every method may raise `StorageError`, which names the file and the remedy. A cancelled call is carried out as a

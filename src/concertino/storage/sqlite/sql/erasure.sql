@@ -20,7 +20,7 @@ UPDATE answers SET content = '', arguments = NULL WHERE run = :run;
 UPDATE commands SET text = '' WHERE run = :run;
 
 -- name: erase_texts_of_run
-UPDATE texts SET id = NULL, run_id = NULL, user_key = NULL, user_id = '', body = ''
+UPDATE texts SET id = NULL, run_id = NULL, user_key = NULL, user_id = '', conversation_key = NULL, body = ''
 WHERE run_id = (SELECT run_id FROM runs WHERE number = :run);
 
 -- name: expire_messages
@@ -95,7 +95,7 @@ UPDATE answers SET key = NULL, content = '', arguments = NULL, by = '' WHERE run
 UPDATE commands SET text = '', by = '' WHERE run = :run;
 
 -- name: forget_texts
-UPDATE texts SET id = NULL, user_key = NULL, user_id = '', run_id = NULL, body = ''
+UPDATE texts SET id = NULL, user_key = NULL, user_id = '', run_id = NULL, conversation_key = NULL, body = ''
 WHERE user_key = :user_key AND user_id = :user_id
     AND (:organization_id IS NULL OR organization_id = :organization_id);
 

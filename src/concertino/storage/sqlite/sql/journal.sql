@@ -60,8 +60,8 @@ INSERT INTO messages (entry, role, tokens, keep_seconds, keep_progress, progress
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_text
-INSERT INTO texts (id, user_key, run_id, organization_id, user_id, body)
-SELECT ?, ?, ?, organization_id, ?, ? FROM runs WHERE number = ?
+INSERT INTO texts (id, user_key, run_id, organization_id, user_id, conversation_key, body)
+SELECT ?, ?, ?, organization_id, ?, CASE WHEN ? THEN conversation_key END, ? FROM runs WHERE number = ?
 ON CONFLICT (id) DO NOTHING;
 
 -- name: add_usage

@@ -1,0 +1,73 @@
+"""The input of a turn: the chat as JSON, for a queue and for a turn that is asked again."""
+
+from __future__ import annotations
+
+import dataclasses
+from decimal import Decimal
+from typing import Any
+
+from ..errors import ConfigurationError
+from ..orchestrator.chat import Attachment, Chat
+from ..orchestrator.journal.entries import Started, message_of, message_texts
+from ..providers.base import model_id
+from ..scope import Scope
+from ..storage.types import Budget
+from ..tools.base import Session
+
+_PLAIN = ("message", "system_prompt", "personalization", "project_rules", "chatbot_id")
+_OF_THE_CONVERSATION = ("history", "context", "summary", "session", "conversation_id", "turn")
+"""Fields that the conversation sets."""
+_DEFAULTS = Chat()
+
+
+def check_input(chat: Chat) -> None:
+    """Raise `ConfigurationError` if *chat* sets what the conversation determines, or has no message."""
+    if not isinstance(chat.message, str) or not chat.message.strip():
+        raise ConfigurationError("the message is empty: give the conversation a text")
+    for name in _OF_THE_CONVERSATION:
+        if getattr(chat, name) != getattr(_DEFAULTS, name):
+            raise ConfigurationError(f"Chat({name}=...) is set by the conversation: leave it out")
+
+
+def encode_input(chat: Chat) -> dict[str, Any]:
+    """Return *chat* as JSON, without what the conversation sets. A model is stored by its id."""
+    model, budget = chat.model, chat.budget
+    written: dict[str, Any] = {name: getattr(chat, name) for name in _PLAIN}
+    written["model"] = model if model is None or isinstance(model, str) else model_id(model)
+    written["memories"] = list(chat.memories)
+    written["attachments"] = [[file.name, file.description] for file in chat.attachments]
+    written["few_shot"] = {name: message_texts(list(messages)) for name, messages in chat.few_shot.items()}
+    if budget is not None:
+        written["budget"] = [budget.tokens, None if budget.money is None else str(budget.money)]
+    return {name: value for name, value in written.items() if value}
+
+
+def decode_input(written: dict[str, Any]) -> Chat:
+    """Return the chat that `encode_input` wrote."""
+    fields = dict(written)
+    few_shot = {name: tuple(map(message_of, texts)) for name, texts in fields.pop("few_shot", {}).items()}
+    attachments = [Attachment(*file) for file in fields.pop("attachments", ())]
+    budget = None
+    if (limit := fields.pop("budget", None)) is not None:
+        budget = Budget(tokens=limit[0], money=None if limit[1] is None else Decimal(limit[1]))
+    return Chat(**fields, few_shot=few_shot, attachments=attachments, budget=budget)
+
+
+def started_input(started: Started) -> Chat:
+    """Return the chat that a run was given, as its journal has it: without examples and budget."""
+    return Chat(
+        started.message,
+        model=started.model,
+        system_prompt=started.system_prompt,
+        personalization=started.personalization,
+        memories=tuple(started.memories),
+        project_rules=started.project_rules,
+        attachments=[Attachment(*file) for file in started.attachments],
+        chatbot_id=started.chatbot,
+    )
+
+
+def in_conversation(chat: Chat, scope: Scope, conversation_id: str) -> Chat:
+    """Return *chat* as a chat of *scope* in a conversation."""
+    session = Session(user_id=scope.user, organization_id=scope.tenant)
+    return dataclasses.replace(chat, session=session, conversation_id=conversation_id)
