@@ -153,13 +153,18 @@ async def record_end(run: RunSession, status: RunStatus, error: str | None) -> N
         return
     ended: EndStatus = status  # type: ignore[assignment]  # a suspended run has not ended
     receipt = run.tree.receipt() if status == "cancelled" and run.id == run.tree.root_id else None
-    context, continued = run.carried, bool(run.chat.conversation_id) and run.id == run.tree.root_id
+    context = None
+    if run.carried is not None and run.chat.conversation_id and run.id == run.tree.root_id:
+        context = pack_context(
+            run.carried, run.journal.conversation_text_ids, run.chat.context, run.journal.packed_context
+        )
+        run.journal.name_texts(context[0])
     entry = Ended(
         status=ended,
         position=position(run),
         error=error,
         receipt=receipt,
-        context=pack_context(context, run.journal.conversation_text_ids) if continued and context else None,
+        context=context,
     )
     end = run.journal.end_of(ended, run.state.text, error)
     await run.journal.append(entry, run.state.step, end=end)

@@ -20,7 +20,7 @@ from ..errors import (
     UnknownConversationError,
 )
 from ..events import RunResult
-from ..messages import Message
+from ..messages import Message, mark_valid
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.entries import unpack_context
@@ -53,6 +53,8 @@ class _Held:
     leaf: str
     messages: tuple[Message, ...]
     context: ContextState | None
+    packed: Sequence[Any] | None
+    """The context as the store has it."""
 
 
 class TurnStarter:
@@ -88,7 +90,14 @@ class TurnStarter:
                 in_conversation(chat, scope, conversation_id),
                 history=held.messages,
                 context=held.context,
-                turn=TurnStart(parent=parent, at_leaf=turn.parent is None, key=turn.key, mode=turn.mode, queued=queued),
+                turn=TurnStart(
+                    parent=parent,
+                    context=held.packed,
+                    at_leaf=turn.parent is None,
+                    key=turn.key,
+                    mode=turn.mode,
+                    queued=queued,
+                ),
             )
             with suppress(LeafMovedError):
                 live = await self._runs.start(given, agent, run_id=turn.run_id)
@@ -129,14 +138,15 @@ class TurnStarter:
             log.warning("turn %s could not be started: %s", due.turn.run_id, type(error).__name__)
 
     async def _branch(self, scope: Scope, conversation_id: str, leaf: str) -> _Held:
-        """Return the branch that ends with the turn *leaf*; only turns that this process does not hold are loaded."""
+        """Return the branch that ends with the turn *leaf*; only turns that this process does not keep are loaded."""
         if not leaf:
-            return _Held("", (), None)
+            return _Held("", (), None, None)
         await self.settled(leaf)
         held = self._held.get((scope, conversation_id))
         if held is not None and held.leaf == leaf:
             return held
         found = await self._store.history(scope, conversation_id, leaf, after=held.leaf if held else "")
+        mark_valid(found.messages)  # as they came from a run
         earlier = held.messages if held is not None and found.after else ()
         return self._keep(scope, conversation_id, leaf, earlier, found, found.messages, _context(found))
 
@@ -150,7 +160,7 @@ class TurnStarter:
         messages: Sequence[Message],
         context: ContextState | None,
     ) -> _Held:
-        held = _Held(leaf, (*earlier, *messages), context)
+        held = _Held(leaf, (*earlier, *messages), context, None if context is None else found.context)
         key = (scope, conversation_id)
         self._held.pop(key, None)
         if found.lasting:

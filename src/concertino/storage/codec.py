@@ -154,6 +154,8 @@ def _part(form: dict[str, Any]) -> Part:
 
 def _joined(form: dict[str, Any]) -> dict[str, Any]:
     """Return *form* with each split text joined."""
+    if list not in map(type, form.values()):
+        return form
     return {name: "".join(value) if isinstance(value, list) else value for name, value in form.items()}
 
 

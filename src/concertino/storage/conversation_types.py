@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, Literal
 
@@ -29,6 +30,8 @@ class TurnStart:
 
     parent: str = ""
     """Run id of the turn that it follows; empty for the first turn of a branch."""
+    context: Sequence[Any] | None = None
+    """The context state that the run continues, as `StoredHistory.context` has it."""
     at_leaf: bool = True
     """Whether *parent* must still be the active leaf; False if the caller chose it."""
     key: str = ""

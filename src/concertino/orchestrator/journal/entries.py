@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
@@ -114,7 +114,7 @@ class Started:
     history begins, and the number of its messages. They are not written again."""
     skipped: Sequence[int] = ()
     """Indexes in `before` that the next run of the conversation does not have."""
-    context: list[Any] | None = None
+    context: Sequence[Any] | None = None
     """The context state that the run continues; see `pack_context`."""
     plan: str = ""
     chatbot: str | None = None
@@ -579,16 +579,27 @@ def message_of(text: str) -> Message:
     return decode_message(text)
 
 
-def pack_context(context: ContextState, text_ids: Any) -> list[Any]:
-    """Return a context state as JSON; *text_ids* stores the texts of its edits once for all runs."""
-    logs = ([json.dumps(edit) for edit in log] for log in (context.edits, context.prepared))
-    return [*map(text_ids, logs), context.sent_at, context.model, context.carrying_cost, context.omitted]
+def pack_context(
+    context: ContextState,
+    text_ids: Callable[[Sequence[str]], list[str]],
+    earlier: ContextState | None = None,
+    packed: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Return a context state as JSON. *text_ids* stores its edits as texts, and returns their ids.
+
+    If the edits continue those of an *earlier* state, which is stored as *packed*, only the new ones are written.
+    """
+    known, count = [], 0
+    if earlier is not None and packed is not None and context.edits[: len(earlier.edits)] == earlier.edits:
+        known, count = packed[0], len(earlier.edits)
+    edits, ready = (text_ids([json.dumps(log)]) if log else [] for log in (context.edits[count:], context.prepared))
+    return [[*known, *edits], ready, context.sent_at, context.model, context.carrying_cost, context.omitted]
 
 
-def unpack_context(written: list[Any], texts: Mapping[str, str]) -> ContextState:
+def unpack_context(written: Sequence[Any], texts: Mapping[str, str]) -> ContextState:
     """Return the context state that `pack_context` wrote."""
     *logs, at, model, carrying_cost, omitted = written
-    edits, ready = ([json.loads(texts[key]) for key in log] for log in logs)
+    edits, ready = ([edit for key in log for edit in json.loads(texts[key])] for log in logs)
     return ContextState(edits, ready, at, model, tuple(carrying_cost), omitted)
 
 

@@ -36,6 +36,8 @@ class _Gathered:
     messages: list[Message] = field(default_factory=list)
     progress: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    named: list[str] = field(default_factory=list)
+    """Ids of texts that are stored already."""
     of_conversation: set[str] = field(default_factory=set)
     """Ids of those texts that belong to the conversation."""
     calls: dict[str, Operation] = field(default_factory=dict)
@@ -46,7 +48,7 @@ class _Gathered:
 
     def before(self, later: _Gathered) -> _Gathered:
         """Return this and *later* as one."""
-        for name in ("usage", "settle", "attempts", "messages", "closed"):
+        for name in ("usage", "settle", "attempts", "messages", "closed", "named"):
             getattr(self, name).extend(getattr(later, name))
         for name in ("progress", "texts", "of_conversation", "calls"):
             getattr(self, name).update(getattr(later, name))
@@ -82,6 +84,7 @@ class Journal:
         "conversation_id",
         "ended",
         "on",
+        "packed_context",
         "policy",
         "processed",
         "run_id",
@@ -106,6 +109,8 @@ class Journal:
         self._store: Store | None = tree.store
         self._count = count
         self.conversation_id = conversation_id
+        self.packed_context: Sequence[Any] | None = None
+        """The chat's context as entry 0 has it."""
         self.user_id = user_id
         self.seq = 0
         self._started = False
@@ -186,6 +191,10 @@ class Journal:
         ids = self._text_ids(f"{len(self.user_id)}:{self.user_id}{self.conversation_id}", bodies)
         self._gathered.of_conversation.update(ids)
         return ids
+
+    def name_texts(self, ids: Iterable[str]) -> None:
+        """Record that the next entry refers to texts that are stored already."""
+        self._gathered.named.extend(ids)
 
     def _text_ids(self, owner: str, bodies: Sequence[str]) -> list[str]:
         owner = owner if self.policy.keeps_everything else self._salt
@@ -322,7 +331,7 @@ class Journal:
         assert self._tree.claim is not None
         changed = [*gathered.calls.values(), *operations]
         common, closed = gathered.common, [*gathered.closed, *[key for key, _ in gathered.attempts]]
-        common.texts = list(gathered.texts)
+        common.texts = [*gathered.texts, *gathered.named]
         common.transitions = [(operation.key, operation.state) for operation in changed]
         common.transitions += gathered.attempts
         body, content = encode(entry, common, self._known)

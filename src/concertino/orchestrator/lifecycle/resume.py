@@ -41,6 +41,7 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
         found = await _replayed(store, run.id)
         run.set_chat(_chat_of(found, run.chat))
         session = run.chat.session
+        run.journal.packed_context = found.started.context
         run.journal.user_id, run.journal.conversation_id = session.user_id, run.chat.conversation_id
         if parent is None:
             tree.accounts = accounts_of(run.id, session.user_id, session.organization_id)

@@ -127,7 +127,7 @@ WITH RECURSIVE path (number, parent, run, depth) AS (
 SELECT coalesce(m.kept, m.body), m.keep_seconds
 FROM path JOIN messages AS m ON m.run = path.run
 WHERE coalesce(m.kept, m.body) <> ''
-ORDER BY path.depth DESC, m.number;
+ORDER BY m.number; -- a turn begins when its parent has ended
 
 -- name: is_after
 WITH RECURSIVE path (number, parent) AS (
