@@ -444,7 +444,7 @@ async def test_search_feedback_and_export() -> None:
         await conversation.rate(turn.id, "sideways")  # type: ignore[arg-type]
     document = await conversation.export()
     assert json.loads(json.dumps(document)) == document
-    assert (document["format"], document["version"]) == ("concertino.conversation", 1)
+    assert (document["format"], document["version"]) == ("concertino-conversation", 1)
     (exported,) = document["turns"]
     assert exported["feedback"] == {"rating": "up", "text": "just right"}
     assert [message["role"] for message in exported["messages"]] == ["user", "assistant"]

@@ -13,7 +13,7 @@ from ..storage.conversation_types import StoredConversation, StoredTurn
 
 Export = dict[str, Any]
 
-EXPORT_FORMAT = "concertino.conversation"
+EXPORT_FORMAT = "concertino-conversation"
 EXPORT_VERSION = 1
 """A reader refuses a greater one. A version only gains fields."""
 
