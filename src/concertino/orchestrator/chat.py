@@ -9,8 +9,7 @@ from ..context_state import ContextState
 from ..messages import Message
 from ..providers.base import Model
 from ..records import record
-from ..storage.conversation_types import TurnStart
-from ..storage.types import Budget
+from ..storage.types import Budget, TurnStart
 from ..tools.base import Session
 
 

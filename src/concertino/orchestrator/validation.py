@@ -28,8 +28,7 @@ from ..messages import (
 )
 from ..providers.base import model_id
 from ..providers.rate_limit import RateLimit
-from ..storage.conversation_types import TurnStart
-from ..storage.types import Budget
+from ..storage.types import Budget, TurnStart
 from ..token_engine.edits import decode_edit
 from ..token_engine.retention import Retention
 from ..tools.base import Session, Tool

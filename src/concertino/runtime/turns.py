@@ -27,7 +27,8 @@ from ..orchestrator.journal.entries import unpack_context
 from ..records import record
 from ..scope import Scope
 from ..storage.base import Store
-from ..storage.conversation_types import DueTurn, QueuedTurn, StoredHistory, TurnStart
+from ..storage.conversation_types import DueTurn, QueuedTurn, StoredHistory
+from ..storage.types import TurnStart
 from .live_run import LiveRun
 from .turn_input import decode_input, in_conversation
 

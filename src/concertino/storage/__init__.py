@@ -7,16 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ..ids import organization_account, run_account, user_account
 from .base import Memories, Store
 from .codec import decode_message, encode_message
-from .conversation_types import (
-    DueTurn,
-    Feedback,
-    QueuedTurn,
-    StoredConversation,
-    StoredHistory,
-    StoredTurn,
-    TurnStart,
-    TurnState,
-)
 from .process import process_owner
 from .types import (
     Account,
@@ -40,11 +30,31 @@ from .types import (
     StoredMessage,
     StoredRun,
     StoredText,
+    TurnStart,
     UsageSum,
 )
 
 if TYPE_CHECKING:
+    from .conversation_types import (
+        DueTurn,
+        Feedback,
+        QueuedTurn,
+        StoredConversation,
+        StoredHistory,
+        StoredTurn,
+        TurnState,
+    )
     from .sqlite import MemoryStore, SqliteStore
+
+_OF_CONVERSATIONS = (
+    "DueTurn",
+    "Feedback",
+    "QueuedTurn",
+    "StoredConversation",
+    "StoredHistory",
+    "StoredTurn",
+    "TurnState",
+)
 
 __all__ = [
     "Account",
@@ -96,4 +106,8 @@ def __getattr__(name: str) -> Any:
         from . import sqlite  # noqa: PLC0415
 
         return getattr(sqlite, name)
+    if name in _OF_CONVERSATIONS:
+        from . import conversation_types  # noqa: PLC0415
+
+        return getattr(conversation_types, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,13 +10,12 @@ All times are the store's: a store on several machines uses the database's clock
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..operations import Operation
 from ..scope import Scope
 from ..usage import UsageRecord
 from ..waits import Resolution, Wait
-from .conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
 from .types import (
     Account,
     Budget,
@@ -34,6 +33,9 @@ from .types import (
     StoredRun,
     UsageSum,
 )
+
+if TYPE_CHECKING:
+    from .conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
 
 
 class JournalStore(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, Literal
 
@@ -22,23 +21,6 @@ class Feedback:
 
     rating: Rating | None = None
     text: str = ""
-
-
-@record(kw_only=True)
-class TurnStart:
-    """The turn that a run is, recorded in the transaction that starts the run."""
-
-    parent: str = ""
-    """Run id of the turn that it follows; empty for the first turn of a branch."""
-    context: Sequence[Any] | None = None
-    """The context state that the run continues, as `StoredHistory.context` has it."""
-    at_leaf: bool = True
-    """Whether *parent* must still be the active leaf; False if the caller chose it."""
-    key: str = ""
-    """The idempotency key; empty for none."""
-    mode: str = ""
-    queued: bool = False
-    """Whether the store has it as a queued turn."""
 
 
 @record(kw_only=True)

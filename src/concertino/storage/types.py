@@ -15,7 +15,6 @@ from ..records import record
 from ..scope import Scope
 from ..usage import Tokens, UsageRecord
 from ..waits import Wait
-from .conversation_types import TurnStart
 
 JOURNAL_VERSION = 1
 """Format of journal entries. A reader refuses a greater one."""
@@ -43,6 +42,23 @@ that started, ended or wait. `summary_ready`: a summary of the conversation. `su
 PROGRESS: frozenset[EntryKind] = frozenset(("model_answered", "calls_changed", "suspended", "ended"))
 """Entries that reset a tree's `tries`. The `started` entry of a child run does so, too."""
 CommandKind = Literal["stop", "steer"]
+
+
+@record(kw_only=True)
+class TurnStart:
+    """The turn that a run is, recorded in the transaction that starts the run."""
+
+    parent: str = ""
+    """Run id of the turn that it follows; empty for the first turn of a branch."""
+    context: Sequence[Any] | None = None
+    """The context state that the run continues, as `StoredHistory.context` has it."""
+    at_leaf: bool = True
+    """Whether *parent* must still be the active leaf; False if the caller chose it."""
+    key: str = ""
+    """The idempotency key; empty for none."""
+    mode: str = ""
+    queued: bool = False
+    """Whether the store has it as a queued turn."""
 
 
 @record(kw_only=True)

@@ -36,9 +36,9 @@ class _Gathered:
     messages: list[Message] = field(default_factory=list)
     progress: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
-    named: list[str] = field(default_factory=list)
+    named: tuple[str, ...] = ()
     """Ids of texts that are stored already."""
-    of_conversation: set[str] = field(default_factory=set)
+    of_conversation: frozenset[str] = frozenset()
     """Ids of those texts that belong to the conversation."""
     calls: dict[str, Operation] = field(default_factory=dict)
     """Tool calls by key, as they are now."""
@@ -48,10 +48,12 @@ class _Gathered:
 
     def before(self, later: _Gathered) -> _Gathered:
         """Return this and *later* as one."""
-        for name in ("usage", "settle", "attempts", "messages", "closed", "named"):
+        for name in ("usage", "settle", "attempts", "messages", "closed"):
             getattr(self, name).extend(getattr(later, name))
-        for name in ("progress", "texts", "of_conversation", "calls"):
+        for name in ("progress", "texts", "calls"):
             getattr(self, name).update(getattr(later, name))
+        self.named += later.named
+        self.of_conversation |= later.of_conversation
         mine, other = self.common, later.common
         mine.log.extend(other.log)
         mine.counts.update(other.counts)
@@ -180,27 +182,27 @@ class Journal:
         """Record that the conversation contains the outcomes of these calls."""
         self._gathered.closed.extend(keys)
 
-    def text_ids(self, bodies: Sequence[str]) -> list[str]:
-        """Return the ids of texts that runs share; each is stored once."""
-        return self._text_ids(self.user_id, bodies)
+    def text_ids(self, bodies: Sequence[str], *, of_conversation: bool = False) -> list[str]:
+        """Return the ids of texts that runs share; each is stored once.
+
+        Texts *of_conversation* are shared by its runs only, and are erased with it.
+        """
+        owner = self.user_id if self.policy.keeps_everything else self._salt
+        if of_conversation and self.conversation_id:
+            owner = f"{len(owner)}:{owner}{self.conversation_id}"
+        ids = [text_id(owner, body) for body in bodies]
+        self._gathered.texts.update(zip(ids, bodies, strict=True))
+        if of_conversation and self.conversation_id:
+            self._gathered.of_conversation |= set(ids)
+        return ids
 
     def conversation_text_ids(self, bodies: Sequence[str]) -> list[str]:
-        """Return the ids of texts that the runs of a conversation share, and that are erased with it."""
-        if not self.conversation_id:
-            return self.text_ids(bodies)
-        ids = self._text_ids(f"{len(self.user_id)}:{self.user_id}{self.conversation_id}", bodies)
-        self._gathered.of_conversation.update(ids)
-        return ids
+        """Return the ids of texts of the conversation."""
+        return self.text_ids(bodies, of_conversation=True)
 
     def name_texts(self, ids: Iterable[str]) -> None:
         """Record that the next entry refers to texts that are stored already."""
-        self._gathered.named.extend(ids)
-
-    def _text_ids(self, owner: str, bodies: Sequence[str]) -> list[str]:
-        owner = owner if self.policy.keeps_everything else self._salt
-        ids = [text_id(owner, body) for body in bodies]
-        self._gathered.texts.update(zip(ids, bodies, strict=True))
-        return ids
+        self._gathered.named += tuple(ids)
 
     def changes(self, **values: Any) -> dict[str, Any]:
         """Return those of *values* that differ from the values recorded last under their names, and remember them."""

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ...errors import ConfigurationError
 from ...ids import accounts_of
@@ -207,6 +206,11 @@ def _started(run: RunSession) -> Started:
         first = len(chat.few_shot.get(run.model_id, ()))
         written = [*earlier[:first], *earlier[first + len(chat.history) :]]
         follows = (chat.turn.parent, first, len(chat.history))
+    if chat.turn is not None and chat.turn.context is not None:  # stored already
+        journal.packed_context = chat.turn.context
+        journal.name_texts([*chat.turn.context[0], *chat.turn.context[1]])
+    elif chat.context is not None:
+        journal.packed_context = pack_context(chat.context, journal.conversation_text_ids)
     before = journal.conversation_text_ids(message_texts(written)) if written else []
     return Started(
         model=run.model_id,
@@ -215,7 +219,7 @@ def _started(run: RunSession) -> Started:
         before=before,
         follows=follows,
         skipped=_skipped(chat, len(earlier)),
-        context=_packed_context(run),
+        context=journal.packed_context,
         plan=chat.session.plan,
         chatbot=chat.chatbot_id,
         message=chat.message,
@@ -225,17 +229,6 @@ def _started(run: RunSession) -> Started:
         project_rules=chat.project_rules,
         attachments=[[file.name, file.description] for file in chat.attachments],
     )
-
-
-def _packed_context(run: RunSession) -> Sequence[Any] | None:
-    """Return the chat's context for the journal. That of a turn is stored already."""
-    chat, journal = run.chat, run.journal
-    if chat.turn is not None and chat.turn.context is not None:
-        run.journal.packed_context = chat.turn.context
-        journal.name_texts([*chat.turn.context[0], *chat.turn.context[1]])
-    elif chat.context is not None:
-        run.journal.packed_context = pack_context(chat.context, journal.conversation_text_ids)
-    return run.journal.packed_context
 
 
 def _sub_agent(run: RunSession, start: RunStart, parent: Parent) -> Operation:

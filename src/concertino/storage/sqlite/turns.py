@@ -17,8 +17,8 @@ from ...errors import (
 from ...scope import Scope
 from ...text import index_terms
 from ..codec import decode_json, decode_message, encode_json
-from ..conversation_types import DueTurn, QueuedTurn, TurnStart
-from ..types import RunStart
+from ..conversation_types import DueTurn, QueuedTurn
+from ..types import RunStart, TurnStart
 from .approvals import send
 from .connection import transaction
 from .rows import hash_key, scope_row
