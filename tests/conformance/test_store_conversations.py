@@ -19,6 +19,7 @@ from concertino.errors import (
     UnknownTurnError,
 )
 from concertino.messages import AssistantMessage, Text, UserMessage
+from concertino.scope import OPERATOR
 from concertino.storage import Feedback, QueuedTurn, StoredText, TurnStart
 
 from .kit import SCOPE, Factory, FullStore, Tree, start_tree, traces, whole
@@ -74,7 +75,7 @@ async def test_one_turn_runs_at_a_time(store: FullStore) -> None:
     with pytest.raises(ConversationBusyError) as busy:
         await turn(store, "r2", "r1")
     assert busy.value.run_id == "r1"
-    assert await store.run("r2") is None, "nothing of the refused turn is stored"
+    assert await store.run(SCOPE, "r2") is None, "nothing of the refused turn is stored"
     await tree.end()
     await turn(store, "r2", "r1")
 
@@ -115,7 +116,7 @@ async def test_a_steered_message_has_a_key_too(store: FullStore) -> None:
     with pytest.raises(TurnExistsError) as exists:
         await store.steer_turn(SCOPE, "c1", "k", "wait")
     assert exists.value.run_id == "r1"
-    assert [command.text for command in await store.commands("r1")] == ["wait"]
+    assert [command.text for command in await store.commands(SCOPE, "r1")] == ["wait"]
     await tree.end()
     assert await shown(store) == ["r1"]
 
@@ -127,15 +128,15 @@ async def test_the_queue(store: FullStore) -> None:
     assert await store.queue_turn(SCOPE, "c1", queued("r2"))
     assert await store.queue_turn(SCOPE, "c1", queued("r3"))
     assert await store.queue_turn(SCOPE, "c1", queued("r4", first=True))
-    assert await store.due_turns() == ()
+    assert await store.due_turns(OPERATOR) == ()
     await tree.end()
     with pytest.raises(ConversationBusyError):
         await turn(store, "r5", "r1")
     for run_id, parent in (("r4", "r1"), ("r2", "r4"), ("r3", "r2")):
-        (due,) = await store.due_turns()
+        (due,) = await store.due_turns(OPERATOR)
         assert (due.turn.run_id, due.turn.parent, due.turn.input) == (run_id, None, {"message": f"ask {run_id}"})
         await turn(store, run_id, parent, queued=True)
-    assert await store.due_turns() == ()
+    assert await store.due_turns(OPERATOR) == ()
     assert await shown(store) == ["r3", "r2", "r4", "r1"]
 
 
@@ -226,8 +227,8 @@ async def test_search(store: FullStore) -> None:
     await opened(store)
     await turn(store, "r1")
     assert await store.search_turns(SCOPE, "ask r1") == (), "a turn is found when it is closed"
-    await store.due_turns()
-    await store.due_turns()
+    await store.due_turns(OPERATOR)
+    await store.due_turns(OPERATOR)
     assert [each.run_id for each in await store.search_turns(SCOPE, "SAY r1")] == ["r1"]
     assert await store.search_turns(SCOPE, "say nothing") == ()
     assert await store.search_turns(SCOPE, " \u2026 ") == ()
@@ -239,7 +240,7 @@ async def test_text_that_is_kept_for_a_time_is_not_indexed(store: FullStore) -> 
     tree = await turn(store, "r1", end=False)
     await tree.append("model_answered", messages=[whole(UserMessage("canary"), keep_seconds=60.0)])
     await tree.end()
-    await store.due_turns()
+    await store.due_turns(OPERATOR)
     assert await store.search_turns(SCOPE, "canary") == ()
     assert not (await store.history(SCOPE, "c1", "r1")).lasting
 
@@ -260,7 +261,7 @@ async def test_a_conversation_is_of_its_scope(store: FullStore) -> None:
         store.rate_turn(RIVAL, "c1", "r1", None),
         store.delete_conversation(RIVAL, "c1"),
         store.conversations(RIVAL, before="c1"),
-        turn(store, "r2", organization_id="o2"),
+        turn(store, "r2", scope=RIVAL),
     ):
         with pytest.raises(UnknownConversationError):
             await call
@@ -280,8 +281,8 @@ async def test_erasure_leaves_no_trace(factory: Factory, tmp_path: Path, how: st
     store = await factory(tmp_path)
     await opened(store, f"c-{CANARY}")
     await opened(store, "c2", Scope("o1", "u2"))
-    text = StoredText(id="t1", body=f"an edit {CANARY}", user_id="u1", of_conversation=True)
-    shared = StoredText(id="t2", body="a prompt", user_id="u1")
+    text = StoredText(id="t1", body=f"an edit {CANARY}", of_conversation=True)
+    shared = StoredText(id="t2", body="a prompt")
     more = {"conversation_id": f"c-{CANARY}", "task": CANARY}
     tree = await turn(store, "r1", end=False, **more)
     await tree.append("model_answered", messages=[whole(UserMessage(f"{CANARY} strings"))], texts=[text, shared])
@@ -289,16 +290,16 @@ async def test_erasure_leaves_no_trace(factory: Factory, tmp_path: Path, how: st
     await tree.end(answer=CANARY)
     await store.set_title(SCOPE, f"c-{CANARY}", CANARY)
     await store.rate_turn(SCOPE, f"c-{CANARY}", "r1", Feedback(text=CANARY))
-    await turn(store, "r9", conversation_id="c2", user_id="u2")
-    await store.due_turns()
+    await turn(store, "r9", conversation_id="c2", scope=Scope("o1", "u2"))
+    await store.due_turns(OPERATOR)
     assert await store.search_turns(SCOPE, "strings")
     if how == "delete":
         await store.delete_conversation(SCOPE, f"c-{CANARY}")
     else:
-        await store.erase(user_id="u1", organization_id="o1", force=True)
+        await store.erase(SCOPE, force=True)
     assert await store.conversations(SCOPE) == ()
     assert await store.search_turns(SCOPE, "strings") == ()
-    assert await store.messages("r1") == ()
+    assert await store.messages(SCOPE, "r1") == ()
     assert [each.run_id for each in await store.search_turns(Scope("o1", "u2"), "ask")] == ["r9"]
     with pytest.raises(UnknownConversationError):
         await store.delete_conversation(SCOPE, f"c-{CANARY}")
@@ -311,6 +312,6 @@ async def test_deleting_ends_the_turn_in_progress_and_keeps_the_bill(store: Full
     await turn(store, "r1", end=False)
     erased = await store.delete_conversation(SCOPE, "c1")
     assert erased.runs == 1
-    run = await store.run("r1")
+    run = await store.run(SCOPE, "r1")
     assert run is not None
-    assert (run.state, run.start.user_id, run.start.task) == ("cancelled", "u1", "")
+    assert (run.state, run.start.scope.user, run.start.task) == ("cancelled", "u1", "")

@@ -139,7 +139,7 @@ async def test_the_history_is_not_written_again() -> None:
     for number in range(5):
         turn = await conversation.send(f"message {number}")
         await turn.result()
-        journal = await store.load(turn.id)
+        journal = await store.load(ANN, turn.id)
         assert journal is not None
         assert len(journal.history) == 2 * (number + 1)
         sizes.append(len(json.dumps(journal.entries[0].body)))
@@ -245,7 +245,7 @@ async def test_a_queued_message_keeps_its_chat() -> None:
     held.go.set()
     assert (await turn.result()).text == "an example one two"
     assert "likes tea" in held.model.requests[-1].system
-    assert len(await store.accounts([f"run:{turn.id}"])) == 1
+    assert len(await store.accounts(ANN, run_id=turn.id)) == 1
 
 
 async def test_a_message_can_be_refused() -> None:
@@ -303,7 +303,7 @@ async def test_a_turn_that_waits_is_visible_and_blocks(tmp_path: Path) -> None:
         with pytest.raises(ConversationBusyError):
             await theirs.send("and?", when_busy="refuse")
         queued = await theirs.send("thanks")
-        await there.approve(result.waiting[0].key, by="boss")
+        await there.approve(ANN, result.waiting[0].key)
         await there.look()
         assert (await (await theirs.turn(turn.id)).result()).text == "done"
         assert (await until(lambda: ended(theirs, queued.id))).answer == "pay thanks"
@@ -358,7 +358,7 @@ async def test_the_context_is_kept_with_the_turn(tmp_path: Path) -> None:
                 conversation = await runtime.conversation(ANN, "c", agent="desk")
             result = await (await conversation.send(f"turn {number}")).result()
             assert result.context is not None
-            assert (await runtime.result(result.run_id)).context == result.context
+            assert (await runtime.result(ANN, result.run_id)).context == result.context
             if number == 3 or not alone:
                 await runtime.close()
                 await store.close()
@@ -422,7 +422,7 @@ async def test_the_title_is_written_once_and_billed(tmp_path: Path) -> None:
         assert set(titles) <= {"A Good Title", ""}
         assert await theirs.title(small) == "A Good Title"
         assert len(small.requests) == 1
-        sums = await first.usage_sums(["user", "agent", "model"])
+        sums = await first.usage_sums(ANN, ["user", "agent", "model"])
         assert [each.by for each in sums if "title" in each.by[1]] == [("ann", "conversation_title", "scripted:small")]
         assert len(await mine.turns()) == 1
         await mine.set_title("Mine")
@@ -460,7 +460,7 @@ async def test_a_deleted_conversation_is_gone() -> None:
     await conversation.delete()
     assert await runtime.conversations(ANN) == ()
     await runtime.look()
-    assert await runtime.store.run(queued.id) is None
+    assert await runtime.store.run(ANN, queued.id) is None
     for use in (conversation.send("three"), conversation.turns(), conversation.read(), runtime.conversation(ANN, "c")):
         with pytest.raises(UnknownConversationError):
             await use

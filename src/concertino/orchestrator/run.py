@@ -164,7 +164,7 @@ class RunSession:
         self.tree = tree
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
         """The conversation, and the part of it that is sent."""
-        self.journal = Journal(tree, id, chat.session.user_id, self.window.tokens_of, chat.conversation_id)
+        self.journal = Journal(tree, id, self.scope, self.window.tokens_of, chat.conversation_id)
         self.state = RunState()
         self.data: dict[str, Any] = {}
         self.stream: EventStream | None = None
@@ -206,15 +206,16 @@ class RunSession:
     def set_chat(self, chat: Chat) -> None:
         """Set what the run is given; a resumed run has it from its journal."""
         self.chat = chat
-        self.scope = Scope(chat.session.organization_id, chat.session.user_id)
-        self.cache_key = f"{self.path.rpartition('/')[2][:40]}:{handle_for(chat.conversation_id or chat.message)}"
+        self.scope: Scope = chat.scope
+        conversation = handle_for(f"{chat.scope.key}{chat.conversation_id or chat.message}")
+        self.cache_key = f"{self.path.rpartition('/')[2][:40]}:{conversation}"
         """The part that all requests of this agent in this conversation share, for a provider's cache."""
 
     @property
     def reserve(self) -> Reserve:
         """Computes what the budgets of the run reserve."""
         if self._reserve is None:
-            self._reserve = Reserve(self.resources, self.tree, self.limits)
+            self._reserve = Reserve(self.resources, self.limits)
         return self._reserve
 
     def fixed(self, specs: tuple[ToolSpec, ...]) -> dict[str, str]:
@@ -243,7 +244,7 @@ class RunSession:
         """Return this run's limits with *model*."""
         if model is self.model:
             return self.limits
-        return self.resources.limits_of(self.chat.session, model, self.agent)
+        return self.resources.limits_of(self.scope, model, self.agent)
 
     def show(self, stream: EventStream | None) -> None:
         """Show the run's events in *stream*."""

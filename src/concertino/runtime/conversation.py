@@ -22,7 +22,7 @@ from ..messages import Message
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.replay import started_of
 from ..providers.base import Model
-from ..scope import Scope
+from ..scope import AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import Feedback, QueuedTurn, Rating, StoredConversation, StoredTurn
 from .conversation_export import Export, exported
@@ -44,11 +44,11 @@ class _Runs(Protocol):
 
     store: Store
 
-    def live(self, run_id: str) -> LiveRun | None: ...
+    def live(self, scope: AnyScope, run_id: str) -> LiveRun | None: ...
 
-    async def result(self, run_id: str) -> RunResult: ...
+    async def result(self, scope: AnyScope, run_id: str) -> RunResult: ...
 
-    async def stop(self, run_id: str) -> StopReceipt: ...
+    async def stop(self, scope: AnyScope, run_id: str) -> StopReceipt: ...
 
     async def write_title(self, scope: Scope, conversation: StoredConversation, model: Model | str | None) -> str: ...
 
@@ -77,7 +77,7 @@ class ConversationTurn:
         Raises `RunStateError` if it waits for an answer in another process, or is a dead letter.
         """
         if (live := await self._live()) is None:
-            return await self._runs.result(self.id)
+            return await self._runs.result(self._conversation.scope, self.id)
         result = await live.result()
         await self._conversation._starter.settled(self.id)
         return result
@@ -95,16 +95,16 @@ class ConversationTurn:
 
     async def messages(self) -> Sequence[Message]:
         """Return the messages that the turn has added, as the data policy leaves them."""
-        return [stored.message for stored in await self._runs.store.messages(self.id)]
+        return [stored.message for stored in await self._runs.store.messages(self._conversation.scope, self.id)]
 
     async def stop(self) -> StopReceipt:
         """Stop the turn, also in another process. Partial text is kept."""
-        return await self._runs.stop(self.id)
+        return await self._runs.stop(self._conversation.scope, self.id)
 
     async def _live(self) -> LiveRun | None:
         """Return the turn's run in this process; None if it has ended elsewhere. Waits for a queued turn."""
         delay = _POLL
-        while (live := self._runs.live(self.id)) is None:
+        while (live := self._runs.live(self._conversation.scope, self.id)) is None:
             state = (await self.read()).state
             if state in _ENDED:
                 return None
@@ -232,7 +232,7 @@ class Conversation:
     async def delete(self) -> None:
         """Erase the conversation with its runs, which are stopped first. The ledger stays."""
         for turn in await self._runs.store.all_turns(self.scope, self.id):
-            if (live := self._runs.live(turn.run_id)) is not None and not live.done:
+            if (live := self._runs.live(self.scope, turn.run_id)) is not None and not live.done:
                 live.request_stop()
                 await live.result()
         self._starter.forget(self.scope, self.id)
@@ -285,13 +285,13 @@ class Conversation:
     async def _interrupt(self, run_id: str) -> None:
         """Stop the turn in progress, and start what waits for its end."""
         with suppress(RunStateError):  # it has ended, or has not started
-            await self._runs.stop(run_id)
+            await self._runs.stop(self.scope, run_id)
         await self._starter.look()
 
     async def _input(self, turn_id: str) -> tuple[StoredTurn, Chat]:
         """Return a turn with the chat that it was given."""
         turn = await self._runs.store.turn(self.scope, self.id, turn_id)
-        journal = await self._runs.store.load(turn_id)
+        journal = await self._runs.store.load(self.scope, turn_id)
         if journal is None:
             raise RunStateError(f"turn {turn_id} is queued: withdraw it, and send another message")
         try:

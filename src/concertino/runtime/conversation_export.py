@@ -34,11 +34,11 @@ async def exported(store: Store, scope: Scope, conversation: StoredConversation)
         "leaf": conversation.leaf,
         "modes": list(conversation.modes),
         "tools": list(conversation.tools),
-        "turns": [await _turn(store, turn) for turn in turns],
+        "turns": [await _turn(store, scope, turn) for turn in turns],
     }
 
 
-async def _turn(store: Store, turn: StoredTurn) -> Export:
+async def _turn(store: Store, scope: Scope, turn: StoredTurn) -> Export:
     return {
         "id": turn.run_id,
         "parent": turn.parent or None,
@@ -49,5 +49,5 @@ async def _turn(store: Store, turn: StoredTurn) -> Export:
         "answer": turn.answer,
         "error": turn.error,
         "feedback": None if turn.feedback is None else asdict(turn.feedback),
-        "messages": [json.loads(encode_message(each.message)) for each in await store.messages(turn.run_id)],
+        "messages": [json.loads(encode_message(each.message)) for each in await store.messages(scope, turn.run_id)],
     }

@@ -17,6 +17,7 @@ class LiveRun:
 
     def __init__(self, orchestrator: ToolOrchestrator) -> None:
         self.id = orchestrator.run_id
+        self.scope = orchestrator.chat.scope
         self._orchestrator = orchestrator
         self._log = EventLog()
         self._started = asyncio.Event()

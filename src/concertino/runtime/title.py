@@ -11,7 +11,7 @@ from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.data_policy import DataPolicy
 from ..providers.base import Model
-from ..scope import Scope
+from ..scope import AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import StoredConversation, StoredTurn
 from .live_run import LiveRun
@@ -29,7 +29,7 @@ class _Runs(Protocol):
 
     async def start(self, chat: Chat, agent: AgentConfig[Any] | str, *, run_id: str | None = None) -> LiveRun: ...
 
-    async def resume(self, run_id: str) -> LiveRun: ...
+    async def resume(self, scope: AnyScope, run_id: str) -> LiveRun: ...
 
 
 class TitleAgent(AgentConfig[Any]):
@@ -74,15 +74,15 @@ async def write_title(
     chat = in_conversation(Chat(title_question(first), model=model), scope, conversation.id)
     error: str | None = None
     for number in range(1, _TRIES + 1):
-        run_id = child_run_id(f"{len(scope.key)}:{scope.key}{conversation.id}:title", number)
+        run_id = child_run_id(f"{scope.key}{conversation.id}:title", number)
         try:
             live = await runs.start(chat, agent, run_id=run_id)
         except RunExistsError:
             with suppress(RunStateError):  # it has ended, or another process has it
-                await (await runs.resume(run_id)).result()
+                await (await runs.resume(scope, run_id)).result()
         else:
             await live.result()
-        stored = await runs.store.run(run_id)
+        stored = await runs.store.run(scope, run_id)
         if stored is None or stored.end is None:
             return ""  # another process is writing it
         if stored.end.status == "completed":

@@ -12,10 +12,9 @@ from ..orchestrator.journal.entries import Started, message_of, message_texts
 from ..providers.base import model_id
 from ..scope import Scope
 from ..storage.types import Budget
-from ..tools.base import Session
 
 _PLAIN = ("message", "system_prompt", "personalization", "project_rules", "chatbot_id")
-_OF_THE_CONVERSATION = ("history", "context", "summary", "session", "conversation_id", "turn")
+_OF_THE_CONVERSATION = ("history", "context", "summary", "scope", "conversation_id", "turn")
 """Fields that the conversation sets."""
 _DEFAULTS = Chat()
 
@@ -69,5 +68,4 @@ def started_input(started: Started) -> Chat:
 
 def in_conversation(chat: Chat, scope: Scope, conversation_id: str) -> Chat:
     """Return *chat* as a chat of *scope* in a conversation."""
-    session = Session(user_id=scope.user, organization_id=scope.tenant)
-    return dataclasses.replace(chat, session=session, conversation_id=conversation_id)
+    return dataclasses.replace(chat, scope=scope, conversation_id=conversation_id)

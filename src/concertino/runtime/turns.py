@@ -25,7 +25,7 @@ from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.entries import unpack_context
 from ..records import record
-from ..scope import Scope
+from ..scope import OPERATOR, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import DueTurn, QueuedTurn, StoredHistory
 from ..storage.types import TurnStart
@@ -108,7 +108,7 @@ class TurnStarter:
 
     async def look(self) -> None:
         """Close the turns that have ended, and start the queued turns that are due."""
-        for due in await self._store.due_turns():
+        for due in await self._store.due_turns(OPERATOR):
             if self._runs.knows(due.agent):
                 await self._start_due(due)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...scope import Scope
+from ...scope import AnyScope, Operator, Scope
 from ..conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
 from ..types import Erased
 from . import conversations, turns
@@ -25,7 +25,7 @@ class SqlConversations:
         return await self._connection.run(conversations.conversation, scope, conversation_id)
 
     async def conversations(
-        self, scope: Scope, *, limit: int = 50, before: str | None = None
+        self, scope: AnyScope, *, limit: int = 50, before: str | None = None
     ) -> Sequence[StoredConversation]:
         """Return the conversations of *scope*, the last updated first."""
         return await self._connection.run(conversations.conversations, scope, limit, before)
@@ -60,9 +60,9 @@ class SqlConversations:
         """Remove a queued turn."""
         return await self._connection.write(WriteCall(turns.withdraw_turn, scope, conversation_id, run_id))
 
-    async def due_turns(self, limit: int = 50) -> Sequence[DueTurn]:
+    async def due_turns(self, scope: Operator, limit: int = 50) -> Sequence[DueTurn]:
         """Close ended turns, and return the queued ones to start."""
-        return await self._connection.run(turns.due_turns, limit)
+        return await self._connection.run(turns.due_turns, scope, limit)
 
     async def select_leaf(self, scope: Scope, conversation_id: str, run_id: str, *, newest: bool = False) -> str:
         """Make a turn, or the newest turn below it, the active leaf."""
@@ -80,7 +80,7 @@ class SqlConversations:
         """Set or remove the feedback on a turn's answer."""
         await self._connection.write(WriteCall(conversations.rate_turn, scope, conversation_id, run_id, feedback))
 
-    async def search_turns(self, scope: Scope, text: str, *, limit: int = 20) -> Sequence[StoredTurn]:
+    async def search_turns(self, scope: AnyScope, text: str, *, limit: int = 20) -> Sequence[StoredTurn]:
         """Return the turns with all words of *text*, the best first."""
         return await self._connection.run(conversations.search_turns, scope, text, limit)
 

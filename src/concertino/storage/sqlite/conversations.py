@@ -7,20 +7,19 @@ import sqlite3
 from typing import Any
 
 from ...errors import ConversationError, UnknownConversationError
-from ...scope import Scope
+from ...scope import AnyScope, Scope
 from ...text import query_terms
 from ..codec import decode_json, encode_json, storable
 from ..conversation_types import Feedback, StoredConversation, StoredHistory, StoredTurn
 from ..types import Erased
 from .connection import checkpoint, reading, transaction
 from .erasure import end_trees, forget_content, forget_conversations
-from .reader import branch_messages
+from .reader import branch_messages, text_of
 from .rows import hash_key, scope_key, scope_row
-from .statements import clock, queries
+from .statements import clock, queries, scoped
 from .turns import conversation_number, owner_word, turn_number
 
 _SHOWN = {"queued": "queued", "running": "running", "suspended": "waiting"}
-_OF_SCOPE = "h.scope_key = :scope_key AND c.tenant = :tenant AND c.user = :user"
 _DELETED = "its conversation was deleted"
 
 
@@ -34,7 +33,7 @@ def open_conversation(
     except UnknownConversationError:
         bound = {**scope_row(scope), "conversation_key": hash_key(conversation_id), "id": conversation_id}
         number = connection.execute(sql["add_conversation"], {**bound, "agent": agent, "now": now}).lastrowid
-        connection.execute(sql["add_conversation_head"], (number, scope_key(scope), now))
+        connection.execute(sql["add_conversation_head"], (number, now))
     found = conversation(connection, scope, conversation_id)
     assert found is not None
     return found
@@ -42,18 +41,17 @@ def open_conversation(
 
 def conversation(connection: sqlite3.Connection, scope: Scope, conversation_id: str) -> StoredConversation | None:
     """Return one conversation, or None."""
-    bound = {**scope_row(scope), "conversation_key": hash_key(conversation_id), "id": conversation_id, "limit": 1}
-    same = "c.scope_key = :scope_key AND c.conversation_key = :conversation_key AND c.id = :id"
-    rows = _conversations(connection, f"{same} AND c.tenant = :tenant AND c.user = :user", bound)
+    bound = {"conversation_key": hash_key(conversation_id), "id": conversation_id, "limit": 1}
+    rows = _conversations(connection, scope, "c.conversation_key = :conversation_key AND c.id = :id", bound)
     return rows[0] if rows else None
 
 
 def conversations(
-    connection: sqlite3.Connection, scope: Scope, limit: int, before: str | None
+    connection: sqlite3.Connection, scope: AnyScope, limit: int, before: str | None
 ) -> tuple[StoredConversation, ...]:
     """Return the conversations of *scope*, the last updated first; with *before*, those after it in this order."""
-    bound: dict[str, Any] = {**scope_row(scope), "limit": max(limit, 0)}
-    condition = _OF_SCOPE
+    bound: dict[str, Any] = {"limit": max(limit, 0)}
+    condition = "true"
     if before is not None:
         number = conversation_number(connection, scope, before)
         bound |= {"before": number}
@@ -61,18 +59,19 @@ def conversations(
             " AND (h.updated, c.number) < "
             "((SELECT updated FROM conversation_heads WHERE conversation = :before), :before)"
         )
-    return _conversations(connection, condition, bound)
+    return _conversations(connection, scope, condition, bound)
 
 
 def _conversations(
-    connection: sqlite3.Connection, condition: str, bound: dict[str, Any]
+    connection: sqlite3.Connection, scope: AnyScope, condition: str, bound: dict[str, Any]
 ) -> tuple[StoredConversation, ...]:
-    sql = queries()["conversations"].replace("/*conditions*/", condition)
+    sql, reader = scoped("conversations", scope)
+    sql, bound = sql.replace("/*conditions*/", condition), {**reader, **bound}
     return tuple(
         StoredConversation(
             id=row["id"],
             tenant=row["tenant"],
-            user=row["user"],
+            user=row["user_id"],
             agent=row["agent"],
             created=row["created"],
             updated=row["updated"],
@@ -170,23 +169,23 @@ def history(
     with reading(connection):
         turn_number(connection, conversation_number(connection, scope, conversation_id), run_id)
         messages, lasting, met = branch_messages(connection, run_id, after)
-        context, texts = _context(connection, run_id)
+        context, texts = _context(connection, run_id, scope_key(scope.key))
     return StoredHistory(
         messages=tuple(messages), after=after if met else "", lasting=lasting, context=context, texts=texts
     )
 
 
-def _context(connection: sqlite3.Connection, run_id: str) -> tuple[list[Any] | None, dict[str, str]]:
+def _context(connection: sqlite3.Connection, run_id: str, owner: int) -> tuple[list[Any] | None, dict[str, str]]:
     found = connection.execute(queries()["last_end"], (run_id,)).fetchone()
     context = None if found is None or found[0] is None else decode_json(found[0], dict).get("context")
     if context is None:
         return None, {}
     texts: dict[str, str] = {}
     for name in (*context[0], *context[1]):
-        row = connection.execute(queries()["text"], (name,)).fetchone()
-        if row is None:
+        body = text_of(connection, name, owner)
+        if body is None:
             return None, {}  # erased: the next run begins with the whole history
-        texts[name] = row[0]
+        texts[name] = body
     return context, texts
 
 
@@ -218,16 +217,17 @@ def rate_turn(
         connection.execute(sql["add_conversation_text"], (conversation, number, "feedback", body))
 
 
-def search_turns(connection: sqlite3.Connection, scope: Scope, text: str, limit: int) -> tuple[StoredTurn, ...]:
+def search_turns(connection: sqlite3.Connection, scope: AnyScope, text: str, limit: int) -> tuple[StoredTurn, ...]:
     """Return the closed turns of *scope* with all words of *text*, the best first."""
     # Words have letters and digits only, so none of them is FTS5 syntax.
     words = " AND ".join(f'"{word}"' for word in query_terms(storable(text)))
     if not words:
         return ()
-    match = f"owner : {owner_word(scope_key(scope))} AND words : ({words})"
+    owner = f"owner : {owner_word(scope_key(scope.key))} AND " if isinstance(scope, Scope) else ""
+    match = f"{owner}words : ({words})"
     with reading(connection):
-        bound = {**scope_row(scope), "match": match, "limit": max(limit, 0)}
-        rows = connection.execute(queries()["search_turns"], bound).fetchall()
+        sql, bound = scoped("search_turns", scope)
+        rows = connection.execute(sql, {**bound, "match": match, "limit": max(limit, 0)}).fetchall()
         numbers = [row[0] for row in rows]
         found = _turns(connection, f"t.number IN ({', '.join(map(str, numbers))})")
     return tuple(found[number] for number in numbers)
@@ -240,15 +240,16 @@ def delete_conversation(connection: sqlite3.Connection, scope: Scope, conversati
     """Erase a conversation with all its runs, which are ended first. The ledger stays, with the user's name."""
     sql = queries()
     bound = {**scope_row(scope), "conversation_key": hash_key(conversation_id), "id": conversation_id}
+    of_conversation = scoped("runs_of_conversation", scope)[0]
     with transaction(connection):
         conversation_number(connection, scope, conversation_id)
-        runs = connection.execute(sql["runs_of_conversation"], bound).fetchall()
+        runs = connection.execute(of_conversation, bound).fetchall()
         roots = {row["root"]: row["erase_after"] for row in runs if not row["ended"] and row["root"] == row["number"]}
         end_trees(connection, roots.items(), _DELETED)
         for row in runs:
             forget_content(connection, row["number"])
             connection.execute(sql["forget_run_of_conversation"], {"run": row["number"]})
-        connection.execute(sql["forget_texts_of_conversation"], bound)
+        connection.execute(scoped("forget_texts_of_conversation", scope)[0], bound)
         forget_conversations(connection, [conversation_number(connection, scope, conversation_id)])
     checkpoint(connection)
     return Erased(runs=len(runs), memories=0)

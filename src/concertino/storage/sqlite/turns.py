@@ -14,25 +14,27 @@ from ...errors import (
     UnknownConversationError,
     UnknownTurnError,
 )
-from ...scope import Scope
+from ...scope import AnyScope, Operator, Scope
 from ...text import index_terms
 from ..codec import decode_json, decode_message, encode_json
 from ..conversation_types import DueTurn, QueuedTurn
 from ..types import RunStart, TurnStart
 from .approvals import send
 from .connection import transaction
-from .rows import hash_key, scope_row
+from .rows import hash_key
+from .schedule import check_operator
 from .schema import is_read_only
-from .statements import clock, queries
+from .statements import clock, queries, scoped
 
 _LONGEST_INDEXED = 100_000
 """Characters of a turn that a search finds."""
 
 
-def conversation_number(connection: sqlite3.Connection, scope: Scope, conversation_id: str) -> int:
+def conversation_number(connection: sqlite3.Connection, scope: AnyScope, conversation_id: str) -> int:
     """Return the number of a conversation of *scope*. Raises `UnknownConversationError`."""
-    bound = {**scope_row(scope), "conversation_key": hash_key(conversation_id), "id": conversation_id}
-    found = connection.execute(queries()["conversation_number"], bound).fetchone()
+    sql, bound = scoped("conversation_number", scope)
+    bound |= {"conversation_key": hash_key(conversation_id), "id": conversation_id}
+    found = connection.execute(sql, bound).fetchone()
     if found is None:
         raise UnknownConversationError(f"there is no conversation {conversation_id!r}: open it first, with an agent")
     return int(found[0])
@@ -116,7 +118,7 @@ def steer_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: st
     if head["current"] is None or not head["busy"]:
         return None
     run_id = str(head["current_id"])
-    send(connection, run_id, "steer", text, scope.user)
+    send(connection, scope, run_id, "steer", text)
     if key:
         count = connection.execute("SELECT count(*) FROM turns WHERE conversation = ?", (conversation,)).fetchone()[0]
         bound = {
@@ -145,8 +147,9 @@ def withdraw_turn(connection: sqlite3.Connection, scope: Scope, conversation_id:
     return removed
 
 
-def due_turns(connection: sqlite3.Connection, limit: int) -> tuple[DueTurn, ...]:
+def due_turns(connection: sqlite3.Connection, scope: Operator, limit: int) -> tuple[DueTurn, ...]:
     """Close the turns whose runs have ended, and return the queued turns whose conversations are idle."""
+    check_operator(scope)
     sql = queries()
     if not is_read_only(connection) and connection.execute(sql["turns_to_close"]).fetchone() is not None:
         with transaction(connection):
@@ -163,7 +166,7 @@ def _to_due(row: sqlite3.Row) -> DueTurn:
         parent=row["parent"] if row["anchored"] else None,
         mode=row["mode"],
     )
-    return DueTurn(conversation_id=row["id"], tenant=row["tenant"], user=row["user"], agent=row["agent"], turn=turn)
+    return DueTurn(conversation_id=row["id"], tenant=row["tenant"], user=row["user_id"], agent=row["agent"], turn=turn)
 
 
 def owner_word(scope_key: int) -> str:

@@ -1,15 +1,15 @@
 -- Conversations and their turns.
 
 -- name: conversation_number
-SELECT number FROM conversations
-WHERE scope_key = :scope_key AND conversation_key = :conversation_key AND id = :id AND tenant = :tenant AND user = :user;
+SELECT c.number FROM conversations AS c
+WHERE c.conversation_key = :conversation_key AND c.id = :id AND /*reached c*/;
 
 -- name: add_conversation
-INSERT INTO conversations (scope_key, conversation_key, id, tenant, user, agent, created)
+INSERT INTO conversations (scope_key, conversation_key, id, tenant, user_id, agent, created)
 VALUES (:scope_key, :conversation_key, :id, :tenant, :user, :agent, :now);
 
 -- name: add_conversation_head
-INSERT INTO conversation_heads (conversation, scope_key, modes, tools, updated) VALUES (?, ?, '[]', '[]', ?);
+INSERT INTO conversation_heads (conversation, modes, tools, updated) VALUES (?, '[]', '[]', ?);
 
 -- name: conversations
 SELECT c.*, h.modes, h.tools, h.updated, coalesce(t.run_id, '') AS leaf,
@@ -23,7 +23,7 @@ SELECT c.*, h.modes, h.tools, h.updated, coalesce(t.run_id, '') AS leaf,
         WHERE x.conversation = c.number AND x.kind = 'title' AND x.body <> ''), '') AS title
 FROM conversation_heads AS h JOIN conversations AS c ON c.number = h.conversation
 LEFT JOIN turns AS t ON t.number = h.leaf
-WHERE c.conversation_key IS NOT NULL AND /*conditions*/
+WHERE c.conversation_key IS NOT NULL AND /*reached c*/ AND /*conditions*/
 ORDER BY h.updated DESC, c.number DESC
 LIMIT :limit;
 
@@ -157,7 +157,7 @@ WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' OR
 INSERT INTO turn_words (rowid, owner, words) VALUES (?, ?, ?);
 
 -- name: due_turns
-SELECT c.id, c.tenant, c.user, c.agent, t.run_id, t.mode, t.anchored,
+SELECT c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
     coalesce((SELECT p.run_id FROM turns AS p WHERE p.number = t.parent), '') AS parent,
     (SELECT x.body FROM conversation_texts AS x WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
 FROM turns AS t
@@ -176,27 +176,28 @@ LIMIT :limit;
 -- name: search_turns
 SELECT t.number
 FROM turn_words AS w JOIN turns AS t ON t.number = w.rowid JOIN conversations AS c ON c.number = t.conversation
-WHERE turn_words MATCH :match AND c.scope_key = :scope_key AND c.tenant = :tenant AND c.user = :user
+WHERE turn_words MATCH :match AND /*reached c*/
 ORDER BY bm25(turn_words, 0.0, 1.0), t.number DESC
 LIMIT :limit;
 
 -- name: runs_of_conversation
 SELECT r.number, r.run_id, r.root, h.ending IS NOT NULL AS ended, h.erase_after
 FROM runs AS r JOIN heads AS h ON h.run = r.number
-WHERE r.scope_key = :scope_key AND r.conversation_key = :conversation_key AND r.conversation_id = :id;
+WHERE r.conversation_key = :conversation_key AND r.conversation_id = :id AND /*reached r*/;
 
 -- name: forget_run_of_conversation
 UPDATE runs SET conversation_key = NULL, conversation_id = '', task = '' WHERE number = :run;
 
 -- name: forget_texts_of_conversation
-UPDATE texts SET id = NULL, user_key = NULL, user_id = '', run_id = NULL, conversation_key = NULL, body = ''
-WHERE conversation_key = :conversation_key AND organization_id = :tenant AND user_id = :user;
+UPDATE texts AS t SET
+    id = NULL, scope_key = NULL, tenant = '', user_id = '', run_id = NULL, conversation_key = NULL, body = ''
+WHERE t.conversation_key = :conversation_key AND /*reached t*/;
 
 -- name: blank_conversation
 UPDATE conversation_texts SET body = '' WHERE conversation = ? AND body <> '';
 
 -- name: forget_conversation
-UPDATE conversations SET conversation_key = NULL, id = '', user = '', agent = '' WHERE number = ?;
+UPDATE conversations SET conversation_key = NULL, id = '', user_id = '', agent = '' WHERE number = ?;
 
 -- name: delete_conversation_head
 DELETE FROM conversation_heads WHERE conversation = ?;
@@ -221,6 +222,5 @@ DROP TABLE turn_words;
 -- name: turn_words_rename
 ALTER TABLE new_turn_words RENAME TO turn_words;
 
--- name: conversations_of_user
-SELECT number FROM conversations
-WHERE user = :user_id AND conversation_key IS NOT NULL AND (:organization_id IS NULL OR tenant = :organization_id);
+-- name: conversations_to_forget
+SELECT c.number FROM conversations AS c WHERE c.conversation_key IS NOT NULL AND /*reached c*/;
