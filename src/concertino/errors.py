@@ -43,7 +43,8 @@ ConcertinoError
 │       ├── ConversationBusyError     a turn is in progress
 │       ├── LeafMovedError            another turn was appended meanwhile
 │       └── TurnExistsError           the message was sent before
-├── BudgetError                   an account has too little left for a reservation
+├── LimitError                    a limit of the run allows no further work
+│   └── BudgetError               an account has too little left for a reservation
 ├── EngineError                   a defect of the engine; the run fails
 └── RunError                      a run failed; carries the partial result
 
@@ -52,7 +53,7 @@ Every message states what is wrong, which value caused it, and what to do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from .messages import AssistantMessage
@@ -273,11 +274,36 @@ class TurnExistsError(ConversationError):
         self.run_id = run_id
 
 
-class BudgetError(ConcertinoError):
+LimitReason = Literal[
+    "tool_calls",
+    "steps",
+    "hook_seconds",
+    "answer",
+    "budget",
+    "model_calls",
+    "all_tool_calls",
+    "seconds",
+    "received",
+    "tokens",
+    "cost",
+]
+"""The limit that is reached. `budget`: an account does not cover another step. `answer`: an answer went far beyond its
+token limit. The others are fields of `Limits`."""
+
+
+class LimitError(ConcertinoError):
+    """A limit of the run, or of its tree, allows no further work; `reason` names it as `AgentConfig.on_limit` does."""
+
+    def __init__(self, message: str, reason: LimitReason) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class BudgetError(LimitError):
     """An account has too little left for a reservation; `account` is its kind: `run`, `user` or `tenant`."""
 
     def __init__(self, message: str, account: str, tokens: int | None = None, money: Any = None) -> None:
-        super().__init__(message)
+        super().__init__(message, "budget")
         self.account = account
         self.tokens = tokens
         """Remaining tokens; None: unlimited."""

@@ -18,8 +18,9 @@ from .records import record
 from .usage import UsageRecord
 from .waits import Wait, WaitKind
 
-RunStatus = Literal["completed", "failed", "cancelled", "suspended"]
-"""`suspended`: the run waits for answers from outside and continues when it is resumed. The others are final."""
+RunStatus = Literal["completed", "limited", "failed", "cancelled", "suspended"]
+"""`limited`: no answer was possible within a limit or a budget; the error names it. `suspended`: the run waits for
+answers from outside and continues when it is resumed. The others are final."""
 NoticeCode = Literal[
     "user_message_cut",
     "context_trimmed",

@@ -66,9 +66,12 @@ async def record_request(
     reserve: Reservation | None = None,
     *,
     own_messages: bool,
+    prompt: str = "",
     after: ProviderError | None = None,
 ) -> None:
     """Record a turn's request before it is sent, with everything that led to it; *after* ended the previous attempt.
+
+    *prompt* is the text after the conversation that this request alone contains.
 
     Raises `BudgetError`, and records nothing, if an account does not cover *reserve*.
     """
@@ -92,14 +95,15 @@ async def record_request(
         settings=request_settings(request),
         extra=plain(request.extra) if request.extra else {},
         messages=message_texts(request.messages) if own_messages else None,
+        prompt=prompt or None,
         after=None if after is None else type(after).__name__,
         after_text=None if after is None else str(after),
     )
-    if own_messages or request.system != run.system or request.tools is not specs:
-        prompt = tokens_of(request, run.resources.counter)
+    if own_messages or prompt or request.system != run.system or request.tools is not specs:
+        tokens = tokens_of(request, run.resources.counter)
     else:
-        prompt = run.window.estimated_tokens
-    operation = _attempt_operation(run, prepared, reserve, prompt)
+        tokens = run.window.estimated_tokens
+    operation = _attempt_operation(run, prepared, reserve, tokens)
     await journal.append(entry, run.state.step, [operation], reserve=reserve)
 
 
@@ -153,12 +157,11 @@ async def record_end(run: RunSession, status: RunStatus, error: str | None) -> N
         return
     ended: EndStatus = status  # type: ignore[assignment]  # a suspended run has not ended
     receipt = run.tree.receipt() if status == "cancelled" and run.id == run.tree.root_id else None
-    context = None
-    if run.carried is not None and run.chat.conversation_id and run.id == run.tree.root_id:
-        context = pack_context(
-            run.carried, run.journal.conversation_text_ids, run.chat.context, run.journal.packed_context
-        )
-        run.journal.name_texts(context[0])
+    journal, context = run.journal, None
+    if journal.next_context is not None and run.chat.conversation_id and run.id == run.tree.root_id:
+        known = run.chat.context, journal.packed_context
+        context = pack_context(journal.next_context, journal.conversation_text_ids, *known)
+        journal.name_texts(context[0])
     entry = Ended(
         status=ended,
         position=position(run),

@@ -24,7 +24,7 @@ from ..orchestrator.journal.replay import started_of
 from ..providers.base import Model
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
-from ..storage.conversation_types import Feedback, QueuedTurn, Rating, StoredConversation, StoredTurn
+from ..storage.conversation_types import ENDED_STATES, Feedback, QueuedTurn, Rating, StoredConversation, StoredTurn
 from .conversation_export import Export, exported
 from .live_run import LiveRun
 from .turn_input import check_input, encode_input, started_input
@@ -36,7 +36,6 @@ its next step. `interrupt`: the turn is stopped, and the message is the next one
 
 _POLL = 0.02
 _MOST_POLL = 0.2
-_ENDED = ("completed", "failed", "cancelled")
 
 
 class _Runs(Protocol):
@@ -106,7 +105,7 @@ class ConversationTurn:
         delay = _POLL
         while (live := self._runs.live(self._conversation.scope, self.id)) is None:
             state = (await self.read()).state
-            if state in _ENDED:
+            if state in ENDED_STATES:
                 return None
             if state in ("waiting", "dead_letter"):
                 raise RunStateError(f"turn {self.id} has not ended: it is {state!r}")

@@ -13,7 +13,7 @@ from ..orchestrator.journal.data_policy import DataPolicy
 from ..providers.base import Model
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
-from ..storage.conversation_types import StoredConversation, StoredTurn
+from ..storage.conversation_types import ENDED_STATES, StoredConversation, StoredTurn
 from .live_run import LiveRun
 from .turn_input import in_conversation
 
@@ -68,7 +68,7 @@ async def write_title(
     The run's id follows from the conversation, so that several processes write one title and pay for one run.
     """
     turns = await runs.store.all_turns(scope, conversation.id)
-    first = next((turn for turn in turns if turn.state == "completed" and turn.answer), None)
+    first = next((turn for turn in turns if turn.state in ENDED_STATES and turn.answer), None)
     if first is None:
         return ""
     chat = in_conversation(Chat(title_question(first), model=model), scope, conversation.id)
@@ -85,7 +85,7 @@ async def write_title(
         stored = await runs.store.run(scope, run_id)
         if stored is None or stored.end is None:
             return ""  # another process is writing it
-        if stored.end.status == "completed":
+        if stored.end.status in ("completed", "limited"):
             title = cleaned_title(stored.end.answer)
             return await runs.store.set_title(scope, conversation.id, title, replace=False) if title else ""
         error = stored.end.error

@@ -27,7 +27,7 @@ from ..orchestrator.journal.entries import unpack_context
 from ..records import record
 from ..scope import OPERATOR, Scope
 from ..storage.base import Store
-from ..storage.conversation_types import DueTurn, QueuedTurn, StoredHistory
+from ..storage.conversation_types import ENDED_STATES, DueTurn, QueuedTurn, StoredHistory
 from ..storage.types import TurnStart
 from .live_run import LiveRun
 from .turn_input import decode_input, in_conversation
@@ -36,7 +36,6 @@ log = logging.getLogger("concertino")
 
 HELD = 64
 """Most conversations whose history a process keeps."""
-_ENDED = ("completed", "failed", "cancelled")
 
 
 class _Runs(Protocol):
@@ -174,10 +173,10 @@ class TurnStarter:
         """Keep the history of a turn when it has ended, and start the next one."""
         try:
             result = await live.result()
-            if result.status not in _ENDED:
+            if result.status not in ENDED_STATES:
                 return
             stored = await self._store.turn(scope, conversation_id, live.id)
-            if stored.state not in _ENDED:
+            if stored.state not in ENDED_STATES:
                 return  # parked, or continued by another process
             await self._keep_turn(scope, conversation_id, before, result)
         except ConcertinoError as error:

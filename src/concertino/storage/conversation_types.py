@@ -12,6 +12,7 @@ from ..records import record
 TurnState = Literal["queued", "running", "waiting", "dead_letter"] | RunStatus
 """`queued`: it starts after the turn in progress. `waiting`: only waits are left, such as an approval. `dead_letter`:
 not resumed again until it is retried or stopped. Otherwise the state of its run."""
+ENDED_STATES: frozenset[TurnState] = frozenset(("completed", "limited", "failed", "cancelled"))
 Rating = Literal["up", "down"]
 
 

@@ -9,6 +9,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
+from ...context_state import ContextState
 from ...errors import StaleClaimError
 from ...ids import text_id, token
 from ...messages import AssistantMessage, Message
@@ -86,6 +87,7 @@ class Journal:
         "commands",
         "conversation_id",
         "ended",
+        "next_context",
         "on",
         "packed_context",
         "policy",
@@ -99,6 +101,8 @@ class Journal:
         self, tree: Tree, run_id: str, scope: Scope, count: Callable[[Message], int], conversation_id: str = ""
     ) -> None:
         self.on = tree.store is not None
+        self.next_context: ContextState | None = None
+        """The context for the next run of the conversation, when the run has its result."""
         self.run_id = run_id
         self.policy = KEEP_ALL
         self.ended = False

@@ -16,7 +16,7 @@ from ..run import RunSession
 
 def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = ()) -> RunResult:
     """Return the result of *run*. Nothing can be added to the run from now on."""
-    run.carried = _context(run)
+    run.journal.next_context = _context(run)
     run.ended, usage = True, run.tree.ledger.records(run.path, run.first_record)
     if run.deadlines is not None:
         run.deadlines.close()
@@ -34,7 +34,7 @@ def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Se
         error=error,
         waiting=tuple(waiting),
         receipt=run.tree.receipt() if status == "cancelled" else None,
-        context=run.carried,
+        context=run.journal.next_context,
         report=_report(run, usage),
     )
 
