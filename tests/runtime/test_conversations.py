@@ -40,6 +40,7 @@ from concertino.errors import (
     UnknownConversationError,
     UnknownTurnError,
 )
+from concertino.messages import Media
 from concertino.storage import Store
 from concertino.testing import Answer, ScriptedModel, call
 
@@ -509,3 +510,20 @@ async def test_a_new_conversation_needs_an_agent() -> None:
         await runtime.conversation(ANN)
     with pytest.raises(ConfigurationError, match="no agent 'other'"):
         await runtime.conversation(ANN, agent="other")
+
+
+async def test_media_are_part_of_the_history(tmp_path: Path) -> None:
+    picture = Media("image/png", data="aGVsbG8=")
+    async with await SqliteStore.open(tmp_path / "a.db") as first, await SqliteStore.open(tmp_path / "a.db") as second:
+        here, model = process(first, echoes()), echoes()
+        there = process(second, model)
+        mine = await here.conversation(ANN, "c", agent="desk")
+        turn = await mine.send(Chat("look", media=[picture]))
+        await turn.result()
+        theirs = await there.conversation(ANN, "c")
+        assert await say(theirs, "and?") == "look and?"
+        await (await theirs.regenerate(turn.id)).result()
+        sent = [[m.media for m in request.messages if isinstance(m, UserMessage)] for request in model.requests]
+        assert sent == [[(picture,), ()], [(picture,)]]
+        await here.close()
+        await there.close()

@@ -20,7 +20,6 @@ from ..events import RunEvent, RunResult, StopReceipt
 from ..ids import new_run_id
 from ..messages import Message
 from ..orchestrator.chat import Chat
-from ..orchestrator.journal.replay import started_of
 from ..providers.base import Model
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
@@ -294,7 +293,7 @@ class Conversation:
         if journal is None:
             raise RunStateError(f"turn {turn_id} is queued: withdraw it, and send another message")
         try:
-            return turn, started_input(started_of(journal))
+            return turn, started_input(journal)
         except ErasedError:
             if not turn.message:
                 raise

@@ -30,6 +30,8 @@ TABLES = [
     "journal",
     "messages",
     "texts",
+    "media",
+    "media_of_runs",
     "operations",
     "outcomes",
     "waits",

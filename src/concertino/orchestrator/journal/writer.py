@@ -42,6 +42,8 @@ class _Gathered:
     """Ids of texts that are stored already."""
     of_conversation: frozenset[str] = frozenset()
     """Ids of those texts that belong to the conversation."""
+    contents: dict[str, str] | None = None
+    """Contents of media that texts name, by digest; None: of none."""
     calls: dict[str, Operation] = field(default_factory=dict)
     """Tool calls by key, as they are now."""
     closed: list[str] = field(default_factory=list)
@@ -56,6 +58,7 @@ class _Gathered:
             getattr(self, name).update(getattr(later, name))
         self.named += later.named
         self.of_conversation |= later.of_conversation
+        self.contents = {**(self.contents or {}), **(later.contents or {})} or None
         mine, other = self.common, later.common
         mine.log.extend(other.log)
         mine.counts.update(other.counts)
@@ -146,7 +149,7 @@ class Journal:
     def replace(self, messages: Sequence[Message]) -> None:
         """Record that *messages* replace the conversation except its last message."""
         common = self._gathered.common
-        common.log.append(self.conversation_text_ids(message_texts(messages)))
+        common.log.append(self.message_ids(messages))
         common.edits = ()
 
     def book(self, record: UsageRecord, settlement: Settlement | None, ended: OperationState | None = None) -> None:
@@ -208,6 +211,15 @@ class Journal:
     def name_texts(self, ids: Iterable[str]) -> None:
         """Record that the next entry refers to texts that are stored already."""
         self._gathered.named += tuple(ids)
+
+    def message_texts(self, messages: Sequence[Message]) -> list[str]:
+        """Return the encoded messages; the next entry has the contents of their media."""
+        contents = self._gathered.contents = self._gathered.contents or {}
+        return message_texts(messages, contents)
+
+    def message_ids(self, messages: Sequence[Message]) -> list[str]:
+        """Return the ids of messages as texts that the runs of the conversation share; see `text_ids`."""
+        return self.text_ids(self.message_texts(messages), of_conversation=True)
 
     def changes(self, **values: Any) -> dict[str, Any]:
         """Return those of *values* that differ from the values recorded last under their names, and remember them."""
@@ -359,6 +371,7 @@ class Journal:
                 StoredText(id=key, body=text, run_id=run_id, of_conversation=key in gathered.of_conversation)
                 for key, text in gathered.texts.items()
             ],
+            contents=gathered.contents,
             usage=tuple(gathered.usage),
             operations=[operation for operation in changed if operation.key not in gone],
             closed=closed,

@@ -129,6 +129,14 @@ FROM path JOIN messages AS m ON m.run = path.run
 WHERE coalesce(m.kept, m.body) <> ''
 ORDER BY m.number; -- a turn begins when its parent has ended
 
+-- name: contents_of_branch
+WITH RECURSIVE path (parent, run) AS (
+    SELECT parent, run FROM turns WHERE run_id = :run_id
+    UNION ALL
+    SELECT t.parent, t.run FROM path JOIN turns AS t ON t.number = path.parent WHERE t.run_id <> :after
+)
+SELECT DISTINCT m.digest, m.body FROM path JOIN media_of_runs AS l ON l.run = path.run JOIN media AS m ON m.number = l.media;
+
 -- name: is_after
 WITH RECURSIVE path (number, parent) AS (
     SELECT number, parent FROM turns WHERE run_id = :run_id
