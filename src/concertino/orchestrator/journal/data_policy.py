@@ -236,6 +236,8 @@ def observed_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
         case events.TextDelta() | events.ReasoningDelta():
             how = policy.text if isinstance(event, events.TextDelta) else policy.reasoning
             return replace(event, text=_treated(how, event.text, key)) if how in _IN_PIECES else None
+        case events.PartialOutput():
+            return event if policy.text == "keep" else None
         case events.ToolCallDelta():
             piece = _treated(tool.arguments, event.arguments, key)
             return replace(event, arguments=piece) if tool.arguments in _IN_PIECES else None
@@ -274,6 +276,7 @@ def _shown_result(policy: DataPolicy, result: events.RunResult) -> events.RunRes
     return replace(
         result,
         text=stored_text(policy, result.text),
+        output=result.output if policy.text == "keep" else None,
         error=None if result.error is None else stored_text(policy, result.error),
         data={name: data for name, data in result.data.items() if policy.tool(name).results == "keep"},
         messages=tuple(left for message in result.messages if (left := _filtered(policy, message))),
