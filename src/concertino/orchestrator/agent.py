@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Union
 
 from ..errors import ConfigurationError, ToolArgumentsError
-from ..events import RunEvent
+from ..events import Audience, RunEvent
 from ..messages import AssistantMessage, Message, SystemMessage, ToolCall
 from ..providers.base import ModelRequest
 from ..tools.base import Tool
@@ -62,6 +62,8 @@ class AgentConfig(Generic[S]):
     """Whether a call of a `read` tool starts as soon as its arguments are complete, while the model is still writing.
     Ignored for an agent that overrides `interpret_response` or `process_tool_calls`, since they decide which calls
     run."""
+    audience: Audience = "answer"
+    """Intended readers of the text of the agent's turns, in its events. A sub-agent's text is a `draft` at most."""
     allow_prompt_override: bool = False
     """Whether `Chat(system_prompt=...)` replaces the prompt."""
 

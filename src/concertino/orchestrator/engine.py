@@ -14,7 +14,7 @@ from ..messages import AssistantMessage, Text, UserMessage
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
-from .event_stream import EventStream, Observer
+from .event_stream import EventRecorder, EventStream, Observer
 from .hooks import Hooks, hooks_of
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
@@ -123,6 +123,23 @@ class ToolOrchestrator:
             raise RunError(self._result.error or "the run failed", self._result) from self._cause
         return self._result
 
+    async def record(self, recorder: EventRecorder) -> None:
+        """Run as `run` does, with all events to *recorder*, and return when `result` is set.
+
+        Raises `RunStateError` or `StorageError` if the run cannot start or be resumed.
+        """
+        run = self._open()
+        run.show(EventStream(self._observers, run.tree.policies, recorder=recorder))
+        run.recorder = recorder
+        self._task = asyncio.create_task(self._drive(run))
+        try:
+            await self._task
+        finally:
+            if not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task])
+            self._ensure_result(run)
+
     async def stream(self) -> AsyncGenerator[RunEvent, None]:
         """Yield the run's events as they happen. The last one is `RunEnded`, also if the run fails.
 
@@ -219,6 +236,8 @@ class ToolOrchestrator:
                 run.tree.remove_task(task)
             run.context.ask = _refuse  # the last reference back to the engine: nothing waits for the garbage collector
         assert self._result is not None
+        if run.context.own_progress is not None:
+            run.context.own_progress.end()
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
             run.stream.close()  # abandoned work may still emit events
@@ -227,6 +246,9 @@ class ToolOrchestrator:
         """Start or resume the run, and give it its state and first messages."""
         found = await self._start(run, hooks)
         self._opened = True
+        if run.recorder is not None:
+            await run.recorder.open(run.tree, run.scope, resumed=self._resume)
+            run.tree.flush_events = run.recorder.flush
         self._emit_start(run)
         context = run.context
         if hooks.initialize_agent_state.own:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..events import RunEvent
+from ..scope import Scope
 from .journal.data_policy import NOTHING, DataPolicy, observed_event
 from .journal.lease import Tree
 
@@ -18,6 +19,22 @@ log = logging.getLogger("concertino")
 Observer = Callable[[RunEvent], None]
 """Sees every event as the data policy leaves it, and decides nothing. A failure is logged and changes nothing."""
 _HIGH_WATER = 1_000
+
+
+class EventRecorder(Protocol):
+    """Takes the events of a tree instead of a consumer, and keeps them in a log."""
+
+    def put(self, event: RunEvent) -> bool:
+        """Take *event*. Return whether the log is far behind."""
+
+    async def drained(self) -> None:
+        """Wait while the log is far behind."""
+
+    async def open(self, tree: Tree, scope: Scope, *, resumed: bool) -> None:
+        """Continue the log of *tree*, whose root is recorded and claimed. Raises `StorageError`."""
+
+    def flush(self, run_id: str = "", seq: int = 0) -> None:
+        """Pass the events so far to the store, before the entry *seq* of a run's journal that covers them."""
 
 
 class Emit(Protocol):
@@ -32,9 +49,10 @@ def ignore(event: type[Any], *fields: Any) -> None:
 
 
 class EventStream:
-    """A queue from the engine to one consumer. A run without consumer and observers has none, and creates no events.
+    """The way of events from the engine to one consumer or to a recorder, and to observers.
 
-    Sub-agents put their events into the stream of their root.
+    A run without any of them has no stream, and creates no events. Sub-agents put their events into their
+    root's stream.
     """
 
     __slots__ = (
@@ -44,6 +62,7 @@ class EventStream:
         "_observers",
         "_policies",
         "_read",
+        "_recorder",
         "_thread",
         "_waiter",
         "behind",
@@ -51,7 +70,12 @@ class EventStream:
     )
 
     def __init__(
-        self, observers: Sequence[Observer], policies: Mapping[str, DataPolicy], *, consumed: bool = True
+        self,
+        observers: Sequence[Observer],
+        policies: Mapping[str, DataPolicy],
+        *,
+        consumed: bool = True,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self.closed = False
         self.behind = False
@@ -59,6 +83,7 @@ class EventStream:
         self._observers = observers
         self._policies = policies
         self._consumed = consumed
+        self._recorder = recorder
         self._events: deque[RunEvent] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._read: asyncio.Event | None = None
@@ -74,7 +99,9 @@ class EventStream:
             return
         if self._observers:
             self._observe(event)
-        if self._consumed:
+        if self._recorder is not None:
+            self.behind = self._recorder.put(event)
+        elif self._consumed:
             self._events.append(event)
             self.behind = len(self._events) > _HIGH_WATER
             if (waiter := self._waiter) is not None:
@@ -92,6 +119,9 @@ class EventStream:
 
     async def drained(self) -> None:
         """Wait while the consumer is far behind, so that a fast run does not fill the memory."""
+        if self._recorder is not None:
+            await self._recorder.drained()
+            self.behind = False
         while self.behind and not self.closed:
             if self._read is None:
                 self._read = asyncio.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ..events import Notice, NoticeCode
+from ..events import Audience, CustomEvent, Notice, NoticeCode, RunProgress
 from ..ids import handle_for, usage_id
 from ..messages import Message, Messages, ToolSpec
 from ..operations import OperationState
@@ -12,10 +12,11 @@ from ..providers.base import Model
 from ..scope import Scope
 from ..token_engine.recall import RECALL
 from ..token_engine.token_engine import TokenEngine
+from ..tools.progress import Progress
 from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
 from .chat import Chat
-from .event_stream import Emit, EventStream, ignore
+from .event_stream import Emit, EventRecorder, EventStream, ignore
 from .journal.data_policy import UNKNOWN_TOOL
 from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
@@ -23,6 +24,7 @@ from .journal.writer import Journal
 from .lifecycle.repair import NOTHING_CHECKED
 from .model_call.budget import Reserve
 from .outcome import Continue
+from .plain import custom_data
 from .resources import HasLimits, Limits, Resources
 from .run_state import RunState
 from .tool_calls.timeouts import Deadlines
@@ -56,6 +58,7 @@ class RunContext(Generic[S]):
         "id",
         "limits",
         "model_id",
+        "own_progress",
         "parent",
         "path",
         "registry",
@@ -64,6 +67,8 @@ class RunContext(Generic[S]):
 
     def __init__(self, run: RunSession, ask: AskModel) -> None:
         self._emit = run.emit
+        self.own_progress: Progress | None = None
+        """The `progress`, once a hook has used it."""
         self._window = run.window
         self.id: str = run.id
         self.path: str = run.path
@@ -89,6 +94,21 @@ class RunContext(Generic[S]):
         """The whole conversation so far."""
         return self._window.record()
 
+    @property
+    def progress(self) -> Progress:
+        """Progress steps of the agent itself, which the user sees; see `ToolContext.progress`."""
+        if self.own_progress is None:
+            emit = self._emit
+            self.own_progress = Progress(lambda step: emit(RunProgress, step))
+        return self.own_progress
+
+    def emit(self, name: str, data: Any = None) -> None:
+        """Send the consumer a `CustomEvent` with *data* that JSON can represent.
+
+        Raises `ConfigurationError` if it cannot, or if the data are larger than 64 KiB.
+        """
+        self._emit(CustomEvent, name, custom_data(name, data))
+
     def notify(self, code: NoticeCode, text: str) -> None:
         """Send the consumer a `Notice`."""
         self._emit(Notice, code, text)
@@ -104,6 +124,7 @@ class RunSession:
         "added",
         "agent",
         "attempts",
+        "audience",
         "cache_key",
         "call_ids",
         "chat",
@@ -123,6 +144,7 @@ class RunSession:
         "parent",
         "path",
         "recallable",
+        "recorder",
         "registry",
         "repairs",
         "resources",
@@ -136,7 +158,7 @@ class RunSession:
         "window",
     )
 
-    def __init__(  # noqa: PLR0913 - every part is required
+    def __init__(  # noqa: PLR0913, PLR0915 - every part is required
         self,
         *,
         id: str,
@@ -160,6 +182,8 @@ class RunSession:
         self.registry = registry
         self.limits = limits
         self.tree = tree
+        self.audience: Audience = "answer"
+        """Intended readers of the text of the run's turns."""
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
         """The conversation, and the part of it that is sent."""
         self.journal = Journal(tree, id, chat.session.user_id, self.window.tokens_of)
@@ -167,6 +191,8 @@ class RunSession:
         self.data: dict[str, Any] = {}
         self.stream: EventStream | None = None
         """The sink of events; None if there is no consumer."""
+        self.recorder: EventRecorder | None = None
+        """The log of the tree's events; the root run has it."""
         self.emit: Emit = ignore
         """Creates an event of this run and puts it into the stream, if anyone sees it."""
         self.system = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +19,7 @@ from ..errors import (
     UnknownRunError,
     UnknownWaitError,
 )
-from ..events import RunResult, StopReceipt
+from ..events import RunEvent, RunResult, StopReceipt
 from ..ids import new_run_id, run_of, token
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
@@ -34,11 +34,13 @@ from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
 from ..providers.base import ModelRequest, model_id
 from ..records import record
+from ..scope import Scope
 from ..storage.base import Store
 from ..storage.types import StoredJournal
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Resolution, Verdict, Wait, arguments_hash
+from .event_log import EventLog, Until
 from .live_run import LiveRun
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
@@ -95,6 +97,7 @@ class Runtime:
         self._observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
+        self._log = EventLog(self.store)
         self._watching: asyncio.Task[None] | None = None
         self._watchdog = Watchdog(
             self.store, self, self.resume, lambda: self._agents, sweep=sweep, tries=tries, back_off=back_off
@@ -118,6 +121,7 @@ class Runtime:
             self._watching = None
         await asyncio.gather(*(run.park() for run in self._live.values() if not run.done))
         self._live.clear()
+        await self._log.close()
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -152,6 +156,18 @@ class Runtime:
     def knows(self, agent: str) -> bool:
         """Return whether this process can run the agent of this name."""
         return agent in self._agents
+
+    def events(
+        self, scope: Scope, run_id: str, after: int = 0, *, until: Until = "ended"
+    ) -> AsyncIterator[tuple[int, RunEvent]]:
+        """Yield a run's events after number *after* with their numbers, and follow it, in whichever process it is.
+
+        The numbers are the same in every process. An event is shown once it is stored, so no crash takes it back; what
+        a crash undid is named by a `Voided` event. A reader that was away gets the complete answers instead of their
+        pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
+        `UnknownRunError`; give the id of the root to read the events of a sub-agent.
+        """
+        return self._log.read(scope, run_id, after, until)
 
     async def result(self, run_id: str) -> RunResult:
         """Return how a run ended, from its journal. Raises `RunStateError` if it has not ended, `ErasedError`."""
@@ -317,7 +333,7 @@ class Runtime:
             resume=resume,
             lease=self._lease,
         )
-        live = LiveRun(orchestrator)
+        live = LiveRun(orchestrator, self._log)
         try:
             await live.started()
         except BaseException:

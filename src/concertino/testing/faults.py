@@ -124,6 +124,11 @@ class FaultyStore:
         await self._points("retry:after")
 
     load = _delegated("load")
+    add_events = _delegated("add_events")
+    end_events = _delegated("end_events")
+    open_events = _delegated("open_events")
+    events = _delegated("events")
+    event_positions = _delegated("event_positions")
     operations = _delegated("operations")
     settle_usage = _delegated("settle_usage")
     run = _delegated("run")

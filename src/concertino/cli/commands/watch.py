@@ -45,7 +45,7 @@ async def watch(
             with signals.cancel_task():
                 await run.started()
                 started = True
-                async for _, event in run.events():
+                async for _, event in run.events(run.resumed_after):
                     sources.update(event)
                     show(event)
         except asyncio.CancelledError:
@@ -55,6 +55,7 @@ async def watch(
             if result is None:
                 raise
             show(RunEnded(result.run_id, result.agent_path, result.content_index, result))
+    await run.recorded()
     return result_document(await run.result(), question=question, conversation_id=conversation_id, sources=sources)
 
 

@@ -1,9 +1,9 @@
 """The data policy: which content of a run may be stored or observed, one rule for every sink.
 
 The store receives messages through `stored_messages`, and a run's texts through `stored_start` and `stored_end`;
-observers (logs, traces, metrics) receive events through `observed_event`. The run's consumer and the model see
-everything. Names, ids, counts, usage and times are structure, and structure is always kept. A tool name that the model
-invented is text, not structure.
+observers (logs, traces, metrics) receive events through `observed_event`, and the log of events through
+`stored_event`. The run's consumer and the model see everything. Names, ids, counts, usage and times are structure, and
+structure is always kept. A tool name that the model invented is text, not structure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ UNKNOWN_TOOL = "unknown_tool"
 _REDACTED = "[redacted]"
 _REDUCED = "[the result of {name} was not kept]"
 _STEP = ("id", "name", "icon", "ended")  # the structure of a progress step
-_IN_PIECES = ("keep", "redact")  # a hash covers the whole text, so pieces cannot be hashed
 
 
 @record
@@ -199,22 +198,41 @@ def stored_text(policy: DataPolicy, text: str) -> str:
     return _treated(policy.text, text, policy.hash_key)
 
 
-def observed_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
-    policy: DataPolicy, event: events.RunEvent
-) -> events.RunEvent | None:
+def observed_event(policy: DataPolicy, event: events.RunEvent) -> events.RunEvent | None:
     """Return *event* for observers, or None to hide it. A policy that keeps everything returns the same object.
 
     Observers cannot forget, so `KeepFor` counts as `redact`. The structure of dropped content is still shown: that a
     tool was called, but not with which arguments. Structured data and progress are shown unchanged or not at all.
     Deltas of hashed or dropped content are hidden.
     """
-    if policy.keeps_everything and not (isinstance(event, events.RunEnded) and _waits_below(event.result)):
+    return event if _is_shown_whole(policy, event) else _filtered_event(_stricter(policy), event)
+
+
+def stored_event(policy: DataPolicy, event: events.RunEvent) -> events.RunEvent | None:
+    """Return *event* for the log in the store, as `observed_event` does, but with what is kept for a time.
+
+    The log of a run is erased with its journal. If that happens at the run's end, `RunEnded` arrives afterwards, and
+    nothing would erase it.
+    """
+    if _is_shown_whole(policy, event):
         return event
-    policy = _stricter(policy)
-    name, key = getattr(event, "name", ""), policy.hash_key
+    late = isinstance(event, events.RunEnded) and policy.erase_after == 0.0
+    return _filtered_event(_stricter(policy) if late else policy, event)
+
+
+def _is_shown_whole(policy: DataPolicy, event: events.RunEvent) -> bool:
+    return policy.keeps_everything and not (isinstance(event, events.RunEnded) and _waits_below(event.result))
+
+
+def _filtered_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
+    policy: DataPolicy, event: events.RunEvent
+) -> events.RunEvent | None:
+    """Return *event* without the content that *policy* forbids, or None to hide it."""
+    custom = isinstance(event, events.CustomEvent)
+    name, key = getattr(event, "tool" if custom else "name", ""), policy.hash_key
     tool = _tool(policy, name)
-    if name and (mark := tool_name(policy, name)) != name:
-        event = replace(event, name=mark)  # type: ignore[arg-type]  # every event with a name has a tool's
+    if name and not custom and (mark := tool_name(policy, name)) != name:
+        event = replace(event, name=mark)  # type: ignore[arg-type]  # every other event with a name has a tool's
     match event:
         case (
             events.StepStarted()
@@ -222,19 +240,22 @@ def observed_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
             | events.Notice()
             | events.ContextEdited()
             | events.CacheMiss()
+            | events.Voided()
         ):
             return event
         case events.AttemptFailed():
             return replace(event, error=_treated(policy.text, event.error, key))
         case events.TextDelta() | events.ReasoningDelta():
             how = policy.text if isinstance(event, events.TextDelta) else policy.reasoning
-            return replace(event, text=_treated(how, event.text, key)) if how in _IN_PIECES else None
+            return replace(event, text=_treated(how, event.text, key)) if _has_pieces(how) else None
+        case events.QuestionAnswered():
+            return replace(event, text=stored_text(policy, event.text))
         case events.ToolCallDelta():
             piece = _treated(tool.arguments, event.arguments, key)
-            return replace(event, arguments=piece) if tool.arguments in _IN_PIECES else None
+            return replace(event, arguments=piece) if _has_pieces(tool.arguments) else None
         case events.ToolStreamed():
             piece = _treated(tool.results, event.content, key)
-            return replace(event, content=piece) if tool.results in _IN_PIECES else None
+            return replace(event, content=piece) if _has_pieces(tool.results) else None
         case events.RunStarted():
             return replace(event, task=stored_text(policy, event.task))
         case events.Steered():
@@ -250,10 +271,13 @@ def observed_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
             note = _treated(tool.arguments, event.note, key)
             return replace(event, arguments=_arguments(tool.arguments, event.arguments, key), note=note)
         case events.ToolProgress():
-            step = {name: event.step[name] for name in _STEP if name in event.step} | {"parts": []}
-            return event if tool.results == "keep" else replace(event, step=step)
+            return event if _stays(tool.results) else replace(event, step=_bare_step(event.step))
+        case events.RunProgress():
+            return event if _stays(policy.text) else replace(event, step=_bare_step(event.step))
+        case events.CustomEvent():
+            return event if _stays(tool.results if event.tool else policy.text) else replace(event, data=None)
         case events.ToolDone():
-            data = event.data if tool.results == "keep" else None
+            data = event.data if _stays(tool.results) else None
             return replace(event, content=_treated(tool.results, event.content, key), data=data)
         case events.ToolFailed():
             return replace(event, error=_treated(tool.results, event.error, key))
@@ -263,12 +287,16 @@ def observed_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
             assert_never(event)
 
 
+def _bare_step(step: dict[str, Any]) -> dict[str, Any]:
+    return {name: step[name] for name in _STEP if name in step} | {"parts": []}
+
+
 def _shown_result(policy: DataPolicy, result: events.RunResult) -> events.RunResult:
     return replace(
         result,
         text=stored_text(policy, result.text),
         error=None if result.error is None else stored_text(policy, result.error),
-        data={name: data for name, data in result.data.items() if policy.tool(name).results == "keep"},
+        data={name: data for name, data in result.data.items() if _stays(policy.tool(name).results)},
         messages=tuple(left for message in result.messages if (left := _filtered(policy, message))),
         # A sub-agent's policy is unknown here and may be stricter.
         waiting=tuple(_shown_wait(policy if w.run_id == result.run_id else NOTHING, w) for w in result.waiting),
@@ -304,7 +332,7 @@ def _waits_below(result: events.RunResult) -> bool:
 
 def _shown_wait(policy: DataPolicy, wait: Wait) -> Wait:
     how, key = policy.tool(wait.tool).arguments, policy.hash_key
-    if how == "keep":
+    if _stays(how):
         return wait
     arguments, note = _arguments(how, wait.arguments, key), _treated(how, wait.note, key)
     # Remove the hash: it has no key, so short arguments could be guessed from it.
@@ -403,6 +431,11 @@ def _shortest(treatments: Iterable[Treatment]) -> float | None:
 
 def _stays(how: Treatment) -> bool:
     return how == "keep" or isinstance(how, KeepFor)
+
+
+def _has_pieces(how: Treatment) -> bool:
+    """Return whether text may be shown in pieces. A hash covers the whole text, so pieces cannot be hashed."""
+    return _stays(how) or how == "redact"
 
 
 def _treated(how: Treatment, text: str, key: bytes) -> str:

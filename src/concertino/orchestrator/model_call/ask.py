@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from ...events import QuestionAnswered
 from ...ids import digest
 from ...messages import UserMessage
 from ...providers.base import ModelRequest
@@ -34,14 +35,17 @@ class Questions:
         system = run.system if system is None else system
         question = digest(f"{len(system)}:{system}{prompt}")
         if known := self._answers.get(question):
-            return known.pop(0)
+            answer = known.pop(0)
+            run.emit(QuestionAnswered, answer)
+            return answer
         request = ModelRequest(
             model=run.model.name,
             system=system,
             messages=(UserMessage(prompt),),
             max_output_tokens=run.limits.output,
         )
-        attempt = await SideCall(run, self._hooks, visible=True, last=True).answer(run.model, request)
+        attempt = await SideCall(run, self._hooks, audience="internal", last=True).answer(run.model, request)
         text = attempt.message.text
+        run.emit(QuestionAnswered, text, "internal", attempt.usage_id)
         await record_side_answer(run, question, text)
         return text

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
 from ...errors import BrokenStreamError, ProviderError, RateLimitError, ToolError
-from ...events import Notice, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
+from ...events import Audience, Notice, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
 from ...ids import new_call_id
 from ...messages import AssistantMessage, Part, Text, ToolCall
 from ...operations import OperationState
@@ -37,11 +37,12 @@ OnReady = Callable[[list[ToolCall]], None]
 class Attempt:
     """One attempt. Afterwards `message` is the answer, or the part of it that arrived before the stream broke.
 
-    An attempt that is not *visible* sends no deltas to the consumer.
+    Its deltas are for *audience*; without one, it sends no deltas to the consumer.
     """
 
     __slots__ = (
         "_arguments",
+        "_audience",
         "_hooks",
         "_limit",
         "_reasoning",
@@ -63,7 +64,7 @@ class Attempt:
         "usage_id",
     )
 
-    def __init__(self, run: RunSession, hooks: Hooks, prepared: Prepared, *, visible: bool) -> None:
+    def __init__(self, run: RunSession, hooks: Hooks, prepared: Prepared, *, audience: Audience | None) -> None:
         self.model, self.model_id = prepared.model, prepared.model_id
         self.request, self.usage_id = prepared.request, prepared.usage_id
         self.tokens: Tokens | None = None
@@ -77,7 +78,8 @@ class Attempt:
         """The booked usage."""
         self._run = run
         self._hooks = hooks
-        self._stream = run.stream if visible else None
+        self._stream = None if audience is None else run.stream
+        self._audience: Audience = audience or "internal"
         self._limit = run.resources.rate_limits.get(prepared.model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -142,17 +144,19 @@ class Attempt:
         if kind is TextChunk:
             self._text.append(chunk.text)  # type: ignore[union-attr]
             if stream is not None:
-                stream.put(TextDelta(run.id, run.path, run.tree.content_index, chunk.text))  # type: ignore[union-attr]
+                place = (run.id, run.path, run.tree.content_index)
+                stream.put(TextDelta(*place, chunk.text, self._audience, self.usage_id))  # type: ignore[union-attr]
         elif kind is ReasoningChunk:
             self._reasoning.append(chunk.text)  # type: ignore[union-attr]
             if stream is not None:
-                stream.put(ReasoningDelta(run.id, run.path, run.tree.content_index, chunk.text))  # type: ignore[union-attr]
+                place = (run.id, run.path, run.tree.content_index)
+                stream.put(ReasoningDelta(*place, chunk.text, self._audience, self.usage_id))  # type: ignore[union-attr]
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
             if stream is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
-                delta = (run.id, run.path, run.tree.content_index, call_id, chunk.name, chunk.arguments)
-                stream.put(ToolCallDelta(*delta))
+                place = (run.id, run.path, run.tree.content_index)
+                stream.put(ToolCallDelta(*place, call_id, chunk.name, chunk.arguments, self.usage_id))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))
         elif isinstance(chunk, Dropped):

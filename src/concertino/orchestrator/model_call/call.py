@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 
 from ...errors import ConfigurationError, ContextTooLongError, ProviderError
-from ...events import AttemptFailed, StoppedWork
+from ...events import AttemptFailed, Audience, StoppedWork
 from ...providers.base import Model, ModelRequest, model_id
 from ..hooks import Hooks
 from ..recorder import Prepared, record_side_request
@@ -26,14 +26,17 @@ Renew = Callable[[Prepared, Model, ProviderError], Awaitable[Prepared | None]]
 
 
 class ModelCall:
-    """The model calls of a run's turns. `attempt` is the newest attempt, also after `answer` raised."""
+    """The model calls of a run's turns. `attempt` is the newest attempt, also after `answer` raised.
 
-    __slots__ = ("_hooks", "_run", "_visible", "attempt")
+    Without an *audience*, no deltas are sent to the consumer.
+    """
 
-    def __init__(self, run: RunSession, hooks: Hooks, *, visible: bool = True) -> None:
+    __slots__ = ("_audience", "_hooks", "_run", "attempt")
+
+    def __init__(self, run: RunSession, hooks: Hooks, audience: Audience | None) -> None:
         self._run = run
         self._hooks = hooks
-        self._visible = visible
+        self._audience = audience
         self.attempt: Attempt | None = None
 
     async def answer(
@@ -50,7 +53,7 @@ class ModelCall:
         """
         retries: Attempts | None = None
         while True:
-            self.attempt = attempt = Attempt(self._run, self._hooks, prepared, visible=self._visible)
+            self.attempt = attempt = Attempt(self._run, self._hooks, prepared, audience=self._audience)
             try:
                 await attempt.answer(on_ready)
             except ProviderError as error:
@@ -80,7 +83,7 @@ class ModelCall:
             raise error
         name, seconds = following
         reported = f"{type(error).__name__}: {error}"
-        self._run.emit(AttemptFailed, attempt.model_id, reported, name, seconds)
+        self._run.emit(AttemptFailed, attempt.model_id, reported, name, seconds, attempt.usage_id)
         if on_retry is not None:
             await on_retry()
         await asyncio.sleep(seconds)
@@ -105,10 +108,10 @@ class ModelCall:
 class SideCall:
     """A model call outside the conversation: its requests are recorded aside and reserved like any other."""
 
-    def __init__(self, run: RunSession, hooks: Hooks, *, visible: bool, last: bool) -> None:
+    def __init__(self, run: RunSession, hooks: Hooks, *, audience: Audience | None, last: bool) -> None:
         self._run = run
         self._last = last
-        self._call = ModelCall(run, hooks, visible=visible)
+        self._call = ModelCall(run, hooks, audience)
 
     async def answer(self, model: Model, request: ModelRequest) -> Attempt:
         """Return the attempt that was answered. Raises `BudgetError`, and `ProviderError` as `ModelCall` does."""

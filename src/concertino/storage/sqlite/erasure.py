@@ -19,7 +19,11 @@ from .statements import clock, queries
 _ENDED = "its user was erased"
 _UNSETTLED = "the run was ended before the attempt was settled; prompt as reserved, at most"
 _OF_A_USER = ("forget_messages", "erase_content", "erase_texts_of_run", "forget_end")
-_OF_A_USERS_RUN = ("forget_waits", "forget_answers", "forget_commands", "forget_run")
+_OF_A_USERS_RUN = (
+    *("forget_waits", "forget_answers", "forget_commands", "erase_events"),
+    "forget_log",  # the last events of a run that has just ended may be on their way
+    "forget_run",
+)
 
 
 def sweep(connection: sqlite3.Connection) -> int:

@@ -25,6 +25,7 @@ _CONTENT = (
     "erase_answers",
     "erase_commands",
     "erase_texts_of_run",
+    "erase_events",
 )
 
 

@@ -1,0 +1,96 @@
+"""Pieces in the log: how a row stores many of them, and which of them a complete event has replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..event_form import event_from_json, event_json
+from ..events import (
+    QuestionAnswered,
+    ReasoningDelta,
+    RunEnded,
+    RunEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolDone,
+    ToolFailed,
+    ToolStreamed,
+    TurnCompleted,
+)
+from ..storage.types import StoredEvents
+
+PIECES: dict[type[Any], str] = {
+    TextDelta: "text",
+    ReasoningDelta: "text",
+    ToolCallDelta: "arguments",
+    ToolStreamed: "content",
+}
+"""The events that are pieces of an answer or of a result, and the field with the piece."""
+_FIELDS = {"text_delta": "text", "reasoning_delta": "text", "tool_call_delta": "arguments", "tool_streamed": "content"}
+_COMPLETE = (TurnCompleted, QuestionAnswered, ToolDone, ToolFailed)
+
+
+def source_of(event: Any) -> tuple[str, str]:
+    """Return the run, and the attempt or the call, that a piece or the event that replaces it belongs to."""
+    return event.run_id, event.attempt if hasattr(event, "attempt") else event.call_id
+
+
+def completes(event: RunEvent) -> bool:
+    """Return whether *event* replaces the pieces of its source."""
+    return isinstance(event, _COMPLETE)
+
+
+class Packer:
+    """Collects the items of a row. A piece that differs from the one before in its text only is stored as its text."""
+
+    __slots__ = ("_last", "items")
+
+    def __init__(self) -> None:
+        self.items: list[list[Any]] = []
+        self._last: tuple[Any, ...] | None = None
+
+    def add(self, offset: int, event: RunEvent) -> None:
+        """Add *event* with its distance from the first event of the batch."""
+        kind = type(event)
+        field = PIECES.get(kind)
+        if field is None:
+            self._last = None
+            self.items.append([offset, event_json(event)])
+            return
+        same = (kind, event.run_id, event.index, *source_of(event), getattr(event, "name", ""))
+        if same == self._last:
+            self.items.append([offset, getattr(event, field)])
+        else:
+            self._last = same
+            self.items.append([offset, event_json(event)])
+
+
+def unpack(rows: Iterable[StoredEvents], after: int) -> list[tuple[int, RunEvent]]:
+    """Return the events of *rows* after number *after* with their numbers, in order."""
+    found: list[tuple[int, RunEvent]] = []
+    for row in rows:
+        form: dict[str, Any] = {}
+        for offset, item in row.items:
+            form = item if isinstance(item, dict) else {**form, _FIELDS[form["type"]]: item}
+            if row.first + offset > after:
+                found.append((row.first + offset, event_from_json(form)))
+    found.sort(key=lambda numbered: numbered[0])
+    return found
+
+
+def without_replaced(events: Sequence[tuple[int, RunEvent]]) -> list[tuple[int, RunEvent]]:
+    """Return *events* without the pieces that a later event among them replaces."""
+    complete: set[Any] = set()
+    kept = []
+    for number, event in reversed(events):
+        if type(event) in PIECES:
+            if event.run_id in complete or source_of(event) in complete:
+                continue
+        elif completes(event):
+            complete.add(source_of(event))
+        elif isinstance(event, RunEnded):
+            complete.add(event.run_id)
+        kept.append((number, event))
+    kept.reverse()
+    return kept
