@@ -15,7 +15,7 @@ from concertino.storage import Store
 from concertino.testing import call
 from concertino.waits import Wait
 
-from .kit import Steady, ended, is_valid, measured, runtime, seen, state, texts, until
+from .kit import Steady, ended, is_valid, measured, runtime, state, texts, until
 
 ran: Counter[str] = Counter()
 free = threading.Event()  # of no loop

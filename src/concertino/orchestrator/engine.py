@@ -124,20 +124,14 @@ class ToolOrchestrator:
         return self._result
 
     async def record(self, recorder: EventRecorder) -> None:
-        """Run as `run` does, with all events to *recorder*, and return when `result` is set.
-
-        Raises `RunStateError` or `StorageError` if the run cannot start or be resumed.
-        """
+        """Run with all events to *recorder*; then `result` is set. Raises as `stream`."""
         run = self._open()
-        run.show(EventStream(self._observers, run.tree.policies, recorder=recorder))
         run.recorder = recorder
+        run.show(EventStream(self._observers, run.tree.policies, recorder=recorder))
         self._task = asyncio.create_task(self._drive(run))
         try:
             await self._task
         finally:
-            if not self._task.done():
-                self._task.cancel()
-                await asyncio.wait([self._task])
             self._ensure_result(run)
 
     async def stream(self) -> AsyncGenerator[RunEvent, None]:
@@ -301,7 +295,7 @@ class ToolOrchestrator:
             return last
         steers: list[str] = []
         if run.steers or run.journal.commands > run.journal.processed:
-            steers = await self._new_steers(run)
+            steers = await run.new_steers()
         if isinstance(last, Finish):
             if not steers:
                 return last
@@ -317,17 +311,6 @@ class ToolOrchestrator:
             if isinstance(step, Continue) and step is not CONTINUE:
                 run.apply(step)
         return decision
-
-    async def _new_steers(self, run: RunSession) -> list[str]:
-        """Return the messages sent to the running agent since the last step."""
-        steers, run.steers = run.steers, []
-        journal = run.journal
-        if run.tree.store is not None:
-            for command in await run.tree.store.commands(run.id, after=journal.processed):
-                journal.processed = command.number
-                if command.kind == "steer":
-                    steers.append(command.text)
-        return steers
 
     async def _conclude(self, run: RunSession, hooks: Hooks, outcome: StepOutcome) -> None:
         match outcome:

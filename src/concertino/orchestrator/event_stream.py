@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from ..events import RunEvent
 from ..scope import Scope
-from .journal.data_policy import NOTHING, DataPolicy, observed_event
+from .journal.data_policy import NOTHING, DataPolicy
+from .journal.event_policy import observed_event
 from .journal.lease import Tree
 
 log = logging.getLogger("concertino")

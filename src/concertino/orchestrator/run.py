@@ -300,6 +300,16 @@ class RunSession:
         if step.tool_choice is not None:
             self.state.tool_choice = step.tool_choice
 
+    async def new_steers(self) -> list[str]:
+        """Return the messages sent to the running agent since the last step."""
+        steers, self.steers = self.steers, []
+        if self.tree.store is not None:
+            for command in await self.tree.store.commands(self.id, after=self.journal.processed):
+                self.journal.processed = command.number
+                if command.kind == "steer":
+                    steers.append(command.text)
+        return steers
+
     def count_calls(self, calls: dict[str, int]) -> None:
         """Set the number of tool calls so far, by agent path."""
         self.state.tool_calls.update(calls)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Literal
 
@@ -65,7 +65,7 @@ class EventLog:
 
     async def read(
         self, scope: Scope, root_id: str, after: int = 0, until: Until = "ended"
-    ) -> AsyncIterator[tuple[int, RunEvent]]:
+    ) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield the events after number *after*, then follow the run. Raises `UnknownRunError`, and `StorageError`."""
         follows = False  # a reader that has caught up gets every piece
         while not self._closed:
@@ -87,7 +87,7 @@ class EventLog:
             elif not await self._changed(root_id, (page.last, page.closed, page.ended)) and page.ended:
                 await self._end(scope, root_id)
 
-    async def follow(self, writer: EventWriter, after: int) -> AsyncIterator[tuple[int, RunEvent]]:
+    async def follow(self, writer: EventWriter, after: int) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield the events after number *after* that *writer* stores, to its end or while they are in memory."""
         while (found := writer.newer(after)) is not None:
             for number, event in found:
@@ -98,7 +98,7 @@ class EventLog:
                     return
                 await writer.changed()
 
-    async def read_here(self, writer: EventWriter, after: int) -> AsyncIterator[tuple[int, RunEvent]]:
+    async def read_here(self, writer: EventWriter, after: int) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield the events after number *after* until *writer* ends."""
         follows = False
         while True:

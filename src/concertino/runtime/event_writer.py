@@ -11,7 +11,8 @@ from typing import Any
 
 from ..errors import StaleClaimError, StorageError, UnknownRunError
 from ..events import AttemptFailed, RunEnded, RunEvent, Voided
-from ..orchestrator.journal.data_policy import NOTHING, stored_event
+from ..orchestrator.journal.data_policy import NOTHING
+from ..orchestrator.journal.event_policy import stored_event
 from ..orchestrator.journal.lease import Tree
 from ..records import record
 from ..scope import Scope

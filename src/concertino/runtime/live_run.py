@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from ..errors import RunStateError
 from ..events import RunEnded, RunEvent, RunResult
@@ -24,7 +24,7 @@ class LiveRun:
         self._error: BaseException | None = None
         self._task = asyncio.create_task(self._drive(), name=f"run {self.id}")
 
-    def events(self, after: int = 0) -> AsyncIterator[tuple[int, RunEvent]]:
+    def events(self, after: int = 0) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield the events after number *after* with their numbers, until the run ends, waits or leaves this process.
 
         Come back with the last number that you saw. `Runtime.events` also follows the run into other processes.

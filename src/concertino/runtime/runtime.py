@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -159,7 +159,7 @@ class Runtime:
 
     def events(
         self, scope: Scope, run_id: str, after: int = 0, *, until: Until = "ended"
-    ) -> AsyncIterator[tuple[int, RunEvent]]:
+    ) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield a run's events after number *after* with their numbers, and follow it, in whichever process it is.
 
         The numbers are the same in every process. An event is shown once it is stored, so no crash takes it back; what
