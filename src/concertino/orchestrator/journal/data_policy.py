@@ -2,8 +2,8 @@
 
 The store receives messages through `stored_messages`, and a run's texts through `stored_start` and `stored_end`;
 observers (logs, traces, metrics) receive events through `event_policy.observed_event`, and the log of events through
-`event_policy.stored_event`. The run's consumer and the model see everything. Names, ids, counts, usage and times are structure, and
-structure is always kept. A tool name that the model invented is text, not structure.
+`event_policy.stored_event`. The run's consumer and the model see everything. Names, ids, counts, usage and times are
+structure, and structure is always kept. A tool name that the model invented is text, not structure.
 """
 
 from __future__ import annotations
