@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from ..events import RunEvent
 from ..scope import Scope
 from .journal.data_policy import NOTHING, DataPolicy
-from .journal.event_policy import observed_event
 from .journal.lease import Tree
 
 log = logging.getLogger("concertino")
@@ -60,6 +59,7 @@ class EventStream:
         "_consumed",
         "_events",
         "_loop",
+        "_observed",
         "_observers",
         "_policies",
         "_read",
@@ -82,6 +82,10 @@ class EventStream:
         self.behind = False
         """True while the consumer is far behind."""
         self._observers = observers
+        if observers:
+            from .journal.event_policy import observed_event  # noqa: PLC0415 - few runs have observers
+
+            self._observed = observed_event
         self._policies = policies
         self._consumed = consumed
         self._recorder = recorder
@@ -160,7 +164,7 @@ class EventStream:
             self._waiter.set_result(None)
 
     def _observe(self, event: RunEvent) -> None:
-        seen = observed_event(self._policies.get(event.run_id, NOTHING), event)
+        seen = self._observed(self._policies.get(event.run_id, NOTHING), event)
         for observe in self._observers if seen is not None else ():
             try:
                 observe(seen)  # type: ignore[arg-type]

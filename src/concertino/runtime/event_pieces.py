@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from operator import itemgetter
 from typing import Any
 
 from ..event_form import event_from_json, event_json
 from ..events import (
+    Event,
     QuestionAnswered,
     ReasoningDelta,
     RunEnded,
@@ -27,7 +30,6 @@ PIECES: dict[type[Any], str] = {
     ToolStreamed: "content",
 }
 """The events that are pieces of an answer or of a result, and the field with the piece."""
-_FIELDS = {"text_delta": "text", "reasoning_delta": "text", "tool_call_delta": "arguments", "tool_streamed": "content"}
 _COMPLETE = (TurnCompleted, QuestionAnswered, ToolDone, ToolFailed)
 
 
@@ -44,25 +46,26 @@ def completes(event: RunEvent) -> bool:
 class Packer:
     """Collects the items of a row. A piece that differs from the one before in its text only is stored as its text."""
 
-    __slots__ = ("_last", "items")
+    __slots__ = ("items", "last")
 
     def __init__(self) -> None:
         self.items: list[list[Any]] = []
-        self._last: tuple[Any, ...] | None = None
+        self.last: tuple[Any, ...] | None = None
+        """What the next piece must have in common with the last one."""
 
     def add(self, offset: int, event: RunEvent) -> None:
         """Add *event* with its distance from the first event of the batch."""
         kind = type(event)
         field = PIECES.get(kind)
         if field is None:
-            self._last = None
+            self.last = None
             self.items.append([offset, event_json(event)])
             return
-        same = (kind, event.run_id, event.index, *source_of(event), getattr(event, "name", ""))
-        if same == self._last:
+        same = (kind, event.index, *source_of(event))
+        if same == self.last:
             self.items.append([offset, getattr(event, field)])
         else:
-            self._last = same
+            self.last = same
             self.items.append([offset, event_json(event)])
 
 
@@ -70,12 +73,22 @@ def unpack(rows: Iterable[StoredEvents], after: int) -> list[tuple[int, RunEvent
     """Return the events of *rows* after number *after* with their numbers, in order."""
     found: list[tuple[int, RunEvent]] = []
     for row in rows:
-        form: dict[str, Any] = {}
+        kind: type[Any] = Event
+        values: list[Any] = []
+        place = 0
         for offset, item in row.items:
-            form = item if isinstance(item, dict) else {**form, _FIELDS[form["type"]]: item}
+            if isinstance(item, str):
+                values[place] = item
+                event = kind(*values)
+            else:
+                event = event_from_json(item)
+                kind = type(event)
+                if kind in PIECES:
+                    names = [field.name for field in fields(kind)]
+                    place, values = names.index(PIECES[kind]), [getattr(event, name) for name in names]
             if row.first + offset > after:
-                found.append((row.first + offset, event_from_json(form)))
-    found.sort(key=lambda numbered: numbered[0])
+                found.append((row.first + offset, event))
+    found.sort(key=itemgetter(0))
     return found
 
 
@@ -84,8 +97,10 @@ def without_replaced(events: Sequence[tuple[int, RunEvent]]) -> list[tuple[int, 
     complete: set[Any] = set()
     kept = []
     for number, event in reversed(events):
-        if type(event) in PIECES:
-            if event.run_id in complete or source_of(event) in complete:
+        kind: type[Any] = type(event)
+        if kind in PIECES:  # spelled out: there may be thousands
+            source = event.call_id if kind is ToolStreamed else event.attempt  # type: ignore[union-attr]
+            if event.run_id in complete or (event.run_id, source) in complete:
                 continue
         elif completes(event):
             complete.add(source_of(event))

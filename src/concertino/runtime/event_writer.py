@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from ..errors import StaleClaimError, StorageError, UnknownRunError
-from ..events import AttemptFailed, RunEnded, RunEvent, Voided
+from ..events import AttemptFailed, RunEnded, RunEvent, TextDelta, Voided
 from ..orchestrator.journal.data_policy import NOTHING
 from ..orchestrator.journal.event_policy import stored_event
 from ..orchestrator.journal.lease import Tree
@@ -173,20 +173,32 @@ class EventWriter:
         packers: dict[tuple[str, int | None], Packer] = {}
         completed: list[int] = []
         pending = deque(events)
+        policy = NOTHING
+        packer: Packer | None = None
+        piece: _Source | None = None
         while pending:
             event = pending.popleft()
             self.last += 1
             numbered.append((self.last, event))
-            kind, run_id, source = type(event), event.run_id, None
+            kind, run_id = type(event), event.run_id
+            if kind is TextDelta and piece is not None and packer is not None and policy.keeps_everything:
+                # Most events take this path, which calls nothing: a piece of the same text as the event before it.
+                same = (kind, event.index, run_id, event.attempt)  # type: ignore[union-attr]
+                if same == packer.last:
+                    packer.items.append([self.last - first, event.text])  # type: ignore[union-attr]
+                    piece.last = self.last
+                    continue
+            packer = piece = None
             if kind in PIECES:
-                source = self._piece(event)
+                piece = self._piece(event)
             elif kind is AttemptFailed:
                 pending.extendleft(self._void(event, completed))
             elif kind is RunEnded or completes(event):
                 self._complete(event, completed)
-            shown = stored_event(policies.get(run_id, NOTHING), event)
+            policy = policies.get(run_id, NOTHING)
+            shown = stored_event(policy, event)
             if shown is not None:
-                key = (run_id, source)
+                key = (run_id, None if piece is None else piece.id)
                 if (packer := packers.get(key)) is None:
                     packer = packers[key] = Packer()
                 packer.add(self.last - first, shown)
@@ -201,9 +213,9 @@ class EventWriter:
                     run_id=run_id,
                     entry=self._entries.get(run_id, 1),
                     source=source if source is None or source not in done else -source,
-                    items=packer.items,
+                    items=packed.items,
                 )
-                for (run_id, source), packer in packers.items()
+                for (run_id, source), packed in packers.items()
             ],
             completed=completed,
             dropped=self._dropped(),
@@ -214,14 +226,14 @@ class EventWriter:
             open_source.stored = True
         return _Batch(numbered, stored)
 
-    def _piece(self, event: RunEvent) -> int:
-        """Return the id of the source of a piece."""
+    def _piece(self, event: RunEvent) -> _Source:
+        """Return the source of a piece."""
         key = source_of(event)
         source = self._sources.get(key)
         if source is None:
             source = self._sources[key] = _Source(self.last, self.last, getattr(event, "attempt", ""))
         source.last = self.last
-        return source.id
+        return source
 
     def _void(self, event: RunEvent, completed: list[int]) -> list[RunEvent]:
         """Return the mark that voids the pieces of a failed attempt, if there are any."""
@@ -328,6 +340,11 @@ def _undone(rows: Collection[StoredEvents]) -> tuple[list[tuple[int, Sequence[An
         whole = voided.get((run_id, ""))
         if whole is not None and number > whole.first:
             whole.last = max(whole.last, number)
+    for (run_id, attempt), mark in list(voided.items()):
+        whole = voided.get((run_id, ""))
+        if attempt and whole is not None and mark.first > whole.first:
+            whole.last = max(whole.last, mark.last)
+            del voided[run_id, attempt]
     return replaced, list(voided.values())
 
 

@@ -18,6 +18,7 @@ from concertino.errors import ConfigurationError
 from concertino.events import (
     CacheMiss,
     ContextEdited,
+    CustomEvent,
     Event,
     Notice,
     ReasoningDelta,
@@ -75,6 +76,7 @@ STRUCTURE = {
 BARE = {StepStarted, UsageRecorded, Notice, ContextEdited, CacheMiss, Voided}
 OWN_WORDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Notice, "text"): st.just("the engine's own words"),
+    (CustomEvent, "name"): st.just("weather"),
     (Reasoning, "id"): st.none() | st.just(CANARY),  # it is the provider's word for what it holds
     (Wait, "resolution"): st.none(),  # the waits of a result are open
     (RunResult, "tool_calls"): st.just({"supervisor": 2}),
