@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import gc
+import sys
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -287,6 +288,31 @@ async def test_a_run_that_ended_without_a_process_ends_its_log(store: Store) -> 
         assert await read(process, run.id) == seen or dict(seen).items() >= dict(await read(process, run.id)).items()
 
 
+async def test_the_work_per_delta_does_not_grow(store: Store) -> None:
+    """Hostile input, M4: the work was quadratic. Counted in calls, so that no clock decides."""
+    few, many = [await calls(store, words) for words in (8_000, 16_000)]
+    assert many < 2.5 * few
+
+
+async def calls(store: Store, words: int) -> int:
+    """Count the calls of Python functions for an answer of *words* pieces with three readers."""
+    count = 0
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    model = ScriptedModel(Answer(text="word " * words))
+    async with runtime(store, model, Desk(), sweep=3600) as process:
+        run = await process.start(Chat(model=model, message="x"), "desk")
+        sys.setprofile(note)
+        try:
+            await asyncio.gather(*(read(process, run.id, most=10**6) for _ in range(3)))
+        finally:
+            sys.setprofile(None)
+    return count
+
+
 async def test_a_reader_that_never_reads_and_many_deltas_cost_no_memory(store: Store) -> None:
     words = 16_000
     model = ScriptedModel(Answer(text="word " * words), "end")
@@ -297,6 +323,6 @@ async def test_a_reader_that_never_reads_and_many_deltas_cost_no_memory(store: S
         result = await run.result()
         await run.recorded()
         gc.collect()
-        assert sum(isinstance(each, TextDelta) for each in gc.get_objects()) <= 512
+        assert sum(isinstance(each, TextDelta) for each in gc.get_objects()) <= 2_000, "a page and a tail"
         assert len(result.text) == 5 * words
         await never.aclose()

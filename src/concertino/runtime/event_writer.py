@@ -104,6 +104,7 @@ class EventWriter:
 
     async def drained(self) -> None:
         """See `EventRecorder.drained`."""
+        self.flush()
         while len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused:
             await self.changed()
 
