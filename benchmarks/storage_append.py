@@ -18,14 +18,15 @@ from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
+from concertino import OPERATOR, Scope
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage
-from concertino.scope import Scope
 from concertino.storage.sqlite import SqliteStore
 from concertino.storage.types import Claim, Entry, EntryKind, EntryMessage, RunStart
 from concertino.usage import Tokens, UsageRecord
 
 RUN = "run_0193a1b2c3d4e5f60718293a4b5c6d7e8f90"
-CLAIM = Claim(root_id=RUN, epoch=1, owner="benchmark", seconds=3600)
+SCOPE = Scope("tenant", "user")
+CLAIM = Claim(root_id=RUN, scope=SCOPE, epoch=1, owner="benchmark", seconds=3600)
 BLOCK = 50
 """Writes of one kind in a row. The kinds alternate, so that a slow moment of the machine slows both."""
 BODY = {"model": "vendor:model-2026-01", "window": [0, 12, 4096], "calls": [{"id": "x" * 32, "n": n} for n in range(5)]}
@@ -41,7 +42,7 @@ def start() -> RunStart:
         agent="agent",
         agent_path="agent",
         conversation_id="conversation",
-        scope=Scope("organization", "user"),
+        scope=SCOPE,
         task="",
         started=time.time(),
     )
@@ -116,7 +117,7 @@ async def measure(folder: Path, steps: int) -> tuple[list[list[tuple[float, floa
 
 async def size(store: SqliteStore, path: Path) -> int:
     """Return the bytes of the file after a checkpoint."""
-    await store.sweep()
+    await store.sweep(OPERATOR)
     return await asyncio.to_thread(lambda: path.stat().st_size)
 
 

@@ -38,10 +38,10 @@ from .orchestrator import (
     limits_within,
 )
 from .providers import Model, ModelRequest, RateLimit
-from .scope import Scope
+from .scope import OPERATOR, AnyScope, Operator, Scope, TenantScope
 from .storage import Budget
 from .token_engine import Retention
-from .tools import Done, NotDone, Pending, Session, Tool, ToolContext, ToolRegistry, ToolResult, tool
+from .tools import Done, NotDone, Pending, Tool, ToolContext, ToolRegistry, ToolResult, tool
 from .usage import Tokens, UsageRecord
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ _LAZY = {
 """Names that are imported on first use, and the modules that define them."""
 
 __all__ = [
+    "OPERATOR",
     "AgentConfig",
     "Allow",
+    "AnyScope",
     "Ask",
     "AssistantMessage",
     "Attachment",
@@ -88,6 +90,7 @@ __all__ = [
     "Models",
     "NextStep",
     "NotDone",
+    "Operator",
     "Outcome",
     "Pending",
     "RateLimit",
@@ -100,10 +103,10 @@ __all__ = [
     "RunResult",
     "Runtime",
     "Scope",
-    "Session",
     "Special",
     "SqliteStore",
     "SystemMessage",
+    "TenantScope",
     "Text",
     "Tokens",
     "Tool",

@@ -236,7 +236,7 @@ class NotAllowedError(RunStateError):
 
 
 class BudgetError(ConcertinoError):
-    """An account has too little left for a reservation; `account` names it."""
+    """An account has too little left for a reservation; `account` is its kind: `run`, `user` or `tenant`."""
 
     def __init__(self, message: str, account: str, tokens: int | None = None, money: Any = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Identifiers of runs, tool calls, usage records, accounts and shared texts."""
+"""Identifiers of runs, tool calls, usage records and shared texts."""
 
 from __future__ import annotations
 
@@ -31,36 +31,6 @@ def usage_id(run_id: str, step: int, attempt: str) -> str:
     return f"{run_id}:{step}:{attempt}"
 
 
-def run_account(root_id: str) -> str:
-    """Return the name of the account of a run's tree."""
-    return f"run:{root_id}"
-
-
-def user_account(user_id: str, organization_id: str = "") -> str:
-    """Return the name of a user's account in an organization.
-
-    The same user has one account per organization, and a budget applies to one account.
-    """
-    # The separator is escaped, so that no two pairs of ids share an account.
-    organization = organization_id.replace("%", "%25").replace("/", "%2F")
-    return f"user:{organization}/{user_id}"
-
-
-def organization_account(organization_id: str) -> str:
-    """Return the name of an organization's account, which all its users share."""
-    return f"organization:{organization_id}"
-
-
-def accounts_of(root_id: str, user_id: str, organization_id: str) -> tuple[str, ...]:
-    """Return the accounts that a run's tree draws on: its own, its user's and its organization's."""
-    names = [run_account(root_id)]
-    if user_id:
-        names.append(user_account(user_id, organization_id))
-    if organization_id:
-        names.append(organization_account(organization_id))
-    return tuple(names)
-
-
 def token() -> str:
     """Return a new random token."""
     return os.urandom(12).hex()
@@ -82,7 +52,7 @@ def run_of(key: str) -> str:
 
 
 def text_id(owner: str, body: str) -> str:
-    """Return the id of a text that is stored once for all runs of *owner*."""
+    """Return the id of a text that is stored once for all runs of *owner*, a scope's key or a secret of one run."""
     return digest(f"{len(owner)}:{owner}{body}")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from concertino import Chat, MemoryStore, Resources, RunResult, ToolOrchestrator, ToolRegistry
+from concertino import OPERATOR, Chat, MemoryStore, Resources, RunResult, ToolOrchestrator, ToolRegistry
 from concertino.agents import DeepResearchSupervisor
 from concertino.errors import LibraryError
 from concertino.messages import ForcedTool, SystemMessage
@@ -80,12 +80,14 @@ async def test_only_the_three_research_tools_are_stored() -> None:
     scripts = {"You are a researcher": RESEARCHER}
     with ScriptedModel(call("researcher", query="How hot is tea?"), REPORT, scripts=scripts) as model:
         result = await research(model, store=store)
-    child, parent = await store.runs(root_id=result.run_id)
-    assert {m.message.name for m in await store.messages(parent.start.run_id) if m.message.role == "tool"} == {
+    child, parent = await store.runs(OPERATOR, root_id=result.run_id)
+    assert {
+        m.message.name for m in await store.messages(OPERATOR, parent.start.run_id) if m.message.role == "tool"
+    } == {
         "researcher",
         "report_generation",
     }
-    stored = await store.messages(child.start.run_id)
+    stored = await store.messages(OPERATOR, child.start.run_id)
     assert {m.message.name for m in stored if m.message.role == "tool"} == {"search_documents", "read_document"}
     search = next(m for m in stored if m.message.role == "tool")
     assert json.loads(search.message.content)["results"][0]["id"] == TEA, "research agents keep the whole result"

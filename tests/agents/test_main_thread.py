@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from concertino import Attachment, Chat, MemoryStore, Resources, Session, Tool, ToolOrchestrator, ToolRegistry
+from concertino import (
+    OPERATOR,
+    Attachment,
+    Chat,
+    MemoryStore,
+    Resources,
+    Scope,
+    Tool,
+    ToolMessage,
+    ToolOrchestrator,
+    ToolRegistry,
+)
 from concertino.agents import MainThreadAgent
 from concertino.errors import ConfigurationError
 from concertino.events import Notice
@@ -96,17 +107,26 @@ async def test_the_prompt_contains_the_product_s_sections() -> None:
     assert isinstance(request.messages[2], SystemMessage)
 
 
-async def test_memory_belongs_to_the_session_s_user_only() -> None:
+async def test_memory_belongs_to_one_user_of_one_tenant() -> None:
     store = MemoryStore()
     registry = default_registry(settings=Settings(memory=store))
-    for user, steps in (("ada", [call("store_memory", text="likes tea"), "ok"]), ("bob", [])):
-        ask = [call("retrieve_memory", query="tea"), "done"]
-        with ScriptedModel(*steps, *ask) as model:
-            for _ in range(len(steps + ask) // 2):
-                chat = Chat(model=model, message="go", session=Session(user_id=user))
-                result = await ToolOrchestrator(chat, MainThreadAgent(), registry).run()
-        found = next(m for m in result.messages if m.role == "tool")
-        assert found.content == ('["likes tea"]' if user == "ada" else "[]")
+
+    async def last(scope: Scope, *calls: Any) -> ToolMessage:
+        with ScriptedModel(*calls, "done") as model:
+            result = await ToolOrchestrator(Chat("go", model=model, scope=scope), MainThreadAgent(), registry).run()
+        return next(m for m in reversed(result.messages) if isinstance(m, ToolMessage))
+
+    ann, remembers = Scope("acme", "ann"), call("store_memory", text="the merger closes on 3 May")
+    asks = call("retrieve_memory", query="")
+    assert (await last(ann, remembers, asks)).content == '["the merger closes on 3 May"]'
+    for other in (Scope("rival", "ann"), Scope("acme", "bob"), Scope("", "ann"), Scope("acmeann", "")):
+        found = await last(other, asks)
+        assert found.content == "[]" if other.user else found.is_error
+    await store.erase(Scope("rival", "ann"))
+    assert (await last(ann, asks)).content == '["the merger closes on 3 May"]'
+    for scope in (Scope(), Scope("acme")):
+        for refused in (await last(scope, remembers), await last(scope, asks)):
+            assert (refused.is_error, "belongs to no user" in refused.content) == (True, True)
 
 
 async def test_a_craft_is_shown_once_and_stored_as_a_snippet() -> None:
@@ -119,7 +139,7 @@ async def test_a_craft_is_shown_once_and_stored_as_a_snippet() -> None:
         ).run()
     assert "Do not write it again" in model.requests[1].messages[-1].content
     assert result.data["craft"]["content"] == text
-    stored = (await store.messages(result.run_id))[2]
+    stored = (await store.messages(OPERATOR, result.run_id))[2]
     assert stored.message.content.startswith("[document 'Poem' was written for the user: word")  # type: ignore[union-attr]
     assert len(stored.message.content) < 700  # type: ignore[union-attr]
     assert stored.progress[0]["name"] == "Writing Poem"

@@ -26,7 +26,7 @@ from concertino import (
     Pending,
     Resources,
     RunContext,
-    Session,
+    Scope,
     ToolCall,
     ToolData,
     ToolMessage,
@@ -190,7 +190,7 @@ async def start(file: str, agent: str, message: str, *, announce: bool = False) 
     chat = Chat(
         model=Follows(),
         message=message,
-        session=Session(user_id="Zoë", organization_id="shop"),
+        scope=Scope("shop", "Zoë"),
         conversation_id="conv_1",
         budget=Budget(tokens=1_000_000, money=Decimal("2.50")),
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from concertino import OPERATOR
 from concertino.storage.sqlite import SqliteStore
 from tests.cli.conftest import APP, Cli, Shop, assert_refused, run_object
 
@@ -37,12 +38,15 @@ def test_list_is_a_table_newest_first(shop: Shop, runs: Cli) -> None:
     ("options", "count"),
     [
         ((), 2),
-        (("--user", "Zoë"), 2),
-        (("--user", "zoe"), 0),
+        (("--user", "Zoë"), 0),
+        (("--tenant", "shop"), 2),
+        (("--tenant", "other"), 0),
+        (("--tenant", "shop", "--user", "Zoë"), 2),
+        (("--tenant", "shop", "--user", "zoe"), 0),
         (("--conversation", "conv_1"), 2),
         (("--conversation", "conv_2"), 0),
         (("--state", "suspended"), 1),
-        (("--state", "completed", "--user", "Zoë", "--conversation", "conv_1"), 1),
+        (("--state", "completed", "--tenant", "shop", "--user", "Zoë", "--conversation", "conv_1"), 1),
         (("--state", "running"), 0),
         (("--state", "interrupted"), 0),
         (("--state", "suspended", "--all"), 2),
@@ -55,7 +59,7 @@ def test_list_filters_runs(shop: Shop, runs: Cli, options: tuple[str, ...], coun
     done = runs("list", "--json", *options)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert (done.returncode, len(found)) == (0, count)
-    assert all(one["user_id"] == "Zoë" for one in found)
+    assert all((one["tenant"], one["user"]) == ("shop", "Zoë") for one in found)
 
 
 def test_show_reports_a_suspended_run(shop: Shop, runs: Cli) -> None:
@@ -65,7 +69,7 @@ def test_show_reports_a_suspended_run(shop: Shop, runs: Cli) -> None:
     for part in (
         f"{run}  suspended",
         "user     Zoë, of shop, conv_1",
-        f"budget   run:{run}: 30 of 1,000,000 tokens and <$0.0001 of $2.50 spent",
+        "budget   run: 30 of 1,000,000 tokens and <$0.0001 of $2.50 spent",
         'done       lookup {"name": "tea"}',
         'failed     broken {"name": "cup"}\n                 ValueError: no [31mcup',
         'waiting    refund {"amount": 5, "to": "Jürgen ',
@@ -198,8 +202,9 @@ def test_a_run_that_waits_again_names_its_waits(shop: Shop, runs: Cli) -> None:
         (("stop", "run_x"), "no run 'run_x'"),
         (("fork", "run_x", "--step", "1"), "no run 'run_x'"),
         (("list", "--state", "asleep"), "invalid --state 'asleep': choose from running, interrupted, suspended"),
-        (("erase", "--user", "Zoë", "--yes"), "has not ended"),
-        (("erase", "--user", "", "--yes"), "--user is empty"),
+        (("erase", "--tenant", "shop", "--user", "Zoë", "--yes"), "has not ended"),
+        (("erase", "--user", "", "--yes"), "neither may be empty"),
+        (("erase", "--yes"), "erase needs --user, --tenant or both"),
     ],
 )
 def test_invalid_input_is_refused_in_one_line(shop: Shop, runs: Cli, arguments: tuple[str, ...], says: str) -> None:
@@ -269,28 +274,28 @@ def test_export_is_the_whole_tree(shop: Shop, runs: Cli) -> None:
 def test_erase_asks_first_and_keeps_the_ledger(shop: Shop, runs: Cli, cli: Cli) -> None:
     run = shop("clerk", "lookup")
     for answer in ("", "no\n"):
-        done = runs("erase", "--user", "Zoë", given=answer)
+        done = runs("erase", "--tenant", "shop", "--user", "Zoë", given=answer)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.splitlines()[-1] == "concertino: nothing was erased; --yes erases without asking"
     assert run_object(runs, run)["task"] == "lookup"
-    assert runs("erase", "--user", "Zoë", "--organization", "other", "--yes").stdout.startswith(
+    assert runs("erase", "--user", "Zoë", "--tenant", "other", "--yes").stdout.startswith(
         "erased 0 runs and 0 memories of"
     )
-    done = runs("erase", "--user", "Zoë", given="yes\n")
-    assert (done.returncode, done.stdout) == (0, "erased 1 run and 0 memories of user 'Zoë'\n")
+    done = runs("erase", "--tenant", "shop", "--user", "Zoë", given="yes\n")
+    assert (done.returncode, done.stdout) == (0, "erased 1 run and 0 memories of user 'Zoë' of tenant 'shop'\n")
     done = runs("show", run)
     assert done.returncode == 0
     assert "lookup" not in done.stdout
     assert "Zoë" not in done.stdout
     assert "erased" in done.stdout
     found = run_object(runs, run)
-    assert (found["task"], found["user_id"], found["cost"]) == ("", "", "0.000000030")
+    assert (found["task"], found["user"], found["cost"]) == ("", "", "0.000000030")
     assert runs("export", run).returncode == 0
     assert_refused(runs("fork", run, "--step", "1", *APP), "erased")
     done = cli("usage", "--by", "user", "--db", "runs.db")
-    assert done.stdout.splitlines()[1].startswith("(none)")
-    again = runs("erase", "--user", "Zoë", "--yes", "--json")
-    assert json.loads(again.stdout) == {"user_id": "Zoë", "organization_id": None, "runs": 0, "memories": 0}
+    assert done.stdout.splitlines()[1].split()[:2] == ["shop", "(none)"]
+    again = runs("erase", "--tenant", "shop", "--user", "Zoë", "--yes", "--json")
+    assert json.loads(again.stdout) == {"tenant": "shop", "user": "Zoë", "runs": 0, "memories": 0}
 
 
 def usage(cli: Cli, *options: str) -> list[dict[str, Any]]:
@@ -302,13 +307,13 @@ def usage(cli: Cli, *options: str) -> list[dict[str, Any]]:
 def test_usage_is_summed_exactly(shop: Shop, cli: Cli) -> None:
     run = shop("chief", "clerk")
     shop("clerk", "lookup")
-    *sums, total = usage(cli, "--by", "agent", "--by", "organization")
+    *sums, total = usage(cli, "--by", "agent", "--by", "tenant")
     assert [(one["by"]["agent"], one["cost"]) for one in sums] == [
         ("chief", "0.000000015"),
         ("chief/clerk-1", "0.000000015"),
         ("clerk", "0.000000030"),
     ]
-    assert {one["by"]["organization"] for one in sums} == {"shop"}
+    assert {one["by"]["tenant"] for one in sums} == {"shop"}
     assert total == {
         "by": {},
         "total": True,
@@ -322,8 +327,8 @@ def test_usage_is_summed_exactly(shop: Shop, cli: Cli) -> None:
     assert usage(cli, "--by", "run,day")[0]["by"]["run"] == run
     assert [one["by"] for one in usage(cli)] == [{"model": "shop:follows"}, {}]
     lines = cli("usage", "--db", "runs.db", "--by", "user").stdout.splitlines()
-    assert lines[0].split() == ["USER", "ATTEMPTS", "INPUT", "CACHED", "OUTPUT", "COST"]
-    assert lines[1].split() == ["Zoë", "4", "40", "0", "20", "<$0.0001"]
+    assert lines[0].split() == ["TENANT", "USER", "ATTEMPTS", "INPUT", "CACHED", "OUTPUT", "COST"]
+    assert lines[1].split() == ["shop", "Zoë", "4", "40", "0", "20", "<$0.0001"]
     assert lines[2].split() == ["total", "4", "40", "0", "20", "<$0.0001"]
 
 
@@ -413,7 +418,7 @@ def test_a_dead_letter_is_listed_and_retried(shop: Shop, runs: Cli, tmp_path: Pa
 
     async def give_up() -> None:
         async with await SqliteStore.open(tmp_path / "runs.db") as store:
-            stored = await store.run(run)
+            stored = await store.run(OPERATOR, run)
             assert stored is not None
             await store.postpone(stored.start.scope, run, reason="its process ended 3 times", seconds=None)
 

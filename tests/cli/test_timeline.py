@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Allow,
     Ask,
     Chat,
+    Operator,
     Resources,
     RunContext,
     ToolCall,
@@ -68,8 +70,8 @@ async def start(database: Path) -> str:
         run = await runtime.start(Chat("Refund order A7."), "desk")
         result = await run.result()
         assert result.status == "suspended", result.error
-        await runtime.approve(result.waiting[0].key, by="ann")
-        assert (await (await runtime.resume(run.id)).result()).status == "completed"
+        await runtime.approve(Operator("ann"), result.waiting[0].key)
+        assert (await (await runtime.resume(OPERATOR, run.id)).result()).status == "completed"
         await runtime.close()
     return run.id
 

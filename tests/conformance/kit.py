@@ -10,10 +10,9 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
-from concertino import MemoryStore, SqliteStore
+from concertino import OPERATOR, MemoryStore, Scope, SqliteStore
 from concertino.messages import Message, UserMessage
 from concertino.operations import Operation
-from concertino.scope import Scope
 from concertino.storage import Claim, Entry, EntryKind, EntryMessage, Head, Memories, RunEnd, RunStart, Store
 from concertino.usage import Tokens, UsageRecord
 from concertino.waits import Resolution, Wait
@@ -51,13 +50,11 @@ def start(run_id: str = "r1", **changes: Any) -> RunStart:
         agent="supervisor",
         agent_path="supervisor",
         conversation_id="c1",
-        scope=Scope("o1", "u1"),
+        scope=SCOPE,
         task="Find it.",
         started=1000.25,
     )
-    names = {name: changes.pop(name) for name in ("organization_id", "user_id") if name in changes}
-    scope = Scope(names.get("organization_id", "o1"), names.get("user_id", "u1"))
-    return replace(plain, scope=scope, **changes)
+    return replace(plain, **changes)
 
 
 def end(**changes: Any) -> RunEnd:
@@ -157,14 +154,14 @@ class Tree:
 async def start_tree(store: Store, run_id: str = "r1", **changes: Any) -> Tree:
     """A root that *owner* ("me") has start_tree, for *seconds*."""
     owner, seconds = changes.pop("owner", "me"), changes.pop("seconds", 60.0)
-    claim = Claim(root_id=run_id, epoch=1, owner=owner, seconds=seconds)
+    claim = Claim(root_id=run_id, scope=changes.get("scope", SCOPE), epoch=1, owner=owner, seconds=seconds)
     return await Tree(store, claim).begin(start(run_id, **changes))
 
 
 async def claim_tree(store: Store, run_id: str = "r1", owner: str = "you", seconds: float = 60.0) -> Tree:
     """A root that *owner* takes up."""
-    tree = Tree(store, await store.claim(run_id, owner, seconds))
-    for run in await store.runs(root_id=run_id, limit=1000):
+    tree = Tree(store, await store.claim(OPERATOR, run_id, owner, seconds))
+    for run in await store.runs(OPERATOR, root_id=run_id, limit=1000):
         tree.next[run.start.run_id] = run.entries
     return tree
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from concertino.errors import RunEndedError, RunExistsError, StorageError, UnknownRunError
+from concertino import OPERATOR, AnyScope, Scope
+from concertino.errors import RunEndedError, RunExistsError, StaleClaimError, StorageError, UnknownRunError
 from concertino.messages import (
     AssistantMessage,
     Message,
@@ -23,7 +24,7 @@ from concertino.messages import (
 )
 from concertino.storage import Claim, Entry, EntryMessage, StoredMessage, StoredText
 
-from .kit import ANY_TEXT, Factory, FullStore, Tree, end, record, start, start_tree, wait, whole
+from .kit import ANY_TEXT, SCOPE, Factory, FullStore, Tree, end, record, start, start_tree, wait, whole
 
 PARTS: st.SearchStrategy[Part] = st.one_of(
     st.builds(Text, ANY_TEXT),
@@ -74,8 +75,8 @@ def test_messages_come_back_as_they_were(
             tree = await start_tree(store)
             for step in steps:
                 await tree.append(messages=step)
-            found = await store.messages("r1")
-            journal = await store.load("r1")
+            found = await store.messages(OPERATOR, "r1")
+            journal = await store.load(OPERATOR, "r1")
         finally:
             await store.close()
         assert journal is not None
@@ -103,40 +104,40 @@ async def test_two_surrogates_stay_two(store: FullStore) -> None:
     text = "a\ud83d\ude00b\udead\U0001f600\\\ud800"
     message = AssistantMessage((Text(text), ToolCall("1", text, text)), model=text)
     await (await start_tree(store)).append(messages=[whole(message)])
-    (found,) = await store.messages("r1")
+    (found,) = await store.messages(OPERATOR, "r1")
     assert found.message == message
 
 
 async def test_ten_megabytes(store: FullStore) -> None:
     message = ToolMessage("1", "read", "é" * 5_000_000, whole="x" * 10_000_000)
     await (await start_tree(store)).append(messages=[whole(message)])
-    (found,) = await store.messages("r1")
+    (found,) = await store.messages(OPERATOR, "r1")
     assert found.message == message
 
 
 async def test_a_run_from_beginning_to_end(store: FullStore) -> None:
     child = start("r2", root_id="r1", parent_id="r1", parent_call="call-1", forked_from="r0")
-    assert await store.run("r2") is None
+    assert await store.run(OPERATOR, "r2") is None
     tree = await start_tree(store)
     await tree.begin(child)
-    found = await store.run("r2")
+    found = await store.run(OPERATOR, "r2")
     assert found is not None
     assert (found.start, found.end, found.state, found.entries) == (child, None, "running", 1)
     assert (found.epoch, found.owner, found.tries) == (1, "me", 0)
     ended = end(status="failed", answer="half\x00 Grüße 𐍈", error="gave up")
     await tree.append("ended", "r2", end=ended)
-    found = await store.run("r2")
+    found = await store.run(OPERATOR, "r2")
     assert found is not None
     assert (found.start, found.end, found.state, found.entries) == (child, ended, "failed", 2)
 
 
 async def test_a_journal_comes_back_whole(store: FullStore) -> None:
     tree = await start_tree(store)
-    texts = [StoredText(id=f"t{n}", body=f"text {n}\x00é", user_id="u1") for n in range(3)]
+    texts = [StoredText(id=f"t{n}", body=f"text {n}\x00é") for n in range(3)]
     await tree.append(body={"texts": {"system": "t0", "other": "t9"}, "n": [1, {"a": None}]}, texts=texts, step=1)
     await tree.append("model_answered", body={"texts": ["t1"]}, content={"calls": ["x"]}, usage=[record(1)], step=1)
     await tree.append("suspended")
-    journal = await store.load("r1")
+    journal = await store.load(OPERATOR, "r1")
     assert journal is not None
     assert [entry.seq for entry in journal.entries] == [0, 1, 2, 3]
     assert [entry.kind for entry in journal.entries] == ["started", "model_requested", "model_answered", "suspended"]
@@ -149,16 +150,16 @@ async def test_a_journal_comes_back_whole(store: FullStore) -> None:
     ]
     assert [list(entry.usage) for entry in journal.entries] == [[], [], [record(1)], []]
     assert journal.texts == {"t0": "text 0\x00é", "t1": "text 1\x00é"}
-    assert journal.run == await store.run("r1")
+    assert journal.run == await store.run(OPERATOR, "r1")
     assert journal.run.state == "suspended"
-    assert await store.load("nobody") is None
+    assert await store.load(OPERATOR, "nobody") is None
 
 
 async def test_a_text_is_stored_once(store: FullStore) -> None:
     tree = await start_tree(store)
     for body in ("first", "second"):
-        await tree.append(body={"texts": ["t"]}, texts=[StoredText(id="t", body=body, user_id="u1")])
-    journal = await store.load("r1")
+        await tree.append(body={"texts": ["t"]}, texts=[StoredText(id="t", body=body)])
+    journal = await store.load(OPERATOR, "r1")
     assert journal is not None
     assert journal.texts == {"t": "first"}
 
@@ -168,7 +169,7 @@ async def test_starting_twice_is_refused(store: FullStore) -> None:
     await tree.append(messages=[whole("a")])
     with pytest.raises(RunExistsError, match="'r1'"):
         await start_tree(store, task="something else")
-    found = await store.run("r1")
+    found = await store.run(OPERATOR, "r1")
     assert found is not None
     assert (found.start, found.entries) == (start(), 2)
 
@@ -176,11 +177,11 @@ async def test_starting_twice_is_refused(store: FullStore) -> None:
 async def test_surrogates_outside_messages_are_replaced(store: FullStore) -> None:
     tree = await start_tree(store, task="a\ud83d")
     await tree.append("ended", usage=[record(how="\udead")], end=end(answer="b\ud83d", error="\ude00"))
-    found = await store.run("r1")
+    found = await store.run(OPERATOR, "r1")
     assert found is not None
     assert found.end is not None
     assert (found.start.task, found.end.answer, found.end.error) == ("a\ufffd", "b\ufffd", "\ufffd")
-    assert [booked.how for booked in await store.usage("r1")] == ["\ufffd"]
+    assert [booked.how for booked in await store.usage(OPERATOR, "r1")] == ["\ufffd"]
 
 
 async def test_runs_newest_first(store: FullStore) -> None:
@@ -189,13 +190,13 @@ async def test_runs_newest_first(store: FullStore) -> None:
         user = f"u{number % 2}"
         begins = float(number // 2)
         trees[number] = await start_tree(
-            store, f"r{number}", conversation_id=conversation, started=begins, user_id=user
+            store, f"r{number}", conversation_id=conversation, started=begins, scope=Scope("o1", user)
         )
-    await trees[0].child("child", conversation_id="c1", started=9.0)
+    await trees[0].child("child", conversation_id="c1", started=9.0, scope=Scope("o1", "u0"))
     await trees[3].end()
 
-    async def ids(**asked: Any) -> list[str]:
-        return [run.start.run_id for run in await store.runs(**asked)]
+    async def ids(scope: AnyScope = OPERATOR, **asked: Any) -> list[str]:
+        return [run.start.run_id for run in await store.runs(scope, **asked)]
 
     assert await ids() == ["child", "r3", "r2", "r1", "r0"]
     assert await ids(limit=2) == ["child", "r3"]
@@ -206,9 +207,9 @@ async def test_runs_newest_first(store: FullStore) -> None:
     assert await ids(root_id="r1", conversation_id="c2") == ["r1"]
     assert await ids(root_id="r1", conversation_id="c1") == []
     assert await ids(roots=True) == ["r3", "r2", "r1", "r0"]
-    assert await ids(user_id="u0") == ["r2", "r0"]
+    assert await ids(Scope("o1", "u0")) == ["child", "r2", "r0"]
     assert await ids(state="completed") == ["r3"]
-    assert await ids(state="running", roots=True, user_id="u0") == ["r2", "r0"]
+    assert await ids(Scope("o1", "u0"), state="running", roots=True) == ["r2", "r0"]
 
 
 SHOWN = EntryMessage(message=UserMessage("b"), keep=None, progress=[{"x": object()}])
@@ -232,27 +233,28 @@ BAD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
 async def test_an_invalid_part_rejects_the_whole_entry(store: FullStore, bad: dict[str, Any]) -> None:
     tree = await start_tree(store)
-    before = await store.load("r1")
+    before = await store.load(OPERATOR, "r1")
     with pytest.raises((StorageError, UnknownRunError)):
         await tree.append(**bad)
-    assert len(await store.messages("r1")) == len(await store.usage("r1")) == 0
-    assert await store.load("r1") == before
+    assert len(await store.messages(OPERATOR, "r1")) == len(await store.usage(OPERATOR, "r1")) == 0
+    assert await store.load(OPERATOR, "r1") == before
     await tree.append(messages=[whole("a")])
-    assert len(await store.messages("r1")) == 1
+    assert len(await store.messages(OPERATOR, "r1")) == 1
 
 
 async def test_an_unknown_run_is_refused(store: FullStore) -> None:
-    tree = Tree(store, Claim(root_id="r1", epoch=1, owner="me", seconds=9.0))
+    tree = Tree(store, Claim(root_id="r1", scope=SCOPE, epoch=1, owner="me", seconds=9.0))
     tree.next["r1"] = 1
-    for asked in (tree.append(), store.claim("r1", "me", 1.0), store.renew(tree.claim, 1.0), store.send("r1", "stop")):
+    for asked in (store.claim(OPERATOR, "r1", "me", 1.0), store.send(OPERATOR, "r1", "stop")):
         with pytest.raises(UnknownRunError, match="'r1'"):
             await asked
-    with pytest.raises(UnknownRunError, match="'r1'"):
-        await tree.child("r2")
+    for written in (tree.append(), store.renew(tree.claim, 1.0), tree.child("r2")):
+        with pytest.raises(StaleClaimError, match="unknown run 'r1'"):
+            await written
     await store.release(tree.claim)
-    assert await store.run("r1") is await store.run("r2") is None
-    assert not await store.messages("r1")
-    assert not await store.commands("r1")
+    assert await store.run(OPERATOR, "r1") is await store.run(OPERATOR, "r2") is None
+    assert not await store.messages(OPERATOR, "r1")
+    assert not await store.commands(OPERATOR, "r1")
 
 
 async def test_after_the_end_only_usage_is_taken(store: FullStore) -> None:
@@ -270,15 +272,15 @@ async def test_after_the_end_only_usage_is_taken(store: FullStore) -> None:
     await tree.append("usage_booked", usage=[record(2)])
     await store.release(tree.claim)
     await tree.append("usage_booked", usage=[record(3)])
-    assert list(await store.messages("r1")) == []
-    assert list(await store.usage("r1")) == [record(2), record(3)]
-    found = await store.run("r1")
+    assert list(await store.messages(OPERATOR, "r1")) == []
+    assert list(await store.usage(OPERATOR, "r1")) == [record(2), record(3)]
+    found = await store.run(OPERATOR, "r1")
     assert found is not None
     assert (found.end, found.state) == (end(), "completed")
     with pytest.raises(RunEndedError):
         await tree.child("r2")
     with pytest.raises(RunEndedError):
-        await store.send("r1", "stop")
+        await store.send(OPERATOR, "r1", "stop")
 
 
 async def test_stored_values_are_copies(store: FullStore) -> None:
@@ -286,8 +288,8 @@ async def test_stored_values_are_copies(store: FullStore) -> None:
     await (await start_tree(store)).append(messages=[whole("a", progress=[step])], body=step, content=step)
     step["parts"].append(2)
     for _ in range(2):
-        (found,) = await store.messages("r1")
-        journal = await store.load("r1")
+        (found,) = await store.messages(OPERATOR, "r1")
+        journal = await store.load(OPERATOR, "r1")
         assert journal is not None
         wanted = {"id": 1, "parts": [1]}
         assert list(found.progress) == [wanted]
@@ -303,7 +305,7 @@ async def test_concurrent_appends_keep_their_order(store: FullStore) -> None:
         messages = [whole(f"{number}a"), whole(f"{number}b")]
         entries.append(Entry(run_id="r1", seq=number, claim=tree.claim, kind="model_requested", messages=messages))
     await asyncio.gather(*(store.append(entry) for entry in entries))
-    found = [stored.message for stored in await store.messages("r1")]
+    found = [stored.message for stored in await store.messages(OPERATOR, "r1")]
     assert found == [UserMessage(f"{n}{half}") for n in range(1, 31) for half in "ab"]
 
 
@@ -314,9 +316,9 @@ async def test_a_cancelled_append_is_whole_or_not_at_all(store: FullStore) -> No
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    run = await store.run("r1")
+    run = await store.run(OPERATOR, "r1")
     assert run is not None
-    found = (run.entries, len(await store.messages("r1")), len(await store.usage("r1")))
+    found = (run.entries, len(await store.messages(OPERATOR, "r1")), len(await store.usage(OPERATOR, "r1")))
     assert found in ((2, 2, 1), (1, 0, 0))
     tree.next["r1"] = run.entries
     await tree.append(messages=[whole("c")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -14,26 +13,39 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from concertino import Budget
-from concertino.errors import BudgetError
-from concertino.storage import Account, Reservation, Settlement, user_account
+from concertino import OPERATOR, Budget, Scope, TenantScope
+from concertino.errors import BudgetError, ConfigurationError
+from concertino.storage import Account, Reservation, Settlement
 
-from .kit import ADAPTERS, FullStore, Tree, record, start_tree, whole
+from .kit import ADAPTERS, SCOPE, FullStore, Tree, record, start_tree, whole
 
-
-def wanted(
-    id: str = "a", tokens: int = 10, money: str | None = "1", names: tuple[str, ...] = ("x",), **more: Any
-) -> Any:
-    price = None if money is None else Decimal(money)
-    return Reservation(id=id, accounts=names, tokens=tokens, money=price, **more)
-
-
-def done(id: str = "a", tokens: int = 10, money: str | None = "1", names: tuple[str, ...] = ("x",)) -> Settlement:
-    return Settlement(id=id, accounts=names, tokens=tokens, money=None if money is None else Decimal(money))
+ACCOUNTS: dict[str, tuple[Scope | TenantScope, str | None]] = {
+    "run": (SCOPE, "r1"),
+    "user": (SCOPE, None),
+    "tenant": (TenantScope(SCOPE.tenant), None),
+}
+"""What names each account that the tree `r1` draws on."""
 
 
-async def state(store: FullStore, name: str = "x") -> tuple[int, Decimal, int, Decimal]:
-    (found,) = await store.accounts([name])
+def wanted(id: str = "a", tokens: int = 10, money: str | None = "1", **more: Any) -> Any:
+    return Reservation(id=id, tokens=tokens, money=None if money is None else Decimal(money), **more)
+
+
+def done(id: str = "a", tokens: int = 10, money: str | None = "1") -> Settlement:
+    return Settlement(id=id, tokens=tokens, money=None if money is None else Decimal(money))
+
+
+async def limit(store: FullStore, kind: str, budget: Budget | None) -> None:
+    scope, run_id = ACCOUNTS[kind]
+    await store.set_budget(scope, budget, run_id=run_id)
+
+
+async def accounts(store: FullStore) -> dict[str, Account]:
+    return {each.kind: each for each in await store.accounts(SCOPE, run_id="r1")}
+
+
+async def state(store: FullStore, kind: str = "user") -> tuple[int, Decimal, int, Decimal]:
+    found = (await accounts(store))[kind]
     return found.reserved_tokens, found.reserved_money, found.spent_tokens, found.spent_money
 
 
@@ -41,11 +53,11 @@ async def test_an_account_without_a_budget_is_not_listed(store: FullStore) -> No
     tree = await start_tree(store)
     await tree.append(reserve=wanted(tokens=10**12))
     await tree.append(settle=[done()])
-    assert list(await store.accounts(["x"])) == []
-    await store.set_budget("x", Budget(tokens=100, money=Decimal("0.50")))
-    (found,) = await store.accounts(["y", "x", "x"])
+    assert await accounts(store) == {}
+    await limit(store, "user", Budget(tokens=100, money=Decimal("0.50")))
+    (found,) = await store.accounts(SCOPE)
     assert found == Account(
-        name="x",
+        kind="user",
         budget=Budget(tokens=100, money=Decimal("0.5")),
         reserved_tokens=0,
         reserved_money=Decimal(0),
@@ -56,13 +68,13 @@ async def test_an_account_without_a_budget_is_not_listed(store: FullStore) -> No
 
 async def test_reserving_and_settling(store: FullStore) -> None:
     tree = await start_tree(store)
-    await store.set_budget("x", Budget(tokens=100, money=Decimal(5)))
-    await store.set_budget("y", Budget(tokens=10**9))
-    await tree.append(reserve=wanted("a", 60, "2", ("x", "y", "z")))
-    assert await state(store) == await state(store, "y") == (60, Decimal(2), 0, Decimal(0))
-    await tree.append(settle=[done("a", 70, "0.0000000001", ("x", "y", "z"))])
-    assert await state(store) == await state(store, "y") == (0, Decimal(0), 70, Decimal("0.000000001"))
-    await tree.append(settle=[done("a", 70, "3", ("x", "y"))])  # once
+    await limit(store, "user", Budget(tokens=100, money=Decimal(5)))
+    await limit(store, "run", Budget(tokens=10**9))
+    await tree.append(reserve=wanted("a", 60, "2"))
+    assert await state(store) == await state(store, "run") == (60, Decimal(2), 0, Decimal(0))
+    await tree.append(settle=[done("a", 70, "0.0000000001")])
+    assert await state(store) == await state(store, "run") == (0, Decimal(0), 70, Decimal("0.000000001"))
+    await tree.append(settle=[done("a", 70, "3")])  # once
     assert await state(store) == (0, Decimal(0), 70, Decimal("0.000000001"))
     await tree.append("usage_booked", settle=[done("b", 50, None)])  # without a reservation, and over the limit
     assert await state(store) == (0, Decimal(0), 120, Decimal("0.000000001"))
@@ -80,43 +92,61 @@ async def test_reserving_and_settling(store: FullStore) -> None:
 )
 async def test_an_exceeded_budget_writes_nothing(store: FullStore, asked: Reservation, left: str) -> None:
     tree = await start_tree(store)
-    await store.set_budget("x", Budget(tokens=100, money=Decimal(5)))
-    await store.set_budget("first", Budget(tokens=10**9))
+    await limit(store, "user", Budget(tokens=100, money=Decimal(5)))
+    await limit(store, "run", Budget(tokens=10**9))
     await tree.append(reserve=wanted("before", 60, "2"))
-    before = await store.load("r1")
-    asked = dataclasses.replace(asked, accounts=("first", "x"))
+    whole_run = await state(store, "run")
+    before = await store.load(OPERATOR, "r1")
     with pytest.raises(BudgetError, match=left) as caught:
         await tree.append(reserve=asked, messages=[whole("a")], usage=[record()])
-    assert (caught.value.account, caught.value.tokens, caught.value.money) == ("x", 40, Decimal(3))
-    assert await store.load("r1") == before
-    assert not any(await state(store, "first"))
+    assert (caught.value.account, caught.value.tokens, caught.value.money) == ("user", 40, Decimal(3))
+    assert await store.load(OPERATOR, "r1") == before
+    assert await state(store, "run") == whole_run
     await tree.append(reserve=wanted(tokens=39, money="2", spare_tokens=1, spare_money=Decimal(1)))
 
 
-def test_no_two_users_share_an_account() -> None:
-    pairs = [("b", "a"), ("b", "a/"), ("/b", "a"), ("b/c", "a"), ("c", "a/b"), ("b", "a%2F"), ("a/b", "")]
-    assert len({user_account(user, organization) for user, organization in pairs}) == len(pairs)
+async def test_no_two_scopes_share_an_account(store: FullStore) -> None:
+    pairs = [("a", "b"), ("a/", "b"), ("a", "/b"), ("a", "b/c"), ("a/b", "c"), ("a%2F", "b"), ("", "a/b"), ("1:a", "b")]
+    for number, (tenant, user) in enumerate(pairs):
+        await store.set_budget(Scope(tenant, user), Budget(tokens=number))
+    for number, (tenant, user) in enumerate(pairs):
+        (found,) = await store.accounts(Scope(tenant, user))
+        assert found.budget.tokens == number
+
+
+async def test_only_what_exists_can_have_a_budget(store: FullStore) -> None:
+    for scope in (Scope(), Scope("o1"), TenantScope("")):
+        with pytest.raises(ConfigurationError, match="names no"):
+            await store.set_budget(scope, Budget(tokens=1))
+        assert list(await store.accounts(scope)) == []
+
+
+async def test_another_scopes_run_has_another_account(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await store.set_budget(Scope("o2", "u1"), Budget(tokens=0), run_id="r1")
+    await tree.append(reserve=wanted())
+    assert await accounts(store) == {}
 
 
 async def test_spending_survives_a_change_of_the_budget(store: FullStore) -> None:
     tree = await start_tree(store)
-    await store.set_budget("x", Budget(tokens=100))
+    await limit(store, "user", Budget(tokens=100))
     await tree.append(reserve=wanted("a", 60, None), settle=[done("b", 30, "1")])
-    await store.set_budget("x", Budget(tokens=50))
+    await limit(store, "user", Budget(tokens=50))
     with pytest.raises(BudgetError) as caught:
         await tree.append(reserve=wanted("c", 1))
     assert (caught.value.tokens, caught.value.money) == (0, None)
-    await store.set_budget("x", None)
-    assert list(await store.accounts(["x"])) == []
+    await limit(store, "user", None)
+    assert await accounts(store) == {}
     await tree.append(reserve=wanted("d", 10**9), settle=[done("a", 60)])
-    await store.set_budget("x", Budget(tokens=31))
+    await limit(store, "user", Budget(tokens=31))
     assert await state(store) == (0, Decimal(0), 30, Decimal(1))
     await tree.append(reserve=wanted("e", 1))
 
 
 async def test_reserving_again_replaces(store: FullStore) -> None:
     tree = await start_tree(store)
-    await store.set_budget("x", Budget(tokens=100))
+    await limit(store, "user", Budget(tokens=100))
     for tokens in (60, 100, 20):
         await tree.append(reserve=wanted("a", tokens))
     assert (await state(store))[0] == 20
@@ -125,16 +155,7 @@ async def test_reserving_again_replaces(store: FullStore) -> None:
     assert (await state(store))[::2] == (0, 5)
 
 
-async def test_a_reservation_is_released_on_every_account(store: FullStore) -> None:
-    tree = await start_tree(store)
-    await store.set_budget("x", Budget(tokens=100))
-    await tree.append(reserve=wanted("a", 60))
-    await tree.append(settle=[done("a", 5, names=())])
-    assert (await state(store))[::2] == (0, 0)
-
-
-NAMES = ["x", "y", "z"]
-SOME = st.lists(st.sampled_from(NAMES), max_size=3).map(tuple)
+NAMES = list(ACCOUNTS)
 IDS = st.sampled_from("abcdef")
 MONEY = st.none() | st.decimals(0, 20, places=10)
 
@@ -163,20 +184,19 @@ class Books(RuleBasedStateMachine):
         return (sum(v[0] for v in kept), sum(v[1] for v in kept), sum(v[0] for v in spent), sum(v[1] for v in spent))
 
     @rule(name=st.sampled_from(NAMES), tokens=st.none() | st.integers(0, 60), money=MONEY, none=st.booleans())
-    def limit(self, name: str, tokens: int | None, money: Decimal | None, none: bool) -> None:
+    def budget(self, name: str, tokens: int | None, money: Decimal | None, none: bool) -> None:
         self.limits[name] = None if none or (tokens, money) == (None, None) else Budget(tokens=tokens, money=money)
-        self.do(self.store.set_budget(name, self.limits[name]))
+        self.do(limit(self.store, name, self.limits[name]))
 
-    @rule(id=IDS, names=SOME, tokens=st.integers(0, 40), money=MONEY, spare=st.integers(0, 10))
-    def reserve(self, id: str, names: tuple[str, ...], tokens: int, money: Decimal | None, spare: int) -> None:
-        asked = Reservation(id=id, accounts=names, tokens=tokens, money=money, spare_tokens=spare)
+    @rule(id=IDS, tokens=st.integers(0, 40), money=MONEY, spare=st.integers(0, 10))
+    def reserve(self, id: str, tokens: int, money: Decimal | None, spare: int) -> None:
+        asked = Reservation(id=id, tokens=tokens, money=money, spare_tokens=spare)
         try:
             self.do(self.tree.append(reserve=asked))
         except BudgetError as error:
-            assert error.account in names
             assert self.limits[error.account] is not None
             return
-        for name in set(names):
+        for name in NAMES:
             limit = self.limits[name]
             if limit is None or (id, name) in self.settled:
                 continue
@@ -185,20 +205,18 @@ class Books(RuleBasedStateMachine):
             assert limit.tokens is None or left[0] + left[2] + spare <= limit.tokens
             assert limit.money is None or (money is not None and left[1] + left[3] <= nano(limit.money, up=False))
 
-    @rule(id=IDS, names=SOME, tokens=st.integers(0, 60), money=MONEY)
-    def settle(self, id: str, names: tuple[str, ...], tokens: int, money: Decimal | None) -> None:
-        self.do(
-            self.tree.append("usage_booked", settle=[Settlement(id=id, accounts=names, tokens=tokens, money=money)])
-        )
+    @rule(id=IDS, tokens=st.integers(0, 60), money=MONEY)
+    def settle(self, id: str, tokens: int, money: Decimal | None) -> None:
+        self.do(self.tree.append("usage_booked", settle=[Settlement(id=id, tokens=tokens, money=money)]))
         for name in NAMES:
             was = self.reserved.pop((id, name), None)
-            counts = name in names and self.limits[name] is not None
+            counts = self.limits[name] is not None
             if (id, name) not in self.settled and (was is not None or counts):
                 self.settled[id, name] = (tokens, 0 if money is None else nano(money)) if counts else (0, 0)
 
     @invariant()
     def both_books_agree(self) -> None:
-        found = {each.name: each for each in self.do(self.store.accounts(NAMES))}
+        found = self.do(accounts(self.store))
         assert found.keys() == {name for name, limit in self.limits.items() if limit is not None}
         for name, each in found.items():
             money = [int(value.scaleb(9)) for value in (each.reserved_money, each.spent_money)]

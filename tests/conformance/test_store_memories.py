@@ -8,15 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from concertino import Scope
+
 from .kit import ANY_TEXT, Factory, FullStore
 
 
 async def test_the_same_text_is_the_same_memory(store: FullStore) -> None:
-    first = await store.remember("ann", "likes tea")
-    assert await store.remember("ann", "likes tea") == first
-    other = await store.remember("bob", "likes tea")
+    first = await store.remember(Scope("o1", "ann"), "likes tea")
+    assert await store.remember(Scope("o1", "ann"), "likes tea") == first
+    other = await store.remember(Scope("o1", "bob"), "likes tea")
     assert other.id != first.id
-    assert list(await store.recall("ann", "")) == [first]
+    assert list(await store.recall(Scope("o1", "ann"), "")) == [first]
 
 
 async def test_recall_ranks_by_match_and_then_by_age(store: FullStore) -> None:
@@ -26,10 +28,10 @@ async def test_recall_ranks_by_match_and_then_by_age(store: FullStore) -> None:
         "drinks black coffee daily",
         "trees in Ghent",
     ):
-        await store.remember("ann", text)
+        await store.remember(Scope("o1", "ann"), text)
 
     async def texts(query: str, limit: int = 5) -> list[str]:
-        return [memory.text for memory in await store.recall("ann", query, limit)]
+        return [memory.text for memory in await store.recall(Scope("o1", "ann"), query, limit)]
 
     assert (await texts("which tea is green?"))[0] == "drinks green tea daily"
     assert await texts("DRINKS") == ["drinks black coffee daily", "drinks green tea daily"]
@@ -51,19 +53,21 @@ FOUND_BY = [
 
 @pytest.mark.parametrize(("text", "query"), FOUND_BY)
 async def test_recall_in_any_script(store: FullStore, text: str, query: str) -> None:
-    await store.remember("ann", text)
-    await store.remember("ann", "something else")
-    assert [memory.text for memory in await store.recall("ann", query)] == [text]
+    await store.remember(Scope("o1", "ann"), text)
+    await store.remember(Scope("o1", "ann"), "something else")
+    assert [memory.text for memory in await store.recall(Scope("o1", "ann"), query)] == [text]
 
 
 async def test_memories_are_private(store: FullStore) -> None:
-    owners = ["ann", "ann ", "Ann", 'an"n', "", "ann OR bob", "*", "ånn"]
+    owners = ["ann", "ann ", "Ann", 'an"n', "ann OR bob", "*", "ånn"]
     for owner in owners:
-        await store.remember(owner, f"secret of {owner!r}")
+        await store.remember(Scope("o1", owner), f"secret of {owner!r}")
     for owner in owners:
-        for query in ("secret", "", "secret of ann", "owner_key OR secret"):
-            assert [memory.text for memory in await store.recall(owner, query)] == [f"secret of {owner!r}"]
-    assert list(await store.recall("eve", "secret")) == list(await store.recall("eve", "")) == []
+        for query in ("secret", "", "secret of ann", "scope OR secret"):
+            assert [memory.text for memory in await store.recall(Scope("o1", owner), query)] == [f"secret of {owner!r}"]
+    assert (
+        list(await store.recall(Scope("o1", "eve"), "secret")) == list(await store.recall(Scope("o1", "eve"), "")) == []
+    )
 
 
 @given(queries=st.lists(ANY_TEXT | st.text("\"'*^:(){}-+.ANDORNEAT \x00"), max_size=20))
@@ -73,9 +77,9 @@ def test_no_query_raises(factory: Factory, tmp_path_factory: pytest.TempPathFact
         store = await factory(tmp_path_factory.mktemp("queries"))
         try:
             for query in ["x " * 10_000, "{words} : a NEAR(b c, 1) *", *queries]:
-                await store.recall("ann", query)
-                kept = await store.remember("ann", query)
-                assert kept in await store.recall("ann", "", 100)
+                await store.recall(Scope("o1", "ann"), query)
+                kept = await store.remember(Scope("o1", "ann"), query)
+                assert kept in await store.recall(Scope("o1", "ann"), "", 100)
         finally:
             await store.close()
 

@@ -15,10 +15,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from concertino import Budget
+from concertino import OPERATOR, Budget, Scope, TenantScope
 from concertino.errors import StaleClaimError, StorageError, UnknownRunError, UnknownWaitError
 from concertino.operations import ENDED, Operation, OperationEvent, OperationState, transition
-from concertino.scope import Scope
 from concertino.storage import Reservation, Settlement
 from concertino.usage import Tokens
 from concertino.waits import Resolution, Verdict, WaitKind
@@ -66,12 +65,12 @@ async def test_another_scope_sees_and_changes_nothing(store: FullStore) -> None:
         with pytest.raises(UnknownRunError):
             await store.settle_usage(scope, record())
     assert len(await store.operations(SCOPE)) == 1
-    assert (await store.run("r1")).state == "running"
-    assert list(await store.usage("r1")) == [record(source="unknown")]
+    assert (await store.run(OPERATOR, "r1")).state == "running"
+    assert list(await store.usage(OPERATOR, "r1")) == [record(source="unknown")]
 
 
 async def test_two_scopes_may_use_the_same_key(store: FullStore) -> None:
-    one, two = await start_tree(store), await start_tree(store, "r2", organization_id="o2")
+    one, two = await start_tree(store), await start_tree(store, "r2", scope=Scope("o2", "u1"))
     await one.append(operations=[operation("k", name="mine")])
     await two.append(operations=[operation("k", "r2", scope=OTHER, name="theirs")])
     await one.append(closed=["k"])
@@ -139,7 +138,7 @@ async def test_a_wait_needs_an_operation(store: FullStore) -> None:
     tree = await start_tree(store)
     with pytest.raises(StorageError, match="'w1' has no operation"):
         await tree.append(waits=[wait()], operations=[operation("other")])
-    assert await store.wait("w1") is None
+    assert await store.wait(OPERATOR, "w1") is None
 
 
 @pytest.mark.parametrize(
@@ -156,7 +155,7 @@ async def test_a_wait_needs_an_operation(store: FullStore) -> None:
 async def test_an_answer_changes_the_state(store: FullStore, verdict: Verdict, state: OperationState) -> None:
     tree = await start_tree(store)
     await tree.append("suspended", waits=[wait()])
-    await store.resolve("w1", Resolution(verdict=verdict))
+    await store.resolve(OPERATOR, "w1", Resolution(verdict=verdict))
     assert await states(store) == {"w1": state}
 
 
@@ -168,11 +167,11 @@ async def test_only_a_remote_call_that_runs_is_answered_early(store: FullStore, 
         row = operation(key, state=seen, remote=remote, waits_for="sub_agent" if seen == "waiting" else None)
         await tree.append(operations=[row])
         if remote and seen == "running":
-            await store.resolve(key, result_of("42"), run_id="r1")
+            await store.resolve(OPERATOR, key, result_of("42"), run_id="r1")
             assert (await states(store))[key] == "done"
         else:
             with pytest.raises(UnknownWaitError, match=key):
-                await store.resolve(key, result_of("42"), run_id="r1")
+                await store.resolve(OPERATOR, key, result_of("42"), run_id="r1")
             assert (await states(store))[key] == seen
 
 
@@ -180,34 +179,34 @@ async def test_a_call_that_will_ask_cannot_be_approved_early(store: FullStore) -
     tree = await start_tree(store)
     await tree.append(operations=[operation(remote=True)])
     with pytest.raises(UnknownWaitError):
-        await store.resolve("w1", Resolution(verdict="approved"), run_id="r1")
+        await store.resolve(OPERATOR, "w1", Resolution(verdict="approved"), run_id="r1")
     with pytest.raises(UnknownWaitError):
-        await store.resolve("w1", result_of("42"), run_id="r9")
+        await store.resolve(OPERATOR, "w1", result_of("42"), run_id="r9")
 
 
 async def test_an_answer_is_not_lost_to_a_stale_write(store: FullStore) -> None:
     """The engine suspends with what it knew: a person has answered in the meantime."""
     tree = await start_tree(store)
     await tree.append(waits=[wait()])
-    await store.resolve("w1", Resolution(verdict="approved"))
+    await store.resolve(OPERATOR, "w1", Resolution(verdict="approved"))
     await tree.append("suspended", operations=[operation(state="waiting", waits_for="approval")])
     assert await states(store) == {"w1": "planned"}
     await store.release(tree.claim)
-    assert list((await store.due()).ready) == ["r1"]
+    assert list((await store.due(OPERATOR)).ready) == ["r1"]
 
 
 async def test_a_call_may_wait_twice_for_an_approval_and_its_result(store: FullStore) -> None:
     tree = await start_tree(store)
     await tree.append(waits=[wait()])
-    await store.resolve("w1", Resolution(verdict="approved", by="ann"))
+    await store.resolve(OPERATOR, "w1", Resolution(verdict="approved", by="ann"))
     await tree.append(operations=[operation(remote=True)])
     await tree.append("suspended", waits=[wait(kind="result", who=())])
-    found = await store.wait("w1")
+    found = await store.wait(OPERATOR, "w1")
     assert (found.kind, found.resolution) == ("result", None)
-    assert [each.kind for each in await store.waits()] == ["result"]
-    answered = await store.resolve("w1", result_of("42"))
+    assert [each.kind for each in await store.waits(OPERATOR)] == ["result"]
+    answered = await store.resolve(OPERATOR, "w1", result_of("42"))
     assert answered.resolution.content == "42"
-    assert [(each.kind, each.resolution.verdict) for each in await store.waits(open=False)] == [
+    assert [(each.kind, each.resolution.verdict) for each in await store.waits(OPERATOR, open=False)] == [
         ("approval", "approved"),
         ("result", "result"),
     ]
@@ -217,24 +216,24 @@ async def test_a_wait_that_is_closed_without_an_answer_is_cancelled(store: FullS
     tree = await start_tree(store)
     await tree.append(waits=[wait("a"), wait("b"), wait("c")])
     await tree.append(closed=["a"], operations=[operation("b", state="cancelled")])
-    found = {each.key: each.resolution and each.resolution.verdict for each in await store.waits(open=False)}
+    found = {each.key: each.resolution and each.resolution.verdict for each in await store.waits(OPERATOR, open=False)}
     assert found == {"a": "cancelled", "b": "cancelled", "c": None}
-    assert [each.key for each in await store.waits()] == ["c"]
+    assert [each.key for each in await store.waits(OPERATOR)] == ["c"]
 
 
 async def test_settling_usage_corrects_record_and_accounts(store: FullStore) -> None:
     tree = await start_tree(store)
-    for name in ("x", "y"):
-        await store.set_budget(name, Budget(tokens=1000, money=Decimal(10)))
+    for owner in (SCOPE, TenantScope(SCOPE.tenant)):
+        await store.set_budget(owner, Budget(tokens=1000, money=Decimal(10)))
     unknown = record(source="unknown", tokens=Tokens(100), cost=None)
-    reserve = Reservation(id=unknown.id, accounts=("x", "y"), tokens=500, money=Decimal(5))
+    reserve = Reservation(id=unknown.id, tokens=500, money=Decimal(5))
     await tree.append(reserve=reserve)
-    settlement = Settlement(id=unknown.id, accounts=("x", "y"), tokens=500, money=Decimal(5))
+    settlement = Settlement(id=unknown.id, tokens=500, money=Decimal(5))
     await tree.append("usage_booked", usage=[unknown], settle=[settlement])
     bill = record(source="measured", tokens=Tokens(80, 20), cost=Decimal("0.5"), how="", model="small-2026")
     await store.settle_usage(SCOPE, bill)
-    assert list(await store.usage("r1")) == [bill]
-    for account in await store.accounts(["x", "y"]):
+    assert list(await store.usage(OPERATOR, "r1")) == [bill]
+    for account in await store.accounts(SCOPE):
         found = (account.reserved_tokens, account.reserved_money, account.spent_tokens, account.spent_money)
         assert found == (0, Decimal(0), 100, Decimal("0.5"))
     with pytest.raises(StorageError, match="is measured"):
@@ -247,29 +246,29 @@ async def test_settling_usage_corrects_record_and_accounts(store: FullStore) -> 
 
 async def test_settling_releases_an_open_reservation(store: FullStore) -> None:
     tree = await start_tree(store)
-    await store.set_budget("x", Budget(tokens=1000))
-    await tree.append(reserve=Reservation(id="r1/1", accounts=("x",), tokens=500, money=None))
+    await store.set_budget(SCOPE, Budget(tokens=1000))
+    await tree.append(reserve=Reservation(id="r1/1", tokens=500, money=None))
     await tree.append("usage_booked", usage=[record(source="estimated")])
     await store.settle_usage(SCOPE, record(tokens=Tokens(0), cost=None))
-    (account,) = await store.accounts(["x"])
+    (account,) = await store.accounts(SCOPE)
     assert (account.reserved_tokens, account.spent_tokens) == (0, 0)
 
 
 async def test_forced_erasure_ends_running_trees(store: FullStore, tmp_path: Path) -> None:
     tree = await start_tree(store, task="canary")
     await tree.child("r2")
-    await store.set_budget("run:r1", Budget(tokens=1000))
+    await store.set_budget(SCOPE, Budget(tokens=1000), run_id="r1")
     attempt = operation("r2:1:1", "r2", kind="model_call", name="p:m", tokens=300, prompt=200)
-    reserve = Reservation(id="r2:1:1", accounts=("run:r1",), tokens=300, money=None)
+    reserve = Reservation(id="r2:1:1", tokens=300, money=None)
     await tree.append(run_id="r2", operations=[attempt], reserve=reserve)
     await tree.append("suspended", waits=[wait(arguments="canary")])
-    await start_tree(store, "r9", user_id="u2")
+    await start_tree(store, "r9", scope=Scope("o1", "u2"))
     with pytest.raises(StorageError, match="has not ended"):
-        await store.erase(user_id="u1")
-    assert (await store.erase(user_id="u1", force=True)).runs == 2
+        await store.erase(Scope("o1", "u1"))
+    assert (await store.erase(Scope("o1", "u1"), force=True)).runs == 2
     for run_id in ("r1", "r2"):
-        assert (await store.run(run_id)).state == "cancelled"
-    (booked,) = await store.usage("r1")
+        assert (await store.run(OPERATOR, run_id)).state == "cancelled"
+    (booked,) = await store.usage(OPERATOR, "r1")
     assert (booked.id, booked.source, booked.provider, booked.model, booked.tokens.prompt) == (
         "r2:1:1",
         "unknown",
@@ -277,12 +276,12 @@ async def test_forced_erasure_ends_running_trees(store: FullStore, tmp_path: Pat
         "m",
         200,
     )
-    (account,) = await store.accounts(["run:r1"])
+    (account,) = await store.accounts(SCOPE, run_id="r1")
     assert (account.reserved_tokens, account.spent_tokens) == (0, 300)
     with pytest.raises(StaleClaimError):
         await tree.append()
     assert list(await store.operations(SCOPE)) == []
-    assert (await store.run("r9")).state == "running"
+    assert (await store.run(OPERATOR, "r9")).state == "running"
     assert traces(tmp_path, "canary") == []
 
 
@@ -383,7 +382,9 @@ class Walk(RuleBasedStateMachine):
         elif row is not None and row.state == "running" and early and verdict in ("result", "failed"):
             self.expect_answer(key, "result", verdict)
         try:
-            found = self.do(self.store.resolve(key, Resolution(verdict=verdict), run_id="r1" if early else None))
+            found = self.do(
+                self.store.resolve(OPERATOR, key, Resolution(verdict=verdict), run_id="r1" if early else None)
+            )
         except UnknownWaitError:
             assert not any(answered == key for answered, _ in self.answers)
             self.rows, self.answers = before  # a refused answer changes nothing at all
@@ -393,7 +394,7 @@ class Walk(RuleBasedStateMachine):
     @rule()
     def time_passes(self) -> None:
         self.expect_expiry()
-        self.do(self.store.due())
+        self.do(self.store.due(OPERATOR))
 
     def expect_expiry(self) -> None:
         for key, row in self.rows.items():
@@ -412,8 +413,8 @@ class Walk(RuleBasedStateMachine):
         self.expect_expiry()
         waiting = any(row.state == "waiting" for row in self.rows.values())
         answered = any(row.answered for row in self.rows.values())
-        assert list(self.do(self.store.due()).ready) == (["r1"] if answered and not waiting else [])
-        self.tree.claim = self.do(self.store.claim("r1", "me", 60.0))
+        assert list(self.do(self.store.due(OPERATOR)).ready) == (["r1"] if answered and not waiting else [])
+        self.tree.claim = self.do(self.store.claim(OPERATOR, "r1", "me", 60.0))
         self.do(self.tree.append("resumed"))
 
     @invariant()
@@ -424,8 +425,8 @@ class Walk(RuleBasedStateMachine):
     @invariant()
     def every_wait_is_open_or_answered(self) -> None:
         waiting = {key for key, row in self.rows.items() if row.state == "waiting"}
-        assert {each.key for each in self.do(self.store.waits())} == waiting
-        for each in self.do(self.store.waits(open=False)):
+        assert {each.key for each in self.do(self.store.waits(OPERATOR))} == waiting
+        for each in self.do(self.store.waits(OPERATOR, open=False)):
             verdict = None if each.resolution is None else each.resolution.verdict
             assert verdict == (None if each.key in waiting else self.answers[each.key, each.kind])
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from concertino import OPERATOR
 from concertino.errors import RunClaimedError, RunEndedError, RunStateError, UnknownRunError
 from concertino.storage import StoredRun
 from concertino.waits import Resolution
@@ -14,14 +15,14 @@ from .kit import SCOPE, FullStore, claim_tree, operation, result_of, start_tree,
 
 
 async def stored(store: FullStore, run_id: str = "r1") -> StoredRun:
-    run = await store.run(run_id)
+    run = await store.run(OPERATOR, run_id)
     assert run is not None
     return run
 
 
 async def due(store: FullStore) -> tuple[list[str], list[str]]:
     """Return the ready and the orphaned trees."""
-    found = await store.due()
+    found = await store.due(OPERATOR)
     return list(found.ready), list(found.orphaned)
 
 
@@ -49,7 +50,7 @@ async def test_a_suspended_tree_is_due_when_it_is_answered(store: FullStore) -> 
     await tree.append("suspended", waits=[wait()])
     await store.release(tree.claim)
     assert (await stored(store)).ready_at is None
-    await store.resolve("w1", result_of())
+    await store.resolve(OPERATOR, "w1", result_of())
     assert (await stored(store)).ready_at is not None
     assert await due(store) == (["r1"], [])
 
@@ -58,21 +59,21 @@ async def test_an_answer_makes_a_tree_due_once(store: FullStore) -> None:
     """A later suspension in the same turn must not find the old answer again."""
     tree = await start_tree(store)
     await tree.append("suspended", waits=[wait("a"), wait("b")])
-    await store.resolve("a", Resolution(verdict="approved"))
+    await store.resolve(OPERATOR, "a", Resolution(verdict="approved"))
     await tree.append("resumed")
     await tree.append("calls_changed", operations=[operation("a", state="done")])
     child = operation("c", state="waiting", waits_for="sub_agent")
     await tree.append("suspended", operations=[child])
     await store.release(tree.claim)
     assert await due(store) == ([], [])
-    await store.resolve("b", Resolution(verdict="denied"))
+    await store.resolve(OPERATOR, "b", Resolution(verdict="denied"))
     assert await due(store) == (["r1"], [])
 
 
 async def test_an_answer_during_a_suspension_is_not_lost(store: FullStore) -> None:
     tree = await start_tree(store)
     await tree.append(waits=[wait()])
-    await store.resolve("w1", result_of())
+    await store.resolve(OPERATOR, "w1", result_of())
     await tree.append("suspended")
     assert await due(store) == ([], [])  # its process may still continue it
     await store.release(tree.claim)
@@ -87,9 +88,9 @@ async def test_a_sub_agent_that_waits_does_not_make_its_parent_due(store: FullSt
     )
     await tree.append("suspended", "r2", waits=[wait("w1", "r2"), wait("w2", "r2")])
     await store.release(tree.claim)
-    await store.resolve("w1", result_of())
+    await store.resolve(OPERATOR, "w1", result_of())
     assert await due(store) == ([], [])
-    await store.resolve("w2", result_of())
+    await store.resolve(OPERATOR, "w2", result_of())
     assert await due(store) == (["r1"], [])
 
 
@@ -113,14 +114,14 @@ async def test_an_answer_does_not_shorten_a_postponement(store: FullStore) -> No
     await tree.append("suspended", waits=[wait()])
     await store.release(tree.claim)
     await store.postpone(SCOPE, "r1", reason="the provider is down", seconds=3600.0)
-    await store.resolve("w1", result_of())
+    await store.resolve(OPERATOR, "w1", result_of())
     assert await due(store) == ([], [])
     assert (await stored(store)).ready_at is not None
 
 
 async def test_a_dead_letter_is_not_due_until_it_is_retried(store: FullStore) -> None:
     await start_tree(store, seconds=0.0)
-    await store.claim("r1", "you", 0.0)
+    await store.claim(OPERATOR, "r1", "you", 0.0)
     await store.postpone(SCOPE, "r1", reason="entry 2 is unreadable", seconds=None)
     run = await stored(store)
     assert (run.state, run.reason, run.ready_at, run.tries, run.end) == (
@@ -131,7 +132,7 @@ async def test_a_dead_letter_is_not_due_until_it_is_retried(store: FullStore) ->
         None,
     )
     assert await due(store) == ([], [])
-    assert [each.start.run_id for each in await store.runs(state="dead_letter")] == ["r1"]
+    assert [each.start.run_id for each in await store.runs(OPERATOR, state="dead_letter")] == ["r1"]
     await store.retry(SCOPE, "r1")
     run = await stored(store)
     assert (run.state, run.reason, run.tries) == ("running", "", 0)
@@ -182,32 +183,32 @@ async def test_a_stop_makes_a_tree_due_at_once(store: FullStore, before: str) ->
     if before != "suspended":
         await store.postpone(SCOPE, "r1", reason="x", seconds=3600.0 if before == "postponed" else None)
     assert await due(store) == ([], [])
-    await store.send("r2" if before == "suspended" else "r1", "stop")
+    await store.send(OPERATOR, "r2" if before == "suspended" else "r1", "stop")
     assert await due(store) == (["r1"], [])
 
 
 async def test_a_failed_stop_may_be_postponed(store: FullStore) -> None:
     await start_tree(store, seconds=0.0)
-    await store.send("r1", "stop")
+    await store.send(OPERATOR, "r1", "stop")
     await store.postpone(SCOPE, "r1", reason="x", seconds=None)
     assert await due(store) == ([], [])
-    assert list((await store.due()).stopping) == []
+    assert list((await store.due(OPERATOR)).stopping) == []
 
 
 async def test_due_trees_are_those_of_the_given_agents(store: FullStore) -> None:
     for number, agent in enumerate(["a", "b", "a", "c"]):
         tree = await start_tree(store, f"r{number}", agent=agent)
         await store.release(tree.claim)
-    assert sorted((await store.due(agents=["a"])).orphaned) == ["r0", "r2"]
-    assert sorted((await store.due(agents={"b", "c"})).orphaned) == ["r1", "r3"]
-    assert list((await store.due(agents=[])).orphaned) == []
-    assert len((await store.due(3)).orphaned) == 3
+    assert sorted((await store.due(OPERATOR, agents=["a"])).orphaned) == ["r0", "r2"]
+    assert sorted((await store.due(OPERATOR, agents={"b", "c"})).orphaned) == ["r1", "r3"]
+    assert list((await store.due(OPERATOR, agents=[])).orphaned) == []
+    assert len((await store.due(OPERATOR, 3)).orphaned) == 3
 
 
 async def test_running_trees_to_stop_are_listed(store: FullStore) -> None:
     for number in range(3):
         await start_tree(store, f"r{number}")
-    await store.send("r1", "stop")
-    await store.send("r2", "steer", "left")
-    found = await store.due()
+    await store.send(OPERATOR, "r1", "stop")
+    await store.send(OPERATOR, "r2", "steer", "left")
+    found = await store.due(OPERATOR)
     assert (list(found.stopping), list(found.orphaned)) == (["r1"], [])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from concertino import SqliteStore
+from concertino import OPERATOR, SqliteStore
 from concertino.messages import AssistantMessage, Message, ToolMessage
 from concertino.orchestrator import replay, requests
 from concertino.storage import StoredJournal, StoredRun, decode_message, encode_message
@@ -45,18 +45,18 @@ def gather(case: Case, root: str = ROOT) -> Evidence:
 
     async def read() -> Evidence:
         async with await SqliteStore.open(case.database) as store:
-            runs = {run.start.run_id: run for run in await store.runs(root_id=root, limit=1000)}
+            runs = {run.start.run_id: run for run in await store.runs(OPERATOR, root_id=root, limit=1000)}
             journals = {}
             for run_id in runs:
-                journal = await store.load(run_id)
+                journal = await store.load(OPERATOR, run_id)
                 assert journal is not None
                 journals[run_id] = journal
-            due = await store.due()
+            due = await store.due(OPERATOR)
             return Evidence(
                 runs,
                 journals,
-                list(await store.usage(root)),
-                list(await store.waits(root_id=root, open=False)),
+                list(await store.usage(OPERATOR, root)),
+                list(await store.waits(OPERATOR, root_id=root, open=False)),
                 [*due.ready, *due.orphaned],
                 case.effects(),
                 case.calls(),

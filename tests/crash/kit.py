@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from concertino import AgentConfig, Chat, Resources, Session, SqliteStore, Tool
+from concertino import OPERATOR, AgentConfig, Chat, Resources, Scope, SqliteStore, Tool
 from concertino.messages import AssistantMessage, ToolMessage
 from concertino.orchestrator import replay
 from concertino.runtime import Runtime
@@ -27,7 +27,7 @@ class Desk(AgentConfig[None]):
 
 def chat(model: ScriptedModel) -> Chat:
     """What is asked."""
-    return Chat(model=model, message="go", session=Session(user_id="u"))
+    return Chat(model=model, message="go", scope=Scope(user="u"))
 
 
 @asynccontextmanager
@@ -71,7 +71,7 @@ async def ended(store: Store, run_id: str) -> Any:
     """The end of a run, when it has come."""
 
     async def end() -> Any:
-        run = await store.run(run_id)
+        run = await store.run(OPERATOR, run_id)
         return run.end if run is not None else None
 
     return await until(end)
@@ -79,7 +79,7 @@ async def ended(store: Store, run_id: str) -> Any:
 
 async def results(store: Store, run_id: str) -> list[str]:
     """What the model was told of its calls; each of them has exactly one result."""
-    journal = await store.load(run_id)
+    journal = await store.load(OPERATOR, run_id)
     assert journal is not None
     messages = replay(journal).messages
     assert list(unpaired(messages)) == []
@@ -88,7 +88,7 @@ async def results(store: Store, run_id: str) -> list[str]:
 
 async def calls(store: Store, run_id: str) -> list[str]:
     """The ids of all calls that the model has made."""
-    journal = await store.load(run_id)
+    journal = await store.load(OPERATOR, run_id)
     assert journal is not None
     turns = [message for message in replay(journal).messages if isinstance(message, AssistantMessage)]
     return [call.id for turn in turns for call in turn.tool_calls]

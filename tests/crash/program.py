@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from concertino import Chat, Resources, Session, SqliteStore
+from concertino import OPERATOR, Chat, Operator, Resources, Scope, SqliteStore
 from concertino.errors import ConcertinoError, RunExistsError
 from concertino.runtime import Runtime
 from concertino.testing import FaultyModel, FaultyStore, Points
@@ -60,7 +60,7 @@ class Orders:
 async def resume(runtime: Runtime, run_id: str) -> dict[str, Any]:
     """Resume a run, and say what came of it."""
     try:
-        run = await runtime.resume(run_id)
+        run = await runtime.resume(OPERATOR, run_id)
     except ConcertinoError as error:
         return {"error": type(error).__name__}
     return {"status": (await run.result()).status}
@@ -68,12 +68,12 @@ async def resume(runtime: Runtime, run_id: str) -> dict[str, Any]:
 
 async def stop(runtime: Runtime, run_id: str) -> dict[str, Any]:
     """Stop a run; the receipt."""
-    return asdict(await runtime.stop(run_id))
+    return asdict(await runtime.stop(OPERATOR, run_id))
 
 
 async def deliver(runtime: Runtime, key: str) -> dict[str, Any]:
     """Deliver a result ten times."""
-    answers = [await runtime.resolve(key, f"from {os.getpid()}") for _ in range(10)]
+    answers = [await runtime.resolve(OPERATOR, key, f"from {os.getpid()}") for _ in range(10)]
     return {"won": [answer.won for answer in answers], "content": answers[-1].wait.resolution.content}
 
 
@@ -106,9 +106,9 @@ async def live(orders: Orders, talk: socket.socket) -> dict[str, Any]:
     if orders.do in ERRANDS:
         return await ERRANDS[orders.do](runtime, orders.runs[0][0])
     for run_id, agent in orders.runs:
-        if await store.run(run_id) is None:
+        if await store.run(OPERATOR, run_id) is None:
             with suppress(RunExistsError):  # a retry by whoever asked for it
-                await runtime.start(Chat(model=model, message="go", session=Session(user_id="u")), agent, run_id=run_id)
+                await runtime.start(Chat(model=model, message="go", scope=Scope(user="u")), agent, run_id=run_id)
     if orders.do == "start":
         await asyncio.Event().wait()  # until it is killed, or stopped and killed
     until_waits = orders.do == "until_waits"
@@ -120,25 +120,25 @@ async def live(orders: Orders, talk: socket.socket) -> dict[str, Any]:
 async def drive(runtime: Runtime, store: FaultyStore, run_id: str, until_waits: bool) -> dict[str, Any]:
     """See *run_id* to its end, whoever runs it."""
     while True:
-        stored = await store.run(run_id)
+        stored = await store.run(OPERATOR, run_id)
         if stored.end is not None:
             await runtime.look()  # forgets what it had of the run, if somebody else has ended it
-            result = await runtime.result(run_id)
+            result = await runtime.result(OPERATOR, run_id)
             return {"status": result.status, "text": result.text, "error": result.error}
         if stored.state == "dead_letter":
             return {"status": stored.state, "text": "", "error": stored.reason}
-        going = runtime.live(run_id)
+        going = runtime.live(OPERATOR, run_id)
         if going is not None and not going.done:
             await going.result()
-        waits = await store.waits(root_id=run_id)
+        waits = await store.waits(OPERATOR, root_id=run_id)
         if until_waits and waits:
             return {"waits": [wait.key for wait in waits]}
         for wait in waits:
             if wait.kind == "approval":
-                await runtime.approve(wait.key, by="ann")
+                await runtime.approve(Operator("ann"), wait.key)
         with suppress(ConcertinoError):
             await runtime.look()
-        going = runtime.live(run_id)
+        going = runtime.live(OPERATOR, run_id)
         if going is None or going.done:
             await asyncio.sleep(0.01)  # somebody else has it: his lease ends, or he does
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from concertino import MemoryStore, ModelRequest, Resources, ToolContext, tool
+from concertino import OPERATOR, MemoryStore, ModelRequest, Resources, ToolContext, tool
 from concertino.messages import AssistantMessage, ToolCall
 from concertino.orchestrator import replay, requests
 from concertino.providers import ModelEvent, Reply
@@ -78,7 +78,7 @@ async def test_a_bad_call_gets_a_result_that_says_so(kind: str, at: str) -> None
         if at:
             await crashed.wait()
             await steal(store, "run_1")
-            run = await runtime.resume("run_1")
+            run = await runtime.resume(OPERATOR, "run_1")
         result = await run.result()
         assert (result.status, result.text) == ("completed", "done")
         have = await results(store, "run_1")
@@ -92,7 +92,7 @@ async def test_a_bad_call_gets_a_result_that_says_so(kind: str, at: str) -> None
 
 async def replayed(store: MemoryStore, model: ScriptedModel) -> None:
     """The journal alone gives each request that was sent, to the letter."""
-    journal = await store.load("run_1")
+    journal = await store.load(OPERATOR, "run_1")
     assert journal is not None
     kept = [[encode_message(message) for message in request.messages] for _, _, request in requests(journal)]
     for request in model.requests:
@@ -119,10 +119,10 @@ async def test_an_empty_answer() -> None:
         run = await runtime.start(chat(model), "desk", run_id="run_1")
         result = await run.result()
         assert (result.status, result.text) == ("completed", "")
-        journal = await store.load("run_1")
+        journal = await store.load(OPERATOR, "run_1")
         assert journal is not None
         assert replay(journal).stage == "ended"
-        assert (await runtime.result("run_1")).text == ""
+        assert (await runtime.result(OPERATOR, "run_1")).text == ""
 
 
 # -- tools that misbehave --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from concertino import MemoryStore, Resources, ToolOrchestrator, tool
+from concertino import OPERATOR, MemoryStore, Resources, ToolOrchestrator, tool
 from concertino.errors import RunClaimedError, RunError, StaleClaimError
 from concertino.runtime import Runtime
 from concertino.testing import Answer, ScriptedModel, call
@@ -45,10 +45,10 @@ async def test_a_run_that_goes_on_elsewhere_is_not_taken(tmp_path: Path) -> None
     async with two(tmp_path, [Desk()], model) as (one, other):
         run = await one.start(chat(model), "desk", run_id="run_1")
         with pytest.raises(RunClaimedError):
-            await other.resume("run_1")
+            await other.resume(OPERATOR, "run_1")
         await other.look()
-        assert other.live("run_1") is None
-        assert await one.resume("run_1") is run, "who has it already gets it again"
+        assert other.live(OPERATOR, "run_1") is None
+        assert await one.resume(OPERATOR, "run_1") is run, "who has it already gets it again"
         gate.set()
         assert (await run.result()).text == "done"
 
@@ -61,7 +61,7 @@ async def test_a_lease_that_is_renewed_is_not_over(tmp_path: Path) -> None:
         first_lease_over = time.time() + 1.0
         while time.time() <= first_lease_over:
             await other.look()
-            assert other.live("run_1") is None
+            assert other.live(OPERATOR, "run_1") is None
             await asyncio.sleep(0.02)
         gate.set()
         assert (await run.result()).text == "done"
@@ -75,12 +75,12 @@ async def test_who_has_lost_a_run_tells_how_it_ended_elsewhere(tmp_path: Path) -
         lost = await one.start(chat(model), "desk", run_id="run_1")
         await asked_of(model)
         await steal(one.store, "run_1")
-        assert (await (await other.resume("run_1")).result()).text == "the answer"
+        assert (await (await other.resume(OPERATOR, "run_1")).result()).text == "the answer"
         gate.set()
         result = await lost.result()
         assert result.status == "failed"
         assert "StaleClaimError" in (result.error or ""), "not as if the run had failed, or ended"
-        told = await one.result("run_1")
+        told = await one.result(OPERATOR, "run_1")
         assert (told.status, told.text) == ("completed", "the answer"), "this asks how the run ended"
 
 
@@ -104,7 +104,7 @@ async def test_who_has_lost_a_run_runs_no_tool(tmp_path: Path, ends: bool) -> No
         lost = await one.start(chat(model), "desk", run_id="run_1")
         await asked_of(model)
         await steal(one.store, "run_1")
-        run = await other.resume("run_1")
+        run = await other.resume(OPERATOR, "run_1")
         if ends:
             await run.result()
         gate.set()
@@ -137,7 +137,7 @@ async def test_a_direct_caller_whose_run_is_lost_is_told_so(tmp_path: Path) -> N
         task = asyncio.create_task(caller())
         await asked_of(model)
         await steal(one.store, "run_1")
-        run = await other.resume("run_1")
+        run = await other.resume(OPERATOR, "run_1")
         gate.set()
         await asyncio.wait([task])
         second.set()

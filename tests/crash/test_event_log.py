@@ -96,7 +96,7 @@ async def test_a_kill_leaves_no_gap_and_no_number_twice(tmp_path: Path, pieces: 
                 await process.wait()
                 await runtime.__aenter__()  # its watchdog resumes the run; this reader follows it from here to there
         whole = [numbered async for numbered in runtime.events(Scope(), "run_1")]
-        result = await runtime.result("run_1")
+        result = await runtime.result(Scope(), "run_1")
         await runtime.close()
     assert [number for number, _ in seen] == list(range(1, len(seen) + 1)), "no gap, and no number twice"
     marks = [event for _, event in seen if isinstance(event, Voided)]
@@ -127,7 +127,7 @@ async def test_a_dead_process_leaves_its_number_to_the_next(tmp_path: Path) -> N
                 break
         process.send_signal(signal.SIGKILL)
         await process.wait()
-        await (await runtime.resume("run_1")).result()
+        await (await runtime.resume(Scope(), "run_1")).result()
         rest = [numbered async for numbered in runtime.events(Scope(), "run_1", after=last)]
         await runtime.close()
     assert isinstance(rest[0][1], Voided)

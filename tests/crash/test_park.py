@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from concertino import Continue, Finish, MemoryStore, NextStep, Resources, RunContext, tool
+from concertino import OPERATOR, Continue, Finish, MemoryStore, NextStep, Resources, RunContext, tool
 from concertino.messages import Message, SystemMessage
 from concertino.orchestrator import replay
 from concertino.runtime import Runtime
@@ -64,7 +64,7 @@ async def check_parked(runtime: Runtime, run_id: str, stood_in: str, ran: int) -
     """It was taken up where it stood."""
     assert (await ended(runtime.store, run_id)).answer == "done"
     told = await results(runtime.store, run_id)
-    sources = [record.source for record in await runtime.store.usage(run_id)]
+    sources = [record.source for record in await runtime.store.usage(OPERATOR, run_id)]
     match stood_in:
         case "model":
             assert sources == ["estimated", "measured"], "the half answer is paid for"
@@ -132,16 +132,16 @@ async def test_parked_between_two_entries(hook: str) -> None:
         await runtime.close()
         again = Runtime([agent], Resources(store=store, models=lambda _: model))
         await again.look()
-        live = again.live("run_1")
+        live = again.live(OPERATOR, "run_1")
         assert live is not None
         result = await live.result()
         assert (result.status, result.text) == ("completed", "done")
         roles = ["user", "system", "assistant", "tool", "assistant"]
         assert [message.role for message in result.messages] == roles
-        journal = await store.load("run_1")
+        journal = await store.load(OPERATOR, "run_1")
         assert journal is not None
         record = replay(journal)
         assert list(unpaired(record.messages)) == []
         assert [message.role for message in record.messages] == roles, "as the next life would read it"
-        assert [stored.message.role for stored in await store.messages("run_1")] == roles
+        assert [stored.message.role for stored in await store.messages(OPERATOR, "run_1")] == roles
         assert [message.role for message in model.requests[-1].messages] == roles[:-1]

@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from concertino import Chat, MemoryStore, Resources, SqliteStore
+from concertino import OPERATOR, AnyScope, Chat, MemoryStore, Resources, SqliteStore
 from concertino.errors import RunStateError
 from concertino.runtime import Runtime
-from concertino.scope import Scope
 from concertino.testing import Answer, Points, ScriptedModel
 
 from .auditor import Evidence, audit, gather, ledger
@@ -50,12 +49,12 @@ def test_a_dead_letter_can_be_retried_and_stopped(world: World) -> None:
     async def retry() -> None:
         async with await SqliteStore.open(case.database) as store:
             runtime = Runtime((), Resources(store=store))
-            await runtime.retry("run_poison")
-            assert (await store.due()).orphaned == ("run_poison",)
+            await runtime.retry(OPERATOR, "run_poison")
+            assert (await store.due(OPERATOR)).orphaned == ("run_poison",)
             with pytest.raises(RunStateError):
-                await runtime.retry("run_poison")
-            await runtime.stop("run_poison")
-            stored = await store.run("run_poison")
+                await runtime.retry(OPERATOR, "run_poison")
+            await runtime.stop(OPERATOR, "run_poison")
+            stored = await store.run(OPERATOR, "run_poison")
             assert stored is not None
             assert stored.state == "cancelled"
 
@@ -90,7 +89,7 @@ class Postponing(MemoryStore):
         super().__init__()
         self.seconds: list[float | None] = []
 
-    async def postpone(self, scope: Scope, root_id: str, *, reason: str, seconds: float | None) -> None:
+    async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         self.seconds.append(seconds)
         await super().postpone(scope, root_id, reason=reason, seconds=seconds and 0.0)
 
@@ -98,14 +97,14 @@ class Postponing(MemoryStore):
 async def test_a_run_without_progress_is_tried_at_growing_intervals() -> None:
     known, store = Agent("here", ()), Postponing()
     await left_behind(store, [known])
-    await store.claim("run_0", "a process that dies", 0.0)
+    await store.claim(OPERATOR, "run_0", "a process that dies", 0.0)
     runtime = Runtime([known], Resources(store=store, models=lambda _: ScriptedModel()), back_off=3.0, tries=4)
     for _ in range(4):
-        await store.claim("run_0", "a process that dies", 0.0)
+        await store.claim(OPERATOR, "run_0", "a process that dies", 0.0)
         await runtime.look()
     assert store.seconds == [3.0, 6.0, 12.0, None]
-    assert runtime.live("run_0") is None
-    stored = await store.run("run_0")
+    assert runtime.live(OPERATOR, "run_0") is None
+    stored = await store.run(OPERATOR, "run_0")
     assert stored is not None
     assert stored.state == "dead_letter"
 
@@ -115,14 +114,14 @@ async def test_a_postponed_run_is_not_resumed_before_its_time() -> None:
     async with MemoryStore() as store:
         await left_behind(store, [known])
         for _ in range(2):
-            await store.claim("run_0", "a process that dies", 0.0)
+            await store.claim(OPERATOR, "run_0", "a process that dies", 0.0)
         resources = Resources(store=store, models=lambda _: ScriptedModel("done"))
         patient, hasty = (Runtime([known], resources, back_off=seconds) for seconds in (3600.0, 0.0))
         for _ in range(3):
             await patient.look()
-            assert patient.live("run_0") is None
-        await store.claim("run_0", "a process that dies", 0.0)
-        while (live := hasty.live("run_0")) is None:
+            assert patient.live(OPERATOR, "run_0") is None
+        await store.claim(OPERATOR, "run_0", "a process that dies", 0.0)
+        while (live := hasty.live(OPERATOR, "run_0")) is None:
             await hasty.look()
         assert (await live.result()).text == "done"
 
@@ -135,15 +134,15 @@ async def test_suspects_are_resumed_one_at_a_time() -> None:
         await left_behind(store, [known, known])
         for run_id in ("run_0", "run_1"):
             for _ in range(2):
-                await store.claim(run_id, "another process", 0.0)
+                await store.claim(OPERATOR, run_id, "another process", 0.0)
         runtime = Runtime([known], Resources(store=store, models=lambda _: model), back_off=0.0)
         for _ in range(6):
             await runtime.look()
-            assert runtime.live("run_0") is None or runtime.live("run_1") is None
+            assert runtime.live(OPERATOR, "run_0") is None or runtime.live(OPERATOR, "run_1") is None
         answer_now.set()
-        while not all(run.end is not None for run in await store.runs()):
+        while not all(run.end is not None for run in await store.runs(OPERATOR)):
             await runtime.look()
-            for live in filter(None, map(runtime.live, ("run_0", "run_1"))):
+            for live in filter(None, [runtime.live(OPERATOR, name) for name in ("run_0", "run_1")]):
                 assert (await live.result()).text == "done"
 
 
@@ -165,7 +164,7 @@ async def test_what_is_damaged_keeps_nobody_else(world: World, reference: Eviden
         try:
             await runtime.look()
         finally:
-            live = runtime.live("run_b")
+            live = runtime.live(OPERATOR, "run_b")
             assert live is not None, "the damaged run in front of it kept it from being taken up"
             assert (await live.result()).text == "done"
 
@@ -176,7 +175,7 @@ async def test_runs_of_unknown_agents_keep_nobody_else() -> None:
         await left_behind(store, [*[Agent("elsewhere", ())] * 60, Agent("here", ())])
         runtime = Runtime([Agent("here", ())], Resources(store=store, models=lambda _: ScriptedModel("done")))
         await runtime.look()
-        live = runtime.live("run_60")
+        live = runtime.live(OPERATOR, "run_60")
         assert live is not None, "those in front of it are not this program's, and kept it from being taken up"
         assert (await live.result()).text == "done"
 
@@ -189,10 +188,10 @@ async def test_whoever_starts_finds_all_that_was_left(world: World) -> None:
             [Agent("here", ())], Resources(store=store, models=lambda _: ScriptedModel(*["done"] * 120)), sweep=0.01
         )
         async with runtime:
-            while left := await store.runs(state="running", limit=200):
-                live = runtime.live(left[-1].start.run_id)
+            while left := await store.runs(OPERATOR, state="running", limit=200):
+                live = runtime.live(OPERATOR, left[-1].start.run_id)
                 await (live.result() if live is not None else asyncio.sleep(0.005))
-        assert {run.end.status for run in await store.runs(limit=200) if run.end} == {"completed"}
+        assert {run.end.status for run in await store.runs(OPERATOR, limit=200) if run.end} == {"completed"}
 
 
 def remote(*steps: str) -> ScriptedModel:
@@ -210,7 +209,7 @@ async def left_behind(store: MemoryStore, kinds: list[Agent]) -> None:
         model = ScriptedModel(Answer(before=never.wait))
         await runtime.start(Chat(model=model, message="go"), kind, run_id=f"run_{number}")
     await runtime.close()
-    assert len(await store.runs(state="running", limit=200)) == len(kinds)
+    assert len(await store.runs(OPERATOR, state="running", limit=200)) == len(kinds)
 
 
 async def test_a_program_that_cannot_open_a_model_still_watches(world: World) -> None:

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 from pathlib import Path
 
-from concertino import SqliteStore
+from concertino import OPERATOR, SqliteStore
 from concertino.storage import StoredEntry
 
 from .auditor import Evidence, audit, gather
@@ -23,8 +23,8 @@ def journals(database: Path) -> dict[str, list[tuple[str, float]]]:
     async def read() -> dict[str, list[tuple[str, float]]]:
         async with await SqliteStore.open(database) as store:
             found = {}
-            for run in await store.runs(limit=100):
-                journal = await store.load(run.start.run_id)
+            for run in await store.runs(OPERATOR, limit=100):
+                journal = await store.load(OPERATOR, run.start.run_id)
                 assert journal is not None
                 found[run.start.run_id] = [in_short(entry) for entry in journal.entries]
             return found

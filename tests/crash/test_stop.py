@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from concertino import MemoryStore, Pending, Resources, ToolContext, ToolMessage, delegate, tool
+from concertino import OPERATOR, MemoryStore, Pending, Resources, ToolContext, ToolMessage, delegate, tool
 from concertino.errors import RunEndedError
 from concertino.events import StopReceipt
 from concertino.runtime import Runtime
@@ -41,15 +41,15 @@ async def check_stopped(runtime: Runtime, run_id: str) -> list[str]:
     assert end.status == "cancelled"
     told = await results(runtime.store, run_id)
     assert len(told) == len(await calls(runtime.store, run_id))
-    assert list(await runtime.store.waits(root_id=run_id)) == []
-    due = await runtime.store.due()
+    assert list(await runtime.store.waits(OPERATOR, root_id=run_id)) == []
+    due = await runtime.store.due(OPERATOR)
     assert (list(due.ready), list(due.orphaned)) == ([], [])
-    stored = await runtime.store.run(run_id)
+    stored = await runtime.store.run(OPERATOR, run_id)
     assert stored is not None
     assert stored.owner == ""
-    assert [r.source for r in await runtime.store.usage(run_id)].count("unknown") <= 1
+    assert [r.source for r in await runtime.store.usage(OPERATOR, run_id)].count("unknown") <= 1
     with pytest.raises(RunEndedError):
-        await runtime.stop(run_id)
+        await runtime.stop(OPERATOR, run_id)
     return told
 
 
@@ -66,15 +66,15 @@ async def test_before_it_starts() -> None:
                 break
             start.cancel()
             await asyncio.wait([start])
-            run = await store.run(f"run_{turns}")
+            run = await store.run(OPERATOR, f"run_{turns}")
             if run is not None and run.end is None:
                 await until(partial(free, store, f"run_{turns}"))
-                await runtime.stop(f"run_{turns}")
+                await runtime.stop(OPERATOR, f"run_{turns}")
                 await check_stopped(runtime, f"run_{turns}")
 
 
 async def free(store: MemoryStore, run_id: str) -> bool:
-    run = await store.run(run_id)
+    run = await store.run(OPERATOR, run_id)
     return run is not None and (run.owner == "" or run.end is not None)
 
 
@@ -90,7 +90,7 @@ async def test_in_the_model_call() -> None:
         runtime = Runtime((), Resources(store=store, models=lambda _: model))
         run = await runtime.start(chat(model), Desk(), run_id="run_1")
         await begun.wait()
-        receipt = await runtime.stop("run_1")
+        receipt = await runtime.stop(OPERATOR, "run_1")
         assert named(receipt) == {"stopped": ["scripted:script"], "not_stopped": [], "unknown": []}
         result = await run.result()
         assert (result.status, result.text) == ("cancelled", "half an answer")
@@ -125,7 +125,9 @@ async def test_in_a_tool_of_each_effect() -> None:
         await runtime.start(chat(model), Desk(*tools), run_id="run_1")
         for _ in tools:
             await begun.acquire()
-        first, second = await asyncio.gather(runtime.stop("run_1"), runtime.stop("run_1"), return_exceptions=True)
+        first, second = await asyncio.gather(
+            runtime.stop(OPERATOR, "run_1"), runtime.stop(OPERATOR, "run_1"), return_exceptions=True
+        )
         assert isinstance(first, StopReceipt)
         assert named(first) == {"stopped": ["look"], "not_stopped": [], "unknown": ["note", "pay"]}
         assert second == first
@@ -147,7 +149,7 @@ async def test_a_blocking_tool_in_a_thread_is_named() -> None:
         runtime = Runtime((), Resources(store=store, models=lambda _: model))
         await runtime.start(chat(model), Desk(block), run_id="run_1")
         await asyncio.to_thread(begun.wait)
-        receipt = await runtime.stop("run_1", deadline=0.2)
+        receipt = await runtime.stop(OPERATOR, "run_1", deadline=0.2)
         assert named(receipt) == {"stopped": [], "not_stopped": ["block"], "unknown": []}
         release.set()
         await check_stopped(runtime, "run_1")
@@ -172,7 +174,7 @@ async def test_a_tool_that_takes_no_notice_is_named() -> None:
         runtime = Runtime((), Resources(store=store, models=lambda _: model))
         await runtime.start(chat(model), Desk(deaf), run_id="run_1")
         await begun.wait()
-        receipt = await runtime.stop("run_1", deadline=0.1)
+        receipt = await runtime.stop(OPERATOR, "run_1", deadline=0.1)
         assert named(receipt)["not_stopped"] == ["deaf"]
         release.set()
         await check_stopped(runtime, "run_1")
@@ -185,7 +187,7 @@ async def test_while_suspended(tmp_path: Path, elsewhere: bool) -> None:
         run = await one.start(chat(model), "desk", run_id="run_1")
         assert (await run.result()).status == "suspended"
         who = other if elsewhere else one
-        both = await asyncio.gather(who.stop("run_1"), one.stop("run_1"), return_exceptions=True)
+        both = await asyncio.gather(who.stop(OPERATOR, "run_1"), one.stop(OPERATOR, "run_1"), return_exceptions=True)
         assert all(isinstance(each, StopReceipt | RunEndedError) for each in both), both
         assert any(isinstance(each, StopReceipt) for each in both)
         assert len(await check_stopped(one, "run_1")) == 2
@@ -206,7 +208,7 @@ async def test_from_another_process(tmp_path: Path) -> None:
     async with two(tmp_path, [Desk(pay)], model, sweep=0.05) as (one, other), one:
         await one.start(chat(model), "desk", run_id="run_1")
         await begun.wait()
-        first, second = await asyncio.gather(other.stop("run_1"), other.stop("run_1"))
+        first, second = await asyncio.gather(other.stop(OPERATOR, "run_1"), other.stop(OPERATOR, "run_1"))
         assert named(first)["unknown"] == named(second)["unknown"] == ["pay"]
         await check_stopped(other, "run_1")
 
@@ -234,13 +236,13 @@ async def test_a_tree_is_stopped_to_its_leaves() -> None:
         runtime = Runtime((), Resources(store=store, models=lambda _: model))
         await runtime.start(chat(model), top, run_id="run_1")
         await begun.wait()
-        receipt = await runtime.stop("run_1")
+        receipt = await runtime.stop(OPERATOR, "run_1")
         assert "look" in named(receipt)["stopped"]
-        for run in await store.runs(root_id="run_1"):
+        for run in await store.runs(OPERATOR, root_id="run_1"):
             assert run.end is not None, run.start.agent
             assert run.end.status == "cancelled"
             await results(store, run.start.run_id)
-        assert len(await store.usage("run_1")) == 3
+        assert len(await store.usage(OPERATOR, "run_1")) == 3
         await check_stopped(runtime, "run_1")
 
 

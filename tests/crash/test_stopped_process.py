@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from concertino import Resources, SqliteStore
+from concertino import OPERATOR, Resources, SqliteStore
 from concertino.errors import StorageError
 from concertino.runtime import Runtime
 from concertino.testing import Answer, ScriptedModel
@@ -110,14 +110,14 @@ async def test_the_lock_is_taken_in_the_middle_of_a_run(world: World) -> None:
         assert "lock" in (result.error or "")
         holders[0].send(signal.SIGCONT)
         assert await asyncio.to_thread(holders[0].end) == {}
-        stored = await store.run("run_locked")
+        stored = await store.run(OPERATOR, "run_locked")
         assert stored is not None
         assert stored.end is None, "a run whose store failed can be taken up"
 
         async def taken_up() -> bool:  # when the claim, which could not be given back, is over
             await runtime.look()
-            return (await store.run("run_locked")).end is not None  # type: ignore[union-attr]
+            return (await store.run(OPERATOR, "run_locked")).end is not None  # type: ignore[union-attr]
 
         await until(taken_up)
-        assert (await runtime.result("run_locked")).text == "done"
-        assert [record.source for record in await store.usage("run_locked")] == ["unknown", "measured"]
+        assert (await runtime.result(OPERATOR, "run_locked")).text == "done"
+        assert [record.source for record in await store.usage(OPERATOR, "run_locked")] == ["unknown", "measured"]

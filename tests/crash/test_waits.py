@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from concertino import Ask, MemoryStore, Pending, Resources, ToolContext, tool
+from concertino import OPERATOR, Ask, MemoryStore, Operator, Pending, Resources, ToolContext, tool
 from concertino.errors import RunEndedError, UnknownWaitError
 from concertino.runtime import Runtime
 from concertino.testing import ScriptedModel, call
@@ -47,13 +47,13 @@ async def test_a_tool_that_never_answers_expires_once_of_two_watchdogs(tmp_path:
 
         async def looked() -> bool:
             await asyncio.gather(one.look(), other.look())
-            stored = await one.store.run("run_1")
+            stored = await one.store.run(OPERATOR, "run_1")
             return stored is not None and stored.end is not None
 
         await until(looked)
         assert await results(one.store, "run_1") == [EXPIRED]
         assert len(model.requests) == 2
-        late = await other.resolve("run_1:1.0", "too late")
+        late = await other.resolve(OPERATOR, "run_1:1.0", "too late")
         assert not late.won
         assert late.wait.resolution.verdict == "expired"
         assert await results(one.store, "run_1") == [EXPIRED]
@@ -115,8 +115,8 @@ async def test_a_result_that_is_there_before_its_wait() -> None:
         @tool(effect="once", remote=True)
         async def at_once(context: ToolContext) -> Pending:
             """Somebody is faster than we are."""
-            assert (await runtimes[0].resolve(context.key, "early")).won
-            assert not (await runtimes[0].resolve(context.key, "again")).won
+            assert (await runtimes[0].resolve(OPERATOR, context.key, "early")).won
+            assert not (await runtimes[0].resolve(OPERATOR, context.key, "again")).won
             return Pending()
 
         model = ScriptedModel(call("at_once"), "done")
@@ -130,12 +130,12 @@ async def test_a_result_for_a_call_that_nobody_knows() -> None:
     async with MemoryStore() as store:
         runtime = Runtime((), Resources(store=store, models=lambda _: ScriptedModel()))
         with pytest.raises(UnknownWaitError):
-            await runtime.resolve("run_nobody:1.0", "for whom?")
+            await runtime.resolve(OPERATOR, "run_nobody:1.0", "for whom?")
         model = ScriptedModel("done")
         run = await runtime.start(chat(model), Desk())
         await run.result()
         with pytest.raises(UnknownWaitError):
-            await runtime.resolve(f"{run.id}:1.0", "too late")
+            await runtime.resolve(OPERATOR, f"{run.id}:1.0", "too late")
 
 
 async def test_results_out_of_order_and_one_missing(tmp_path: Path) -> None:
@@ -145,16 +145,16 @@ async def test_results_out_of_order_and_one_missing(tmp_path: Path) -> None:
     async with two(tmp_path, [Desk(wait_for)], model) as (one, other):
         run = await one.start(chat(model), "desk", run_id="run_1")
         assert len((await run.result()).waiting) == 3
-        await other.resolve("run_1:1.2", "third")
+        await other.resolve(OPERATOR, "run_1:1.2", "third")
         await other.look()
-        await one.resolve("run_1:1.0", "first")
+        await one.resolve(OPERATOR, "run_1:1.0", "first")
         await one.look()
-        assert (await one.store.run("run_1")).state in ("suspended", "running")
+        assert (await one.store.run(OPERATOR, "run_1")).state in ("suspended", "running")
         assert len(model.requests) == 1
 
         async def looked() -> bool:
             await other.look()
-            return (await one.store.run("run_1")).end is not None  # type: ignore[union-attr]
+            return (await one.store.run(OPERATOR, "run_1")).end is not None  # type: ignore[union-attr]
 
         await until(looked)
         assert await results(one.store, "run_1") == ["first", EXPIRED, "third"]
@@ -168,7 +168,7 @@ async def test_an_approval_that_nobody_answers() -> None:
             assert (await run.result()).status == "suspended"
             await ended(store, "run_1")
             assert await results(store, "run_1") == ["approval timed out"]
-            assert not (await runtime.approve("run_1:1.0", by="ann")).won
+            assert not (await runtime.approve(Operator("ann"), "run_1:1.0")).won
 
 
 async def test_an_approver_who_answers_twice_and_two_at_once(tmp_path: Path) -> None:
@@ -178,7 +178,9 @@ async def test_an_approver_who_answers_twice_and_two_at_once(tmp_path: Path) -> 
         await run.result()
         key = "run_1:1.0"
         answers = await asyncio.gather(
-            one.approve(key, by="ann"), other.deny(key, "no", by="ann"), one.deny(key, "no", by="ann")
+            one.approve(Operator("ann"), key),
+            other.deny(Operator("ann"), key, "no"),
+            one.deny(Operator("ann"), key, "no"),
         )
         assert [answer.won for answer in answers].count(True) == 1
         verdict = answers[0].wait.resolution.verdict
@@ -193,11 +195,11 @@ async def test_an_approval_after_the_run_was_stopped() -> None:
         runtime = Runtime([Careful(pay)], Resources(store=store, models=lambda _: model))
         run = await runtime.start(chat(model), "desk", run_id="run_1")
         await run.result()
-        await runtime.stop("run_1")
-        answer = await runtime.approve("run_1:1.0", by="ann")
+        await runtime.stop(OPERATOR, "run_1")
+        answer = await runtime.approve(Operator("ann"), "run_1:1.0")
         assert not answer.won
         assert answer.wait.resolution.verdict == "cancelled"
         await runtime.look()
         assert await results(store, "run_1") != ["paid 5"]
         with pytest.raises(RunEndedError):
-            await runtime.resume("run_1")
+            await runtime.resume(OPERATOR, "run_1")

@@ -18,7 +18,7 @@ QUESTIONS = {
     "How do I make the context window smaller?": "limits_within",
     "How do I stop a run?": "runtime.stop",
     "What happens to a tool call after a crash?": "it runs again",
-    "How do I erase everything about a user?": "store.erase(user_id=",
+    "How do I erase everything about a user?": "store.erase(",
     "How do I test an agent without a model?": "ScriptedModel",
     "How does a tool return an error that the model reads?": "ToolError",
     "Which Python packages does concertino need?": "pydantic",

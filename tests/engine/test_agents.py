@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Chat,
     MemoryStore,
@@ -140,13 +141,13 @@ async def test_a_cancelled_tree_keeps_its_usage_and_its_conversation() -> None:
     assert result.status == "cancelled"
     assert [r.agent_path for r in result.usage] == ["agent", "agent/child-1"]
     assert result.usage[1].source == "estimated"
-    child, parent = await store.runs()
+    child, parent = await store.runs(OPERATOR)
     assert [run.end.status for run in (child, parent) if run.end] == ["cancelled", "cancelled"]
-    kept = [stored.message for stored in await store.messages(parent.start.run_id)]
+    kept = [stored.message for stored in await store.messages(OPERATOR, parent.start.run_id)]
     assert "interrupted" in kept[-1].content  # type: ignore[union-attr]
-    partial = [stored.message for stored in await store.messages(child.start.run_id)]
+    partial = [stored.message for stored in await store.messages(OPERATOR, child.start.run_id)]
     assert partial[-1].text == "half of a"  # type: ignore[union-attr]
-    assert tuple(await store.usage(parent.start.run_id)) == result.usage
+    assert tuple(await store.usage(OPERATOR, parent.start.run_id)) == result.usage
 
 
 async def test_a_consumer_that_leaves_ends_the_run(add: Tool) -> None:
@@ -178,9 +179,9 @@ async def test_children_are_stored_as_runs_of_the_tree(play: Play, add: Tool) ->
     scripts: dict[str, list[Any]] = {"middle": [call("child", query="a"), "m"], "the child": ["c"]}
     with ScriptedModel(call("middle", query="go"), "done", scripts=scripts) as model:
         seen = await play(model, tools=team(add), store=store)
-    runs = await store.runs(root_id=seen.result.run_id)
+    runs = await store.runs(OPERATOR, root_id=seen.result.run_id)
     assert {run.start.agent_path for run in runs} == {"agent", "agent/middle-1", "agent/middle-1/child-1"}
-    assert tuple(await store.usage(seen.result.run_id)) == seen.result.usage
+    assert tuple(await store.usage(OPERATOR, seen.result.run_id)) == seen.result.usage
 
 
 async def test_the_id_of_a_child_follows_from_its_parent_and_call(add: Tool) -> None:

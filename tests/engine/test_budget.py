@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Budget,
     Chat,
@@ -24,7 +25,8 @@ from concertino import (
     Retry,
     RunContext,
     RunResult,
-    Session,
+    Scope,
+    TenantScope,
     Tokens,
     ToolOrchestrator,
     UserMessage,
@@ -34,7 +36,7 @@ from concertino.agents import delegate
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import Notice, RunEvent
 from concertino.runtime import Runtime
-from concertino.storage import Entry, Head, organization_account, user_account
+from concertino.storage import Entry, Head
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.usage import total
 
@@ -43,7 +45,7 @@ from ..runtime.kit import state
 OUTPUT = 200
 
 
-def few(session: object, model: object, agent: object) -> Limits:
+def few(scope: object, model: object, agent: object) -> Limits:
     return Limits(output=OUTPUT, tool_calls=30)
 
 
@@ -89,7 +91,7 @@ def works(request: ModelRequest) -> Any:
 async def run(
     model: ScriptedModel, store: MemoryStore, agent: AgentConfig[Any] | None = None, **given: Any
 ) -> tuple[RunResult, list[RunEvent]]:
-    shared = {name: given.pop(name) for name in given.keys() - {"budget", "session"}}
+    shared = {name: given.pop(name) for name in given.keys() - {"budget", "scope"}}
     chat = Chat(model=model, message="go", **given)
     resources = Resources(store=store, **{"limits": few, **shared})
     orchestrator = ToolOrchestrator(chat, agent or Desk(), resources=resources)
@@ -101,7 +103,7 @@ async def run(
 
 async def settled(store: MemoryStore, result: RunResult, budget: Budget | None) -> None:
     """The account agrees with the ledger, is not overdrawn, and holds nothing back."""
-    for account in await store.accounts([f"run:{result.run_id}"]):
+    for account in await store.accounts(Scope(), run_id=result.run_id):
         assert budget == account.budget
         assert (account.reserved_tokens, account.reserved_money) == (0, Decimal(0))
         unknown = any(record.source == "unknown" for record in result.usage)
@@ -120,7 +122,7 @@ async def test_reaching_it_ends_in_an_answer(tokens: int) -> None:
     assert result.status == "completed"
     assert result.text == ("The budget is exhausted; no answer could be produced." if tokens == 200 else "final")
     assert len(notices(events)) == 1
-    assert f"run:{result.run_id}" in notices(events)[0]
+    assert "the run's account" in notices(events)[0]
 
 
 async def test_enough_is_not_noticed() -> None:
@@ -185,27 +187,26 @@ async def test_sixteen_children_side_by_side(tokens: int) -> None:
     assert not any(m.is_error for m in results)
 
 
-async def test_budgets_of_users_and_organizations_hold_across_runs() -> None:
+async def test_budgets_of_users_and_tenants_hold_across_runs() -> None:
     store = MemoryStore()
-    user, org = user_account("u", "o"), organization_account("o")
+    user, tenant = Scope("o", "u"), TenantScope("o")
     await store.set_budget(user, Budget(tokens=3_000))
-    await store.set_budget(org, Budget(tokens=5_000))
+    await store.set_budget(tenant, Budget(tokens=5_000))
 
     async def one(name: str) -> tuple[RunResult, list[RunEvent]]:
-        session = Session(user_id=name, organization_id="o")
-        return await run(ScriptedModel(*[works] * 40), store, session=session)
+        return await run(ScriptedModel(*[works] * 40), store, scope=Scope("o", name))
 
     (first, told), (second, _) = await one("u"), await one("u")
     assert (first.status, first.text, second.status) == ("completed", "final", "completed")
-    assert user in notices(told)[0]
+    assert "the user's account" in notices(told)[0]
     others = await asyncio.gather(*(one(f"other {n}") for n in range(4)))
-    assert any(org in text for _, events in others for text in notices(events))
-    accounts = {account.name: account for account in await store.accounts([user, org])}
+    assert any("the tenant's account" in text for _, events in others for text in notices(events))
+    accounts = {account.kind: account for account in await store.accounts(user)}
     spent = [total(result.usage).tokens.total for result, _ in [(first, 0), (second, 0), *others]]
-    assert accounts[user].spent_tokens == spent[0] + spent[1] <= 3_000
-    assert accounts[org].spent_tokens == sum(spent) <= 5_000
-    assert {accounts[user].reserved_tokens, accounts[org].reserved_tokens} == {0}
-    await store.set_budget(org, Budget(tokens=50_000))
+    assert accounts["user"].spent_tokens == spent[0] + spent[1] <= 3_000
+    assert accounts["tenant"].spent_tokens == sum(spent) <= 5_000
+    assert {accounts["user"].reserved_tokens, accounts["tenant"].reserved_tokens} == {0}
+    await store.set_budget(tenant, Budget(tokens=50_000))
     assert (await one("another"))[0].text == "final"
 
 
@@ -270,9 +271,9 @@ async def test_what_was_reserved_is_given_back(how: str) -> None:
         live = await process.start(Chat(model=model, message="go", budget=Budget(tokens=9_000)), "desk")
         await state(lambda: bool(model.requests))
         if how == "stopped":
-            (account,) = await store.accounts([f"run:{live.id}"])
+            (account,) = await store.accounts(Scope(), run_id=live.id)
             assert account.reserved_tokens > OUTPUT
-            await process.stop(live.id)
+            await process.stop(OPERATOR, live.id)
         result = await live.result()
     assert [record.source for record in result.usage] == ["measured" if how == "fails" else "estimated"]
     await settled(store, result, Budget(tokens=9_000))
@@ -302,7 +303,7 @@ async def test_a_request_that_is_stopped_before_it_is_sent_costs_nothing(how: st
         )
         store.stop = getattr(run, how)
         await asyncio.wait([asyncio.create_task(run.run())])
-        (account,) = await store.accounts([f"run:{run.run_id}"])
+        (account,) = await store.accounts(Scope(), run_id=run.run_id)
         assert (account.reserved_tokens, account.spent_tokens, model.requests) == (0, 0, [])
         if how == "park":
             store.stop = lambda: None
@@ -341,18 +342,18 @@ async def test_a_lost_attempt_costs_what_was_reserved_for_it() -> None:
     )
     task = asyncio.create_task(first.run())
     await state(lambda: bool(model.requests))
-    (before,) = await store.accounts([f"run:{first.run_id}"])
+    (before,) = await store.accounts(Scope(), run_id=first.run_id)
     await store.release(_claim(first))
     result = await ToolOrchestrator(
         Chat(model=second), Desk(), run_id=first.run_id, resume=True, resources=Resources(store=store, limits=few)
     ).run()
-    (after,) = await store.accounts([f"run:{first.run_id}"])
+    (after,) = await store.accounts(Scope(), run_id=first.run_id)
     assert [record.source for record in result.usage] == ["unknown", "measured"]
     assert after.spent_tokens == before.reserved_tokens + result.usage[1].tokens.total
     assert after.reserved_tokens == 0
     task.cancel()
     await asyncio.wait([task])
-    assert (await store.run(first.run_id)).end.status == "completed", "who has lost a run does not end it"
+    assert (await store.run(OPERATOR, first.run_id)).end.status == "completed", "who has lost a run does not end it"
 
 
 def _claim(orchestrator: ToolOrchestrator) -> Any:

@@ -43,7 +43,7 @@ async def look(n: int) -> str:
     return f"The balance of account {n} is {n * 111} euros. " * 40
 
 
-def within(session: object, model: object, agent: object) -> Limits:
+def within(scope: object, model: object, agent: object) -> Limits:
     return Limits(context=100_000, output=500, tool_calls=500)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Chat,
     Limits,
@@ -51,7 +52,7 @@ async def look(n: int) -> str:
 
 
 def within(context: int) -> dict[str, Any]:
-    return {"limits": lambda session, model, agent: Limits(context=context, output=200, tool_calls=100)}
+    return {"limits": lambda scope, model, agent: Limits(context=context, output=200, tool_calls=100)}
 
 
 def looks(count: int) -> list[Any]:
@@ -323,7 +324,7 @@ async def test_replay_gives_what_was_sent_with_all_edits() -> None:
     result = await ToolOrchestrator(
         chat, AgentConfig(), ToolRegistry([look]), resources=Resources(store=store, retention=SHORT)
     ).run()
-    journal = await store.load(result.run_id)
+    journal = await store.load(OPERATOR, result.run_id)
     assert journal is not None
     again = [request for _, _, request in requests(journal)]
     sent = [request for request in model.requests if request not in summarised(model.requests)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     AssistantMessage,
     Chat,
@@ -121,7 +122,7 @@ async def test_the_conversation_is_the_same_as_without(play: Play, stored: bool,
         began.clear()
         script = [answer(*MIXED), answer(call("look", n=3), call("look", n=3)), "end"]
         settings: dict[str, Any] = {"store": MemoryStore() if stored else None}
-        settings["limits"] = lambda session, model, agent: Limits(parallel_tools=width)
+        settings["limits"] = lambda scope, model, agent: Limits(parallel_tools=width)
         with ScriptedModel(*script) as model:
             seen = await play(model, agent, **settings)
         results.append(seen.result)
@@ -159,7 +160,7 @@ async def test_a_stream_that_breaks_when_a_call_is_ready(play: Play, error: Exce
     assert not any(m.tool_calls for m in result.messages if isinstance(m, AssistantMessage))
     assert len(result.usage) == 1
     if store is not None:
-        assert [kept.message for kept in await store.messages(result.run_id)] == list(result.messages)
+        assert [kept.message for kept in await store.messages(OPERATOR, result.run_id)] == list(result.messages)
 
 
 async def test_a_reply_with_other_calls_than_were_announced(play: Play) -> None:

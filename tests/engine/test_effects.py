@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Allow,
     Chat,
@@ -83,7 +84,7 @@ async def two_lives(config: AgentConfig[None], *script: Any, park_at: int = 1) -
     await state(lambda: len(keys) >= park_at)
     await process.close()
     hangs.clear()
-    taken = await Runtime([config], Resources(store=store, models=lambda name: second)).resume(live.id)
+    taken = await Runtime([config], Resources(store=store, models=lambda name: second)).resume(OPERATOR, live.id)
     events = [event async for _, event in taken.events()]
     result = await taken.result()
     assert result.status == "completed", result.error

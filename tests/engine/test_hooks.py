@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Allow,
     AssistantMessage,
@@ -349,11 +350,11 @@ async def test_the_policy_filters_what_is_stored(play: Play, add: Tool) -> None:
     store = MemoryStore()
     with ScriptedModel([call("add", a=1, b=1), call("nope")], "two") as model:
         seen = await play(model, Private(), tools=[add], store=store)
-    (run,) = await store.runs()
+    (run,) = await store.runs(OPERATOR)
     assert run.start.task == ""
     assert run.end is not None
     assert run.end.answer == ""
-    kept = [stored.message for stored in await store.messages(run.start.run_id)]
+    kept = [stored.message for stored in await store.messages(OPERATOR, run.start.run_id)]
     assert [type(m).__name__ for m in kept] == ["AssistantMessage", "ToolMessage"]
     assert [c.name for c in kept[0].tool_calls] == ["unknown_tool"]  # type: ignore[union-attr]
     assert kept[1].name == "unknown_tool"  # type: ignore[union-attr]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Chat,
     MemoryStore,
@@ -128,8 +129,8 @@ def test_every_run(script: list[Any], ending: Answer) -> None:
 
 
 async def _stored(store: MemoryStore, run_id: str) -> list[Any]:
-    return [kept.message for kept in await store.messages(run_id)]
+    return [kept.message for kept in await store.messages(OPERATOR, run_id)]
 
 
 async def _usage(store: MemoryStore, run_id: str) -> list[Any]:
-    return list(await store.usage(run_id))
+    return list(await store.usage(OPERATOR, run_id))

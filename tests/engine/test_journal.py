@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Allow,
     Ask,
@@ -24,7 +25,7 @@ from concertino import (
     Pending,
     Resources,
     RunContext,
-    Session,
+    Scope,
     SystemMessage,
     Tool,
     ToolCall,
@@ -36,7 +37,6 @@ from concertino import (
 from concertino.errors import StorageError
 from concertino.messages import AssistantMessage, Text
 from concertino.orchestrator import replay, requests
-from concertino.scope import Scope
 from concertino.storage import Entry, Head, Store, StoredJournal
 from concertino.testing import Answer, ScriptedModel, call
 
@@ -101,7 +101,7 @@ class Authorizes(Desk):
 
 async def loaded(store: Store, run_id: str) -> StoredJournal:
     """The journal, which is there."""
-    journal = await store.load(run_id)
+    journal = await store.load(OPERATOR, run_id)
     assert journal is not None
     return journal
 
@@ -193,7 +193,7 @@ async def test_a_history_is_shared_by_runs_of_one_user() -> None:
     journals = []
     for _ in range(2):
         model = ScriptedModel("end")
-        chat = Chat(model=model, message="go", history=history, session=Session(user_id="u"))
+        chat = Chat(model=model, message="go", history=history, scope=Scope(user="u"))
         run = ToolOrchestrator(chat, Desk(), resources=Resources(store=store))
         await run.run()
         journals.append(await loaded(store, run.run_id))
@@ -227,7 +227,7 @@ async def test_what_is_asked_aside_leaves_the_run_at_its_last_boundary(asks: int
     await state(lambda: len(model.requests) >= asks or task.done())
     run.park()
     await asyncio.wait([task])
-    left = await store.run("r")
+    left = await store.run(OPERATOR, "r")
     assert left is not None
     if left.end is None:
         again = ScriptedModel(*script[asks - 1 :])
@@ -236,7 +236,7 @@ async def test_what_is_asked_aside_leaves_the_run_at_its_last_boundary(asks: int
             Chat(model=again), Aside(), run_id="r", resume=True, resources=Resources(store=store, deps=[])
         ).run()
         assert len({record.id for record in result.usage}) == len(result.usage) == asks + len(again.requests)
-    kept = [stored.message for stored in await store.messages("r")]
+    kept = [stored.message for stored in await store.messages(OPERATOR, "r")]
     assert [m.role for m in kept] == ["user", "system", "system", "assistant", "tool", "assistant", "assistant"]
     assert [m.text for m in kept[-2:]] == ["enough ", "enough c"]
     record = replay(await loaded(store, "r"))
@@ -258,7 +258,7 @@ async def test_a_store_that_fails_once_leaves_a_run_that_can_be_taken_up(kind: s
     assert run.result.status == "failed"
     assert "the disk is full" in (run.result.error or "")
     assert events
-    left = await store.run("r")
+    left = await store.run(OPERATOR, "r")
     assert left.end is None, "it can be taken up when the store is well again"
     again = ScriptedModel(*([] if kind == "calls_changed" else [turn]), "end")
     result = await ToolOrchestrator(
@@ -266,12 +266,12 @@ async def test_a_store_that_fails_once_leaves_a_run_that_can_be_taken_up(kind: s
     ).run()
     assert result.status == "completed"
     assert store.log.count("pay") == 1
-    kept = [stored.message for stored in await store.messages("r")]
+    kept = [stored.message for stored in await store.messages(OPERATOR, "r")]
     assert kept == list(result.messages)
     assert [m.role for m in kept] == ["user", "assistant", "tool", "tool", "assistant"]
     unknown = kind == "calls_changed"
     assert kept[2].content.startswith("OUTCOME_UNKNOWN" if unknown else "paid")
-    assert list(result.usage) == list(await store.usage("r"))
+    assert list(result.usage) == list(await store.usage(OPERATOR, "r"))
 
 
 @pytest.mark.parametrize("kind", ["model_requested", "model_answered", "ended"])
@@ -295,7 +295,7 @@ async def test_cancelled_while_an_entry_is_being_written(kind: str) -> None:
     assert [entry.seq for entry in journal.entries] == list(range(len(journal.entries)))
     assert journal.run.end is not None
     assert journal.run.end.status == ("completed" if kind == "ended" else "cancelled")
-    kept = [stored.message for stored in await store.messages("r")]
+    kept = [stored.message for stored in await store.messages(OPERATOR, "r")]
     assert kept == replay(journal).added
     assert len(kept) == len(set(map(id, kept)))
     assert [m.role for m in kept].count("user") == 1

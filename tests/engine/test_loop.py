@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Chat,
     Limits,
@@ -249,13 +250,13 @@ async def test_the_store_has_the_run_the_conversation_and_the_usage(play: Play, 
     store = MemoryStore()
     with ScriptedModel(call("add", a=1, b=2), "3") as model:
         seen = await play(model, tools=[add], store=store, conversation_id="c1")
-    (run,) = await store.runs(conversation_id="c1")
+    (run,) = await store.runs(OPERATOR, conversation_id="c1")
     assert run.end is not None
     assert (run.end.status, run.end.answer) == ("completed", "3")
-    stored = await store.messages(run.start.run_id)
+    stored = await store.messages(OPERATOR, run.start.run_id)
     assert [kept.message for kept in stored] == list(seen.result.messages)
     assert all(kept.tokens for kept in stored), "what is stored carries its size"
-    assert tuple(await store.usage(run.start.run_id)) == seen.result.usage
+    assert tuple(await store.usage(OPERATOR, run.start.run_id)) == seen.result.usage
 
 
 async def test_an_observer_that_fails_harms_nobody(play: Play, caplog: pytest.LogCaptureFixture) -> None:

@@ -20,13 +20,13 @@ from concertino import (
     RunContext,
     RunError,
     RunResult,
+    Scope,
     ToolOrchestrator,
     tool,
 )
 from concertino.errors import AuthenticationError, BadRequestError, RateLimitError
 from concertino.events import AttemptFailed, TextDelta
 from concertino.providers import RateLimit
-from concertino.storage import run_account
 from concertino.testing import Answer, ScriptedModel, call
 
 from .conftest import Reserving
@@ -71,7 +71,7 @@ async def test_a_question_reserves_each_attempt() -> None:
     with ScriptedModel(limited(), "tea", "3.5", limited(), "buy") as model:
         chat = Chat("go", model=model, budget=Budget(tokens=100_000))
         result = await ToolOrchestrator(chat, Asks(), resources=Resources(store=store, retry=AT_ONCE)).run()
-    (account,) = await store.accounts([run_account(result.run_id)])
+    (account,) = await store.accounts(Scope(), run_id=result.run_id)
     assert (account.spent_tokens, account.reserved_tokens) == (45, 0)
     assert [each.id for each in store.reserved] == [record.id for record in result.usage]
 
@@ -139,5 +139,5 @@ async def test_a_summary_is_retried_like_a_turn() -> None:
     assert [event.text for event in seen if isinstance(event, TextDelta)] == ["done"], "a summary is not shown"
     assert len(result.usage) == len(model.requests)
     assert booked(result).count((0, "measured")) == 1
-    (account,) = await store.accounts([run_account(run.run_id)])
+    (account,) = await store.accounts(Scope(), run_id=run.run_id)
     assert (account.spent_tokens, account.reserved_tokens) == (sum(tokens for tokens, _ in booked(result)), 0)

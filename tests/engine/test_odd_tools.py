@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Chat,
     MemoryStore,
@@ -82,7 +83,7 @@ async def test_steps_of_any_kind_are_shown_and_stored(play: Play) -> None:
     store = MemoryStore()
     seen = await play(ScriptedModel(call("look"), "ok"), tools=[look], store=store)
     assert seen.result.status == "completed"
-    stored = await store.messages(seen.result.run_id)
+    stored = await store.messages(OPERATOR, seen.result.run_id)
     assert [kept.progress[0]["parts"] for kept in stored if kept.progress] == [["7", "None"]]
 
 
@@ -122,13 +123,13 @@ async def test_sub_agents_are_told_apart_where_ids_of_calls_come_again(turns: An
         chat, AgentConfig(), registry, resources=Resources(store=store, models=lambda _: model)
     ).run()
     assert [m.content for m in result.messages if isinstance(m, ToolMessage)] == ["one", "two"]
-    runs = await store.runs(root_id=result.run_id)
+    runs = await store.runs(OPERATOR, root_id=result.run_id)
     assert {run.start.agent_path: run.end and run.end.answer for run in runs} == {
         "agent": "done",
         "agent/child-1": "one",
         "agent/child-2": "two",
     }
-    assert tuple(await store.usage(result.run_id)) == result.usage
+    assert tuple(await store.usage(OPERATOR, result.run_id)) == result.usage
 
 
 async def test_what_tools_book_is_told_apart_where_ids_of_calls_come_again() -> None:

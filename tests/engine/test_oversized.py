@@ -22,7 +22,7 @@ async def look(n: int) -> str:
     return f"A line of what was found, number {n}. " * 400
 
 
-def within(session: object, model: object, agent: object) -> Limits:
+def within(scope: object, model: object, agent: object) -> Limits:
     return Limits(context=16_000, output=1_000, tool_calls=100)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, Retry, RunError, RunResult, Session, ToolOrchestrator, ToolRegistry
+from concertino import AgentConfig, Chat, Resources, Retry, RunError, RunResult, Scope, ToolOrchestrator, ToolRegistry
 from concertino.agents import delegate
 from concertino.errors import RateLimitError
 from concertino.events import AttemptFailed
@@ -25,8 +25,8 @@ class Child(AgentConfig[None]):
 
 
 async def run(model: Any, limit: RateLimit, user: str = "u", tools: Any = None) -> RunResult:
-    session = Session(user_id=user)
-    chat = Chat(model=model, message="go", session=session)
+    session = Scope(user=user)
+    chat = Chat(model=model, message="go", scope=session)
     registry = None if tools is None else ToolRegistry(tools)
     return await ToolOrchestrator(
         chat, AgentConfig(), registry, resources=Resources(rate_limits={"scripted": limit}, retry=ONCE)

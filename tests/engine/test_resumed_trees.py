@@ -7,7 +7,17 @@ from contextlib import suppress
 
 import pytest
 
-from concertino import AgentConfig, Chat, MemoryStore, Resources, RunError, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    OPERATOR,
+    AgentConfig,
+    Chat,
+    MemoryStore,
+    Resources,
+    RunError,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.agents import delegate
 from concertino.ids import new_run_id
 from concertino.testing import ScriptedModel, call
@@ -62,7 +72,7 @@ async def test_sub_agents_of_a_resumed_run_that_ends_early_are_closed(problem: s
     chat, resources = Chat("go"), Resources(model=model, store=store)
     tools = ToolRegistry([delegate(Child(), description="A child.", tools=[pay])])
     run_id = await parked(agent, resources, tools, begun)
-    assert [run.end for run in await store.runs(root_id=run_id)] == [None, None]
+    assert [run.end for run in await store.runs(OPERATOR, root_id=run_id)] == [None, None]
 
     agent.problem = problem
     resumed = ToolOrchestrator(chat, agent, tools, resources=resources, run_id=run_id, resume=True)
@@ -71,11 +81,11 @@ async def test_sub_agents_of_a_resumed_run_that_ends_early_are_closed(problem: s
     if problem == "hangs":
         resumed.stop()
     await asyncio.wait([task])
-    runs = {run.start.agent_path: run for run in await store.runs(root_id=run_id)}
+    runs = {run.start.agent_path: run for run in await store.runs(OPERATOR, root_id=run_id)}
     ends = {path: run.end and run.end.status for path, run in runs.items()}
     assert ends == {"supervisor": status, "supervisor/child-1": "cancelled"}
     for run in runs.values():
-        roles = [stored.message.role for stored in await store.messages(run.start.run_id)]
+        roles = [stored.message.role for stored in await store.messages(OPERATOR, run.start.run_id)]
         assert roles[:3] == ["user", "assistant", "tool"], "each call has a result"
     with suppress(RunError, asyncio.CancelledError):
         task.result()

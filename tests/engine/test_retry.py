@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Budget,
     Chat,
@@ -18,6 +19,7 @@ from concertino import (
     Resources,
     Retry,
     RunError,
+    Scope,
     ToolOrchestrator,
 )
 from concertino.errors import (
@@ -60,7 +62,7 @@ async def test_what_passes_is_asked_again_and_each_attempt_is_booked(store: Any)
         (15, ""),
     ]
     if store is not None:
-        journal = await store.load(result.run_id)
+        journal = await store.load(OPERATOR, result.run_id)
         assert len(list(requests(journal))) == 3, "each attempt is announced"
 
 
@@ -131,7 +133,7 @@ async def test_a_second_attempt_is_paid_for_like_the_first() -> None:
     store = MemoryStore()
     with ScriptedModel(OverloadedError("busy", status=529), "hello") as model:
         orchestrator, _ = await events(model, store=store, budget=Budget(tokens=50_000))
-    (account,) = await store.accounts([f"run:{orchestrator.run_id}"])
+    (account,) = await store.accounts(Scope(), run_id=orchestrator.run_id)
     assert (account.spent_tokens, account.reserved_tokens) == (15, 0)
 
 
@@ -199,7 +201,7 @@ async def test_what_an_agent_sets_in_a_request_is_on_record() -> None:
     store = MemoryStore()
     with ScriptedModel("hello") as model:
         result = await ToolOrchestrator(Chat(model=model, message="go"), Set(), resources=Resources(store=store)).run()
-    journal = await store.load(result.run_id)
+    journal = await store.load(OPERATOR, result.run_id)
     assert journal is not None
     ((_, _, request),) = requests(journal)
     assert dataclasses.replace(request, messages=list(request.messages)) == dataclasses.replace(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Chat,
     MemoryStore,
@@ -80,17 +81,17 @@ async def check(stopped: ToolOrchestrator, store: Store) -> None:
     """Result and store agree, and the conversation is one that every provider takes."""
     result = stopped.result
     assert result is not None
-    for run in await store.runs(root_id=stopped.run_id):
+    for run in await store.runs(OPERATOR, root_id=stopped.run_id):
         assert run.end is not None, f"{run.start.agent_path} has no end"
-        messages = [kept.message for kept in await store.messages(run.start.run_id)]
+        messages = [kept.message for kept in await store.messages(OPERATOR, run.start.run_id)]
         calls = [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
         assert calls == [m.call_id for m in messages if isinstance(m, ToolMessage)], run.start.agent_path
-    top = await store.run(stopped.run_id)
+    top = await store.run(OPERATOR, stopped.run_id)
     if top is not None:
         assert top.end is not None
         assert top.end.status == result.status
-        assert [kept.message for kept in await store.messages(stopped.run_id)] == list(result.messages)
-    assert {r.id: r for r in await store.usage(stopped.run_id)} == {r.id: r for r in result.usage}
+        assert [kept.message for kept in await store.messages(OPERATOR, stopped.run_id)] == list(result.messages)
+    assert {r.id: r for r in await store.usage(OPERATOR, stopped.run_id)} == {r.id: r for r in result.usage}
 
 
 async def test_cancelled_at_any_moment(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ async def test_a_run_that_is_left_at_its_first_event_has_a_result() -> None:
         assert isinstance(await anext(events), RunStarted)
     assert stopped.result is not None
     assert stopped.result.status == "cancelled"
-    stored = await store.run(stopped.run_id)
+    stored = await store.run(OPERATOR, stopped.run_id)
     assert stored is not None
     assert stored.state == "cancelled"
 
@@ -194,10 +195,10 @@ class Broken(MemoryStore):
         super().__init__()
         self._where = where
 
-    async def begin(self, start: RunStart, entry: Entry, claim: Claim, accounts: Sequence[str] = ()) -> bool:
+    async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> bool:
         if self._where == "begin":
             raise StorageError("the disk is full")
-        return await super().begin(start, entry, claim, accounts)
+        return await super().begin(start, entry, claim)
 
     async def append(self, entry: Entry) -> Head:
         if self._where == ("end" if entry.end else "append"):
@@ -226,7 +227,7 @@ async def test_a_hook_that_fails_beside_open_calls_leaves_them_answered(hook: st
     assert hook in seen.result.error
     assert [m.call_id for m in seen.result.messages if isinstance(m, ToolMessage)] == ["call_1", "call_2"]
     assert len(seen.result.usage) == 1, "the attempt is booked"
-    assert [kept.message for kept in await store.messages(seen.result.run_id)] == list(seen.result.messages)
+    assert [kept.message for kept in await store.messages(OPERATOR, seen.result.run_id)] == list(seen.result.messages)
 
 
 async def test_a_hook_that_fails_before_the_first_step_is_stored(play: Play) -> None:
@@ -236,7 +237,7 @@ async def test_a_hook_that_fails_before_the_first_step_is_stored(play: Play) -> 
 
     store = MemoryStore()
     seen = await play(ScriptedModel(), Agent(), store=store)
-    stored = await store.run(seen.result.run_id)
+    stored = await store.run(OPERATOR, seen.result.run_id)
     assert stored is not None
     assert stored.end is not None
     assert stored.end.status == "failed"

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, ModelRequest, Resources, RunResult, SqliteStore, tool
+from concertino import OPERATOR, AgentConfig, Chat, Limits, ModelRequest, Resources, RunResult, SqliteStore, tool
 from concertino.errors import RunClaimedError, StorageError
 from concertino.messages import ToolMessage
 from concertino.orchestrator import replay
@@ -94,20 +94,20 @@ async def resumed(store: SqliteStore, run_id: str, agent: AgentConfig[None], ste
     runtime = Runtime([agent], Resources(store=store, models=lambda _: answering), lease=LEASE)
     while True:
         with contextlib.suppress(RunClaimedError):
-            return await (await runtime.resume(run_id)).result()
+            return await (await runtime.resume(OPERATOR, run_id)).result()
         await asyncio.sleep(0.02)
 
 
 async def check_goes_on(store: SqliteStore, run_id: str, agent: Worker) -> None:
     """It has not ended, and ends well; nothing was done twice, and every call has one result."""
-    stored = await store.run(run_id)
+    stored = await store.run(OPERATOR, run_id)
     assert stored is not None
     assert stored.end is None
     result = await resumed(store, run_id, agent)
     assert (result.status, result.text) == ("completed", "finished"), result.error
     assert sorted(set(agent.effects)) == sorted(agent.effects), "a `once` tool was run twice"
     assert sum(isinstance(message, ToolMessage) for message in result.messages) == STEPS
-    journal = await store.load(run_id)
+    journal = await store.load(OPERATOR, run_id)
     assert journal is not None
     assert [entry.seq for entry in journal.entries] == list(range(len(journal.entries)))
 
@@ -210,9 +210,9 @@ async def test_a_watchdog_takes_the_run_up_when_the_fault_is_gone(tmp_path: Path
                 run = await runtime.start(Chat(model=asked, message="go"), agent)
                 assert "stopped in the middle of a write" in ((await run.result()).error or "")
                 faults.close()
-                while not await store.runs(state="completed"):  # noqa: ASYNC110 - another process announces nothing
+                while not await store.runs(OPERATOR, state="completed"):  # noqa: ASYNC110 - another process announces nothing
                     await asyncio.sleep(0.01)
-            assert [run.end and run.end.answer for run in await store.runs()] == ["finished"]
+            assert [run.end and run.end.answer for run in await store.runs(OPERATOR)] == ["finished"]
             assert agent.effects == [1, 2, 3, 4, 5, 6]
 
 
@@ -247,7 +247,7 @@ def photographs(path: Path, folder: Path, seed: int) -> list[Path]:
 
 async def journal_of(path: Path) -> StoredJournal | None:
     async with await SqliteStore.open(path) as store:
-        return await store.load("run")
+        return await store.load(OPERATOR, "run")
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -269,6 +269,6 @@ async def test_a_power_cut_leaves_a_journal_that_is_a_prefix(tmp_path: Path, see
     assert len(set(lengths)) > 3, "the photographs are of different moments"
     for copy in copies[-2:]:
         async with await SqliteStore.open(copy) as store:
-            stored = await store.run("run")
+            stored = await store.run(OPERATOR, "run")
             if stored is not None and stored.end is None:
                 assert (await resumed(store, "run", Worker(), steps=60)).status == "completed"

@@ -22,7 +22,7 @@ from concertino import (
     RunError,
     RunEvent,
     RunResult,
-    Session,
+    Scope,
     Tokens,
     ToolOrchestrator,
     ToolRegistry,
@@ -31,7 +31,6 @@ from concertino import (
 )
 from concertino.events import ContextEdited
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
-from concertino.storage import user_account
 from concertino.testing import Answer, ScriptedModel, asks_for_summary, call
 from concertino.token_engine import TiktokenCounter
 from tests.tasks import advance
@@ -55,7 +54,7 @@ def looks(count: int) -> list[Any]:
 
 
 def within(context: int, output: int = 500) -> Any:
-    return lambda session, model, agent: Limits(context=context, output=output, tool_calls=500)
+    return lambda scope, model, agent: Limits(context=context, output=output, tool_calls=500)
 
 
 def sent(model: ScriptedModel) -> list[ModelRequest]:
@@ -87,7 +86,7 @@ async def test_the_users_newest_message_outlives_the_summaries_that_become_one()
 
 async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it() -> None:
     store, there = Reserving(), asyncio.Event()
-    await store.set_budget(user_account("anna"), Budget(tokens=5_000_000))
+    await store.set_budget(Scope(user="anna"), Budget(tokens=5_000_000))
 
     @tool(name="look", effect="read")
     async def slow(n: int) -> str:
@@ -97,7 +96,7 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
         return f"A line of what was found, number {n}. " * 40
 
     model = ScriptedModel(*looks(30), "done", summaries=[Answer(text="part", before=there.wait)] + ["part"] * 9)
-    chat = Chat(model=model, message="go", session=Session(user_id="anna"))
+    chat = Chat(model=model, message="go", scope=Scope(user="anna"))
     result = await ToolOrchestrator(
         chat,
         AgentConfig(),
@@ -106,7 +105,7 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
             store=store, retention=Retention(results=100, messages=4, patience=0.01, floor=0), limits=within(100_000)
         ),
     ).run()
-    (account,) = await store.accounts([user_account("anna")])
+    (account,) = await store.accounts(Scope(user="anna"))
     assert account.reserved_tokens == 0
     assert account.spent_tokens == sum(record.tokens.total for record in result.usage)
     assert sorted(each.id for each in store.reserved) == sorted(record.id for record in result.usage)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Chat,
     Limits,
@@ -86,7 +87,7 @@ async def test_what_was_sent_after_a_refusal_is_on_record() -> None:
     result = await ToolOrchestrator(
         chat, AgentConfig(), ToolRegistry([look]), tool_call_limit=50, resources=Resources(store=store)
     ).run()
-    journal = await store.load(result.run_id)
+    journal = await store.load(OPERATOR, result.run_id)
     assert journal is not None
     again = [list(request.messages) for _, _, request in requests(journal) if size(request) <= WINDOW]
     sent = [list(request.messages) for request in model.taken]
@@ -123,7 +124,7 @@ async def test_what_an_agent_sends_of_its_own_is_not_cut() -> None:
     assert len(seen.of(AttemptFailed)) == 1
 
 
-def limits(session: object, model: ScriptedModel, agent: object) -> Limits:
+def limits(scope: object, model: ScriptedModel, agent: object) -> Limits:
     window = getattr(model, "window", 100_000)
     return Limits(context=window, output=min(window // 4, 4_000), tool_calls=100)
 

@@ -278,7 +278,7 @@ async def test_a_tool_that_is_not_enabled(play: Play) -> None:
         parameters = {"type": "object"}
 
         async def should_use(self, context: ToolContext) -> bool:
-            return context.session.plan == "pro"
+            return context.scope.tenant == "pro"
 
         async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
             raise AssertionError("it must not run")

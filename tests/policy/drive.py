@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from concertino import AgentConfig, DataPolicy, Resources, RunResult
+from concertino import OPERATOR, AgentConfig, DataPolicy, Operator, Resources, RunResult
 from concertino.events import RunEvent
 from concertino.runtime import Runtime
 
@@ -55,11 +55,11 @@ async def answer_all(play: Play, runtime: Runtime, result: RunResult) -> None:
     c = play.canaries
     allow, deny = sorted(wait.key for wait in result.waiting if wait.tool == "pay")
     one, two = sorted(wait.key for wait in result.waiting if wait.tool == "outside")
-    await runtime.approve(allow, by="the boss", arguments={"amount": c["edited argument"], "reason": c["edit"]})
-    await runtime.deny(deny, c["reason of a denial"], by="the boss")
-    await runtime.resolve(one, {"found": c["result from outside"]}, by="the clerk")
-    await runtime.resolve(two, c["error from outside"], failed=True, by="the clerk")
-    await runtime.steer(result.run_id, c["steering"], by="user-1")
+    await runtime.approve(Operator("the boss"), allow, arguments={"amount": c["edited argument"], "reason": c["edit"]})
+    await runtime.deny(Operator("the boss"), deny, c["reason of a denial"])
+    await runtime.resolve(Operator("the clerk"), one, {"found": c["result from outside"]})
+    await runtime.resolve(Operator("the clerk"), two, c["error from outside"], failed=True)
+    await runtime.steer(Operator("user-1"), result.run_id, c["steering"])
 
 
 async def to_the_end(play: Play) -> RunResult:
@@ -69,7 +69,7 @@ async def to_the_end(play: Play) -> RunResult:
         waiting = await suspended(play, runtime, model, agent)
     async with play.runtime(family(play.canaries, play.policy), model) as runtime:
         await answer_all(play, runtime, waiting)
-        result = await (await runtime.resume(waiting.run_id)).result()
+        result = await (await runtime.resume(OPERATOR, waiting.run_id)).result()
     assert result.status == "completed", result
     with model:
         model._scripts["Asked aside"].clear()
@@ -83,5 +83,5 @@ async def sealed(play: Play) -> RunResult | None:
         waiting = await suspended(play, runtime, model, agent)
     async with play.runtime(AgentConfig(), model) as stranger:
         await answer_all(play, stranger, waiting)
-        await stranger.stop(waiting.run_id)
+        await stranger.stop(OPERATOR, waiting.run_id)
     return None

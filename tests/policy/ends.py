@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from concertino import Done, Fail, Finish, NextStep, NotDone, RunContext, ToolContext, Turn, tool
+from concertino import OPERATOR, Done, Fail, Finish, NextStep, NotDone, RunContext, ToolContext, Turn, tool
 from concertino.errors import OverloadedError
 from concertino.messages import AssistantMessage
 from concertino.testing import Answer, call
@@ -110,7 +110,7 @@ async def stopped_in_a_tool(play: Play) -> None:
     async with play.runtime(agent, model) as runtime:
         run = await runtime.start(chat(play.canaries, model), agent)
         await agent.reached.wait()
-        receipt = await runtime.stop(run.id)
+        receipt = await runtime.stop(OPERATOR, run.id)
         assert receipt.unknown
         assert (await run.result()).status == "cancelled"
 
@@ -127,7 +127,7 @@ async def stopped_in_an_answer(play: Play) -> None:
     async with play.runtime(agent, model) as runtime:
         run = await runtime.start(chat(c, model), agent)
         await reached.wait()
-        await runtime.stop(run.id)
+        await runtime.stop(OPERATOR, run.id)
         assert (await run.result()).status == "cancelled"
 
 
@@ -146,7 +146,7 @@ async def parked_and_resumed(play: Play) -> None:
     run_id, model = await _parked(play, [c["answer of the child"]], [c["answer"]])
     agent = Ending(play, "", Ending(play, ""))
     async with play.runtime(agent, model) as runtime:
-        result = await (await runtime.resume(run_id)).result()
+        result = await (await runtime.resume(OPERATOR, run_id)).result()
         assert result.status == "completed", result
 
 
@@ -165,7 +165,7 @@ async def state_no_longer_fits(play: Play) -> None:
     run_id, model = await _parked(play, [], [])
     agent = Later(play, "", Later(play, ""))
     async with play.runtime(agent, model) as runtime:
-        result = await (await runtime.resume(run_id)).result()
+        result = await (await runtime.resume(OPERATOR, run_id)).result()
         assert result.status == "failed"
         assert "does not match OtherNotes" in (result.error or "")
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from concertino import DataPolicy, KeepFor, MemoryStore, RunEvent, SqliteStore, ToolData
+from concertino import OPERATOR, DataPolicy, KeepFor, MemoryStore, RunEvent, SqliteStore, ToolData
 from concertino.orchestrator import Treatment
 from concertino.storage import Memories, Store, StoredJournal
 
@@ -134,15 +134,15 @@ class Sinks:
 
 async def look_by_port(store: FullStore, leaks: Leaks) -> None:
     """Search everything that the store's port returns."""
-    for run in await store.runs(limit=1_000_000):
+    for run in await store.runs(OPERATOR, limit=1_000_000):
         run_id = run.start.run_id
         parts = {
             "runs": run,
-            "load": await store.load(run_id),
-            "messages": [dataclasses.asdict(each) for each in await store.messages(run_id)],
-            "waits": await store.waits(run_id=run_id, open=False),
-            "commands": await store.commands(run_id),
-            "usage": await store.usage(run_id),
+            "load": await store.load(OPERATOR, run_id),
+            "messages": [dataclasses.asdict(each) for each in await store.messages(OPERATOR, run_id)],
+            "waits": await store.waits(OPERATOR, run_id=run_id, open=False),
+            "commands": await store.commands(OPERATOR, run_id),
+            "usage": await store.usage(OPERATOR, run_id),
         }
         for name, part in parts.items():
             leaks.look(f"store.{name} of {run.start.agent_path}", _bytes([repr(part), *_progress(part)]))

@@ -22,7 +22,7 @@ from concertino import (
     Outcome,
     Pending,
     RunContext,
-    Session,
+    Scope,
     Special,
     Tool,
     ToolCall,
@@ -38,7 +38,7 @@ from concertino.testing import Answer, ScriptedModel, call
 
 from .kit import Canaries
 
-USER = Session(user_id="user-1", organization_id="org-1", plan="gold")
+USER = Scope("org-1", "user-1")
 
 
 @dataclass
@@ -220,7 +220,7 @@ def chat(c: Canaries, model: Any, **changes: Any) -> Chat:
         history=history,
         summary=c["summary"],
         few_shot={"scripted:script": [UserMessage(c["few shot"])]},
-        session=USER,
+        scope=USER,
         conversation_id="talk-1",
         system_prompt=f"You are the boss. {c['system prompt']}",
         personalization=c["personalization"],

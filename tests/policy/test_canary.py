@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from concertino import DataPolicy
+from concertino import OPERATOR, DataPolicy
 from concertino.ids import text_id
 from concertino.storage import RunStart
 from concertino.waits import arguments_hash
@@ -54,7 +54,7 @@ async def forget_in_time(policy: DataPolicy, store: FullStore) -> None:
     """Wait until the time of `KeepFor` is over, and sweep."""
     if policy.erase_after:
         await asyncio.sleep(policy.erase_after + 0.02)
-        await store.sweep()
+        await store.sweep(OPERATOR)
 
 
 @pytest.mark.parametrize(("kind", "how", "form"), CASES)
@@ -80,12 +80,14 @@ async def test_content_for_a_resume_is_stored_until_the_end(sinks: Sinks) -> Non
         assert stored.entrances >= wanted
         shown = Leaks(canaries)
         sinks.look_outside(shown)
-        for run in await store.runs():
-            shown.look(f"messages of {run.start.agent_path}", repr(await store.messages(run.start.run_id)).encode())
+        for run in await store.runs(OPERATOR):
+            shown.look(
+                f"messages of {run.start.agent_path}", repr(await store.messages(OPERATOR, run.start.run_id)).encode()
+            )
         shown.check()
-        assert list(await runtime.replay(waiting.run_id))
+        assert list(await runtime.replay(OPERATOR, waiting.run_id))
         await answer_all(play, runtime, waiting)
-        result = await (await runtime.resume(waiting.run_id)).result()
+        result = await (await runtime.resume(OPERATOR, waiting.run_id)).result()
     assert canaries["answer"] in result.text, "the caller sees everything"
     await check_nowhere(sinks, store, Leaks(canaries))
 
@@ -116,7 +118,7 @@ def hashes_of_approvals(canaries: Canaries, _run: RunStart) -> Iterator[tuple[st
 def ids_of_texts(canaries: Canaries, run: RunStart) -> Iterator[tuple[str, str]]:
     message = '{"v":1,"role":"user","text":"' + canaries["special message"] + '"}'
     prompt = f"You are the {run.agent}. {canaries['prompt of ' + run.agent]}"
-    for owner in (run.run_id, run.root_id, run.user_id, run.organization_id, ""):
+    for owner in (run.run_id, run.root_id, run.scope.key, run.scope.user, run.scope.tenant, ""):
         yield f"special message, by {owner!r}", text_id(owner, message)
         yield f"prompt of {run.agent}, by {owner!r}", text_id(owner, prompt)
 
@@ -131,7 +133,7 @@ async def test_no_unkeyed_hash_of_content_is_stored(
     store = await open_store("sqlite", sinks.path)
     await to_the_end(Play(canaries, policy, store, sinks.observe))
     await forget_in_time(policy, store)
-    made = [guess for run in await store.runs() for guess in guesses(canaries, run.start)]
+    made = [guess for run in await store.runs(OPERATOR) for guess in guesses(canaries, run.start)]
     await store.close()
     sunk = [sinks.path.read_bytes(), *(event.encode("utf-8", "surrogatepass") for event in sinks.events)]
     assert {name for name, guess in made if any(guess.encode() in content for content in sunk)} == set()

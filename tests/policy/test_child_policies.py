@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, DataPolicy, Resources, RunContext, tool
+from concertino import OPERATOR, AgentConfig, Chat, DataPolicy, Resources, RunContext, tool
 from concertino.agents import delegate
 from concertino.messages import AssistantMessage, ToolMessage
 from concertino.orchestrator import Treatment
@@ -62,7 +62,7 @@ async def test_a_resumed_parent_gets_the_answer_of_its_child(tmp_path: Path, how
     runtime = Runtime([boss], Resources(store=store, models=lambda _: model))
     run = await runtime.start(Chat(model=model, message="go"), boss)
     await reached.wait()
-    while not await store.runs(state="completed"):  # noqa: ASYNC110 - the child has no event to wait for
+    while not await store.runs(OPERATOR, state="completed"):  # noqa: ASYNC110 - the child has no event to wait for
         await asyncio.sleep(0.001)
     await runtime.close()
     gate.set()
@@ -71,17 +71,17 @@ async def test_a_resumed_parent_gets_the_answer_of_its_child(tmp_path: Path, how
     assert "answer of the child" in held.entrances, "the boss has not ended"
 
     second = Runtime([boss], Resources(store=store, models=lambda _: model))
-    result = await (await second.resume(run.id)).result()
+    result = await (await second.resume(OPERATOR, run.id)).result()
     assert result.status == "completed", result.error
     answers = [m.content for m in result.messages if m.role == "tool"]
     assert answers == [c["answer of the child"], "slow at last"], "the child was not run again, and its answer is known"
     assert len(model.requests) == 3
 
-    (child,) = [run for run in await store.runs(root_id=run.id) if run.start.parent_id]
+    (child,) = [run for run in await store.runs(OPERATOR, root_id=run.id) if run.start.parent_id]
     leaks = Leaks(c)
-    leaks.look("the child's run", repr([child, await store.load(child.start.run_id)]).encode())
+    leaks.look("the child's run", repr([child, await store.load(OPERATOR, child.start.run_id)]).encode())
     leaks.check()
-    boss_messages = repr(await store.messages(run.id))
+    boss_messages = repr(await store.messages(OPERATOR, run.id))
     assert c["answer of the child"] in boss_messages, "what the boss keeps is its own policy's matter"
 
 
@@ -130,7 +130,7 @@ async def orphaned(store: FullStore, c: Canaries, above: DataPolicy, below: Data
     await reached.wait()
     await runtime.close()
     second = Runtime([Broken(above, child, gate, reached)], Resources(store=store, models=lambda _: model))
-    result = await (await second.resume(run.id)).result()
+    result = await (await second.resume(OPERATOR, run.id)).result()
     assert (result.status, "boom" in (result.error or "")) == ("failed", True)
     return run.id
 
@@ -142,7 +142,7 @@ async def test_an_abandoned_child_ends_by_its_own_policy(tmp_path: Path, how: st
     c, path = Canaries("unicode"), tmp_path / "runs.db"
     store = await open_store("sqlite", path)
     run_id = await orphaned(store, c, everywhere(above), POLICIES[how])
-    for stored in await store.runs(root_id=run_id):
+    for stored in await store.runs(OPERATOR, root_id=run_id):
         assert stored.end is not None, f"{stored.start.agent_path} can never end now"
     await store.close()
     leaks = Leaks(c, {"task of the child"} if above == "keep" else set())  # to the boss it is an argument
@@ -155,8 +155,8 @@ async def test_a_child_keeps_its_content_if_its_root_drops_all(tmp_path: Path) -
     c = Canaries("unicode")
     store = await open_store("sqlite", tmp_path / "runs.db")
     run_id = await orphaned(store, c, POLICIES["drop"], DataPolicy())
-    (child,) = [run.start.run_id for run in await store.runs(root_id=run_id) if run.start.parent_id]
-    journal = await store.load(child)
+    (child,) = [run.start.run_id for run in await store.runs(OPERATOR, root_id=run_id) if run.start.parent_id]
+    journal = await store.load(OPERATOR, child)
     assert journal is not None
     assert not any(entry.erased for entry in journal.entries)
     await store.close()
@@ -166,10 +166,10 @@ async def test_a_child_keeps_its_content_if_its_root_drops_all(tmp_path: Path) -
 async def test_a_run_that_fails_on_resume_leaves_no_open_call(tmp_path: Path, of: str) -> None:
     store = await open_store("sqlite", tmp_path / "runs.db")
     run_id = await orphaned(store, Canaries(), DataPolicy(), DataPolicy())
-    (stored,) = [run for run in await store.runs(root_id=run_id) if run.start.agent == of]
-    messages = [kept.message for kept in await store.messages(stored.start.run_id)]
+    (stored,) = [run for run in await store.runs(OPERATOR, root_id=run_id) if run.start.agent == of]
+    messages = [kept.message for kept in await store.messages(OPERATOR, stored.start.run_id)]
     calls = [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
     assert calls == [m.call_id for m in messages if isinstance(m, ToolMessage)]
-    used = {record.run_id for record in await store.usage(run_id)}
+    used = {record.run_id for record in await store.usage(OPERATOR, run_id)}
     assert stored.start.run_id in used
     await store.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, DataPolicy, ModelRequest, Resources, SqliteStore, ToolData, tool
+from concertino import OPERATOR, AgentConfig, Chat, DataPolicy, ModelRequest, Resources, SqliteStore, ToolData, tool
 from concertino.errors import ConfigurationError, ErasedError
 from concertino.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from concertino.orchestrator import Treatment
@@ -109,7 +109,7 @@ async def test_every_provider_accepts_the_kept_history(tmp_path: Path, case: str
     canaries = Canaries("unicode")
     store, _, run_id = await history_of(tmp_path / "runs.db", canaries, policy)
     async with store:
-        messages = [stored.message for stored in await store.messages(run_id)]
+        messages = [stored.message for stored in await store.messages(OPERATOR, run_id)]
         assert pairs(messages) == (left, left)
         for name, body in bodies(messages, Keeper(canaries, policy).tools).items():
             assert calls_and_results(name, body) == (left, left), name
@@ -134,7 +134,7 @@ async def test_dropping_only_calls_or_results_raises_or_keeps_the_pairs(
         return
     store, _, run_id = await history_of(tmp_path / "runs.db", canaries, policy)
     async with store:
-        calls, results = pairs([stored.message for stored in await store.messages(run_id)])
+        calls, results = pairs([stored.message for stored in await store.messages(OPERATOR, run_id)])
         assert calls == results, "a model takes stored history back only in pairs"
 
 
@@ -144,16 +144,16 @@ async def test_an_erased_run_cannot_be_forked_or_replayed(tmp_path: Path, case: 
     store, runtime, run_id = await history_of(tmp_path / "runs.db", canaries, CASES[case][0])
     message = f"run {run_id}: its content was erased"
     async with store:
-        before = len(await store.runs())
+        before = len(await store.runs(OPERATOR))
         for step in (1, 2, 4):
             with pytest.raises(ErasedError, match=message):
-                await runtime.fork(run_id, step)
+                await runtime.fork(OPERATOR, run_id, step)
         with pytest.raises(ErasedError, match=message):
-            list(await runtime.replay(run_id))
+            list(await runtime.replay(OPERATOR, run_id))
         with pytest.raises(ErasedError, match=message):
-            await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(run_id)
-        assert len(await store.runs()) == before, "nothing was begun"
-        stored = await store.run(run_id)
+            await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(OPERATOR, run_id)
+        assert len(await store.runs(OPERATOR)) == before, "nothing was begun"
+        stored = await store.run(OPERATOR, run_id)
         assert stored is not None
         assert stored.state == "completed"
 
@@ -162,10 +162,10 @@ async def test_a_run_that_keeps_everything_can_be_forked_and_replayed(tmp_path: 
     canaries = Canaries("surrogate")
     store, runtime, run_id = await history_of(tmp_path / "runs.db", canaries, DataPolicy())
     async with store:
-        replayed = list(await runtime.replay(run_id))
+        replayed = list(await runtime.replay(OPERATOR, run_id))
         assert [step for step, _, _ in replayed] == [1, 2, 3, 4]
-        restored = await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(run_id)
+        restored = await Runtime((), Resources(store=store, models=lambda _: ScriptedModel())).result(OPERATOR, run_id)
         assert restored.text == canaries["answer"]
-        forked = await (await runtime.fork(run_id, 4)).result()
+        forked = await (await runtime.fork(OPERATOR, run_id, 4)).result()
         assert (forked.status, forked.text) == ("completed", canaries["other answer"])
         assert list(forked.messages)[:-1] == list(restored.messages)[:-1]

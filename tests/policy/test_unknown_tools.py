@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from concertino import AgentConfig, Chat, DataPolicy, KeepFor, Resources, SqliteStore, ToolData, tool
+from concertino import OPERATOR, AgentConfig, Chat, DataPolicy, KeepFor, Resources, SqliteStore, ToolData, tool
 from concertino.cli import main
 from concertino.messages import AssistantMessage, ToolMessage
 from concertino.orchestrator import Treatment
@@ -100,7 +100,7 @@ def test_no_command_prints_an_invented_name(sinks: Sinks, command: str, monkeypa
 @pytest.mark.parametrize("text", ["redact", "drop"])
 async def test_the_kept_call_and_its_result_have_the_same_mark(sinks: Sinks, text: Treatment) -> None:
     store, run_id = await run(sinks, DataPolicy(text=text), Canaries())
-    messages = [stored.message for stored in await store.messages(run_id)]
+    messages = [stored.message for stored in await store.messages(OPERATOR, run_id)]
     await store.close()
     (turn,) = [message for message in messages if isinstance(message, AssistantMessage) and message.tool_calls]
     results = [message for message in messages if isinstance(message, ToolMessage)]
@@ -110,7 +110,7 @@ async def test_the_kept_call_and_its_result_have_the_same_mark(sinks: Sinks, tex
 
 async def test_usage_never_has_an_invented_name(sinks: Sinks) -> None:
     store, run_id = await run(sinks, DataPolicy(), Canaries())
-    usage = await store.usage(run_id)
+    usage = await store.usage(OPERATOR, run_id)
     await store.close()
     assert usage[0].tools == ("look", UNKNOWN_TOOL)
 
@@ -121,7 +121,11 @@ async def test_a_policy_that_allows_text_keeps_the_name(sinks: Sinks) -> None:
     for number, policy in enumerate((DataPolicy(), DataPolicy(other_tools=never))):
         sinks.path = sinks.path.with_name(f"runs{number}.db")
         store, run_id = await run(sinks, policy, canaries)
-        names = [c.name for stored in await store.messages(run_id) for c in getattr(stored.message, "tool_calls", ())]
+        names = [
+            c.name
+            for stored in await store.messages(OPERATOR, run_id)
+            for c in getattr(stored.message, "tool_calls", ())
+        ]
         await store.close()
         assert names == ["look", f"no_such_{canaries[INVENTED]}"]
 
@@ -133,8 +137,8 @@ async def test_a_name_kept_for_a_time_is_masked_afterwards(sinks: Sinks) -> None
     store, run_id = await run(sinks, policy, canaries)
     sinks.look_outside(leaks)
     leaks.check()
-    while not any(UNKNOWN_TOOL in repr(stored.message) for stored in await store.messages(run_id)):
-        await store.sweep()
+    while not any(UNKNOWN_TOOL in repr(stored.message) for stored in await store.messages(OPERATOR, run_id)):
+        await store.sweep(OPERATOR)
     await look_by_port(store, leaks)
     await store.close()
     sinks.look_in_files(leaks, "closed")

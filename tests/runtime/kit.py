@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from concertino import AgentConfig, AssistantMessage, Message, ModelRequest, Resources, RunEvent, ToolMessage
+from concertino import OPERATOR, AgentConfig, AssistantMessage, Message, ModelRequest, Resources, RunEvent, ToolMessage
 from concertino.providers import ModelEvent
 from concertino.runtime import LiveRun, Runtime
 from concertino.storage import Store
@@ -92,7 +92,7 @@ async def ended(store: Store, run_id: str, wanted: str = "") -> None:
     """Wait until the run has ended, or is in the state *wanted*."""
 
     async def there() -> bool:
-        stored = await store.run(run_id)
+        stored = await store.run(OPERATOR, run_id)
         return stored is not None and (stored.state == wanted if wanted else stored.end is not None)
 
     while not await there():  # noqa: ASYNC110 - as above

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, DataPolicy, KeepFor, Resources, Scope, SqliteStore, tool
+from concertino import AgentConfig, Chat, DataPolicy, KeepFor, Resources, Scope, SqliteStore, TenantScope, tool
 from concertino.errors import OverloadedError, UnknownRunError
 from concertino.events import (
     AttemptFailed,
@@ -89,9 +89,9 @@ async def test_a_browser_that_reconnects_to_the_next_process_sees_the_answer(sto
         await asyncio.wait_for(read_until(process, run.id, "A9", seen), 10)
     assert shown(seen).startswith("A0 ")
     async with Runtime([Desk()], Resources(store=store, models=lambda name: second)) as process:
-        await process.resume(run.id)
+        await process.resume(NOBODY, run.id)
         seen += await read(process, run.id, after=seen[-1][0])
-        result = await process.result(run.id)
+        result = await process.result(NOBODY, run.id)
     numbers = [number for number, _ in seen]
     assert numbers == sorted(set(numbers))
     assert any(isinstance(event, Voided) for _, event in seen)
@@ -109,7 +109,7 @@ async def test_another_process_follows_a_run_live(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "r.db") as here, await SqliteStore.open(tmp_path / "r.db") as there:
         one, other = runtime(here, model, Desk()), runtime(there, model, Desk())
         run = await one.start(Chat(model=model, message="x"), "desk")
-        assert other.live(run.id) is None
+        assert other.live(NOBODY, run.id) is None
         seen: Numbered = []
         reader = asyncio.create_task(follow(other, run.id, seen))
         await state(lambda: any(isinstance(event, TextDelta) for _, event in seen))
@@ -177,7 +177,7 @@ async def test_another_scope_finds_no_run(store: Store) -> None:
     async with runtime(store, model, Desk()) as process:
         run = await process.start(Chat(model=model, message="x"), "desk")
         await run.result()
-        for scope in (Scope("acme", "ann"), Scope("acme"), Scope("", "ann")):
+        for scope in (Scope("acme", "ann"), Scope("acme"), Scope("", "ann"), TenantScope("acme")):
             for run_id in (run.id, "run_unknown"):
                 with pytest.raises(UnknownRunError, match="there is no run"):
                     await anext(process.events(scope, run_id))
@@ -220,16 +220,14 @@ async def test_content_that_is_kept_for_a_time_is_streamed(store: Store) -> None
 
 
 async def test_erasing_a_user_erases_the_events(store: Store) -> None:
-    from concertino import Session
-
     model = ScriptedModel("the answer")
     async with runtime(store, model, Desk()) as process:
-        chat = Chat(model=model, message="x", session=Session(user_id="ann", organization_id="acme"))
+        chat = Chat(model=model, message="x", scope=Scope("acme", "ann"))
         run = await process.start(chat, "desk")
         await run.recorded()
         scope = Scope("acme", "ann")
         assert [event async for _, event in process.events(scope, run.id)]
-        await store.erase(user_id="ann", organization_id="acme")
+        await store.erase(scope)
         with pytest.raises(UnknownRunError):
             await anext(process.events(scope, run.id))
         assert (await store.events(Scope("acme"), run.id)).rows == ()
@@ -256,7 +254,7 @@ async def test_a_waiting_run_is_followed_through_its_approval(store: Store) -> N
         part = await read(process, run.id, until="suspended")
         assert isinstance(part[-1][1], RunEnded)
         assert part[-1][1].result.status == "suspended"
-        await process.approve(part[-1][1].result.waiting[0].key)
+        await process.approve(NOBODY, part[-1][1].result.waiting[0].key)
         seen = await whole
     assert seen[-1][1].result.status == "completed"
     assert [event.content for _, event in seen if isinstance(event, ToolDone)] == ["paid"]
@@ -282,7 +280,7 @@ async def test_a_run_that_ended_without_a_process_ends_its_log(store: Store) -> 
         run = await process.start(Chat(model=model, message="x"), "desk")
         await run.result()
         reader = asyncio.create_task(read(process, run.id))
-        await process.stop(run.id)
+        await process.stop(NOBODY, run.id)
         seen = await reader
         assert seen[-1][1].result.status == "cancelled"
         assert await read(process, run.id) == seen or dict(seen).items() >= dict(await read(process, run.id)).items()

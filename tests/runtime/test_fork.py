@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Chat,
     Continue,
@@ -16,7 +17,7 @@ from concertino import (
     Limits,
     NextStep,
     RunContext,
-    Session,
+    Scope,
     Special,
     SystemMessage,
     ToolCall,
@@ -75,7 +76,7 @@ STEPS = [[call("look", n=1), call("child", query="a")], call("look", n=2), [call
 
 async def original(store: Store, **settings: Any) -> tuple[str, Steady]:
     model = Steady(*STEPS, scripts=CHILD)
-    chat = Chat(model=model, message="go", history=[UserMessage("before")], session=Session(user_id="u"), **settings)
+    chat = Chat(model=model, message="go", history=[UserMessage("before")], scope=Scope(user="u"), **settings)
     live = await runtime(store, model, Desk()).start(chat, "desk")
     await live.result()
     return live.id, model
@@ -88,9 +89,9 @@ def of_desk(model: ScriptedModel) -> list[Any]:
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
 async def test_forked_from_every_step(store: Store, step: int) -> None:
     run_id, model = await original(store)
-    before = await store.load(run_id)
+    before = await store.load(OPERATOR, run_id)
     other = Steady(*["wrong"] * (step - 1), call("look", n=9), "another end", scripts=CHILD)
-    live = await runtime(store, other, Desk()).fork(run_id, step)
+    live = await runtime(store, other, Desk()).fork(OPERATOR, run_id, step)
     result = await live.result()
 
     assert live.id != run_id
@@ -101,25 +102,25 @@ async def test_forked_from_every_step(store: Store, step: int) -> None:
     assert result.text.startswith("another end [")
     assert is_valid(result.messages)
     assert result.messages[0] == UserMessage("go")
-    assert [m.message for m in await store.messages(live.id)] == list(result.messages)
+    assert [m.message for m in await store.messages(OPERATOR, live.id)] == list(result.messages)
     assert {r.run_id for r in result.usage} == {live.id}
     assert len(result.usage) == len(other.requests), "what was used before is the other run's"
-    assert await store.load(run_id) == before
-    stored = await store.run(live.id)
+    assert await store.load(OPERATOR, run_id) == before
+    stored = await store.run(OPERATOR, live.id)
     assert stored is not None
-    assert (stored.start.forked_from, stored.start.root_id, stored.start.user_id) == (run_id, live.id, "u")
+    assert (stored.start.forked_from, stored.start.root_id, stored.start.scope.user) == (run_id, live.id, "u")
 
-    again = [request for _, _, request in await runtime(store, other).replay(live.id)]
+    again = [request for _, _, request in await runtime(store, other).replay(OPERATOR, live.id)]
     assert [wire(r) for r in again] == [wire(r) for r in of_desk(other)]
-    assert await runtime(store, other).result(live.id) == result
+    assert await runtime(store, other).result(OPERATOR, live.id) == result
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
 async def test_the_same_answers_give_the_same_end(store: Store, step: int) -> None:
     run_id, model = await original(store)
-    wanted = await runtime(store, model).result(run_id)
+    wanted = await runtime(store, model).result(OPERATOR, run_id)
     again = Steady(*STEPS, scripts=CHILD)
-    result = await (await runtime(store, again, Desk()).fork(run_id, step)).result()
+    result = await (await runtime(store, again, Desk()).fork(OPERATOR, run_id, step)).result()
     assert [plain(r) for r in of_desk(again)] == [plain(r) for r in of_desk(model)[step - 1 :]]
     assert (result.text, result.messages, result.tool_calls, result.data, result.steps) == (
         wanted.text,
@@ -133,17 +134,17 @@ async def test_the_same_answers_give_the_same_end(store: Store, step: int) -> No
 async def test_a_fork_of_a_fork(store: Store) -> None:
     run_id, _ = await original(store)
     process = runtime(store, Steady(*["wrong"] * 2, call("look", n=5), "second", scripts=CHILD), Desk())
-    second = await process.fork(run_id, 3)
+    second = await process.fork(OPERATOR, run_id, 3)
     events = await seen(second)
     assert isinstance(events[0], RunStarted)
     assert events[0].resumed
     third_model = Steady(*["wrong"] * 3, "third", scripts=CHILD)
-    third = await runtime(store, third_model, Desk()).fork(second.id, 4)
+    third = await runtime(store, third_model, Desk()).fork(OPERATOR, second.id, 4)
     assert (await third.result()).text.startswith("third ")
-    earlier = await runtime(store, Steady("first"), Desk()).fork(second.id, 3)  # the step it was forked at
+    earlier = await runtime(store, Steady("first"), Desk()).fork(OPERATOR, second.id, 3)  # the step it was forked at
     assert earlier.id not in (run_id, second.id)
-    first = await (await runtime(store, Steady(*STEPS, scripts=CHILD), Desk()).fork(earlier.id, 3)).result()
-    assert first.text == (await process.result(run_id)).text
+    first = await (await runtime(store, Steady(*STEPS, scripts=CHILD), Desk()).fork(OPERATOR, earlier.id, 3)).result()
+    assert first.text == (await process.result(OPERATOR, run_id)).text
     assert of_desk(third_model)[0].messages[-1].content == "seen 5"
 
 
@@ -155,8 +156,8 @@ async def test_a_fork_of_a_run_that_was_parked(store: Store) -> None:
             if event.agent_path == "desk/child-1":
                 break
     other = runtime(store, Steady(*STEPS, scripts=CHILD), Desk())
-    forked = await (await other.fork(live.id, 1)).result()
-    taken = await (await other.resume(live.id)).result()
+    forked = await (await other.fork(OPERATOR, live.id, 1)).result()
+    taken = await (await other.resume(OPERATOR, live.id)).result()
     assert (forked.text, forked.messages) == (taken.text, taken.messages)
 
 
@@ -164,10 +165,10 @@ async def test_a_fork_of_a_run_that_was_parked(store: Store) -> None:
 async def test_there_is_no_such_step(store: Store, step: int) -> None:
     run_id, model = await original(store)
     with pytest.raises(RunStateError, match="no step"):
-        await runtime(store, model, Desk()).fork(run_id, step)
-    assert len(await store.runs(roots=True)) == 1
+        await runtime(store, model, Desk()).fork(OPERATOR, run_id, step)
+    assert len(await store.runs(OPERATOR, roots=True)) == 1
     with pytest.raises(UnknownRunError):
-        await runtime(store, model, Desk()).fork("nobody", 1)
+        await runtime(store, model, Desk()).fork(OPERATOR, "nobody", 1)
 
 
 async def test_what_was_erased_cannot_be_forked(store: Store) -> None:
@@ -179,7 +180,7 @@ async def test_what_was_erased_cannot_be_forked(store: Store) -> None:
     process = runtime(store, model, Forgets())
     live = await process.start(Chat(model=model, message="go"), "desk")
     await live.result()
-    for call_it in (lambda: process.fork(live.id, 1), lambda: process.result(live.id)):
+    for call_it in (lambda: process.fork(OPERATOR, live.id, 1), lambda: process.result(OPERATOR, live.id)):
         process._live.clear()
         with pytest.raises(ErasedError):
             await call_it()
@@ -200,7 +201,7 @@ async def test_a_fork_of_a_conversation_that_was_replaced_or_trimmed(store: Stor
                 return None
             return Special(messages=(UserMessage("go"), SystemMessage("so far")))
 
-    means: dict[str, Any] = {"limits": lambda session, model, agent: Limits(context=2_000, output=100)}
+    means: dict[str, Any] = {"limits": lambda scope, model, agent: Limits(context=2_000, output=100)}
     steps = [call("large", n=n) for n in range(9)]
     model = ScriptedModel(*steps, "end")
     process = runtime(store, model, Shrinks(), **means)
@@ -209,8 +210,8 @@ async def test_a_fork_of_a_conversation_that_was_replaced_or_trimmed(store: Stor
     for step in range(1, 11):
         again = ScriptedModel(*steps[step - 1 :], "end")
         again._calls = step - 1
-        forked = await (await runtime(store, again, Shrinks(), **means).fork(live.id, step)).result()
+        forked = await (await runtime(store, again, Shrinks(), **means).fork(OPERATOR, live.id, step)).result()
         assert forked.text == "end"
         assert [wire(r) for r in again.requests] == [wire(r) for r in model.requests[step - 1 :]], step
-        replayed = [wire(r) for _, _, r in await process.replay(forked.run_id)]
+        replayed = [wire(r) for _, _, r in await process.replay(OPERATOR, forked.run_id)]
         assert replayed == [wire(r) for r in again.requests], step

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Allow,
     Budget,
@@ -20,13 +21,14 @@ from concertino import (
     ModelRequest,
     Resources,
     RunContext,
+    Scope,
     ToolCall,
     ToolOrchestrator,
     tool,
 )
 from concertino.errors import StorageError, UnknownRunError
 from concertino.runtime import Runtime
-from concertino.storage import Claim, run_account
+from concertino.storage import Claim
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.token_engine import EstimatingCounter
 from concertino.usage import Tokens, UsageRecord
@@ -86,11 +88,11 @@ async def killed(
     first = ToolOrchestrator(chat, agent, resources=Resources(store=store, limits=lambda *_: Limits(output=OUTPUT)))
     task = asyncio.create_task(first.run())
     await state(lambda: len(model.requests) == requests)
-    stored = await store.run(first.run_id)
+    stored = await store.run(OPERATOR, first.run_id)
     assert stored is not None
-    await store.release(Claim(root_id=first.run_id, epoch=stored.epoch, owner=stored.owner, seconds=0.0))
-    await Runtime((), Resources(store=store)).stop(first.run_id)
-    found = [record for record in await store.usage(first.run_id) if record.source == "unknown"]
+    await store.release(Claim(root_id=first.run_id, scope=Scope(), epoch=stored.epoch, owner=stored.owner, seconds=0.0))
+    await Runtime((), Resources(store=store)).stop(OPERATOR, first.run_id)
+    found = [record for record in await store.usage(OPERATOR, first.run_id) if record.source == "unknown"]
     task.cancel()
     await asyncio.wait([task])
     return found
@@ -136,15 +138,15 @@ async def test_a_lost_attempt_is_settled_when_the_bill_is_known() -> None:
     """The worst case leaves the budget, and the figures of the bill stay."""
     store, model = MemoryStore(), ScriptedModel(hangs())
     (lost,) = await killed(Plain(), model, 1, store, budget=Budget(tokens=90_000))
-    (account,) = await store.accounts([run_account(lost.run_id)])
+    (account,) = await store.accounts(Scope(), run_id=lost.run_id)
     assert account.spent_tokens >= lost.tokens.prompt + OUTPUT
     runtime = Runtime((), Resources(store=store))
     bill = dataclasses.replace(lost, tokens=Tokens(prompt=7, completion=2), source="measured", how="")
-    await runtime.settle_usage(lost.run_id, bill)
-    assert list(await store.usage(lost.run_id)) == [bill]
-    (account,) = await store.accounts([run_account(lost.run_id)])
+    await runtime.settle_usage(Scope(), bill)
+    assert list(await store.usage(OPERATOR, lost.run_id)) == [bill]
+    (account,) = await store.accounts(Scope(), run_id=lost.run_id)
     assert (account.spent_tokens, account.reserved_tokens) == (9, 0)
     with pytest.raises(StorageError, match="is measured"):
-        await runtime.settle_usage(lost.run_id, bill)
+        await runtime.settle_usage(Scope(), bill)
     with pytest.raises(UnknownRunError):
-        await runtime.settle_usage("run_never", bill)
+        await runtime.settle_usage(Scope(), dataclasses.replace(bill, run_id="run_never"))

@@ -14,16 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Allow,
     Ask,
     Chat,
     MemoryStore,
     ModelRequest,
+    Operator,
     Pending,
     Resources,
     RunContext,
-    Session,
+    Scope,
     SqliteStore,
     Tool,
     ToolCall,
@@ -35,7 +37,6 @@ from concertino.agents import delegate
 from concertino.errors import RunClaimedError, StorageError, UnknownWaitError
 from concertino.messages import AssistantMessage, ToolMessage
 from concertino.runtime import Runtime
-from concertino.scope import Scope
 from concertino.testing import ScriptedModel, call
 
 from .kit import Steady
@@ -77,9 +78,9 @@ async def test_approvals_one_after_another_are_all_taken() -> None:
     live = await runtime.start(Chat("x", model=model), "boss")
     assert (await live.result()).status == "suspended"
     for left in (2, 1, 0):
-        wait, *_ = await store.waits(root_id=live.id)
-        assert (await runtime.approve(wait.key, by="ann")).won
-        live = await runtime.resume(live.id)
+        wait, *_ = await store.waits(OPERATOR, root_id=live.id)
+        assert (await runtime.approve(Operator("ann"), wait.key)).won
+        live = await runtime.resume(OPERATOR, live.id)
         result = await live.result()
         assert len(result.waiting) == left
     assert (result.status, sorted(paid)) == ("completed", [1, 9, 9])
@@ -100,13 +101,13 @@ async def test_a_resume_without_a_new_answer_suspends_again() -> None:
     runtime = Runtime([Cautious()], Resources(store=store, models=lambda _: model, deps=paid))
     live = await runtime.start(Chat("x", model=model), "clerk")
     await live.result()
-    first, second = await store.waits(root_id=live.id)
-    await runtime.approve(first.key, by="ann")
+    first, second = await store.waits(OPERATOR, root_id=live.id)
+    await runtime.approve(Operator("ann"), first.key)
     for _ in range(3):
-        live = await runtime.resume(live.id)
+        live = await runtime.resume(OPERATOR, live.id)
         assert (await live.result()).status == "suspended"
-    await runtime.deny(second.key, "no", by="ann")
-    live = await runtime.resume(live.id)
+    await runtime.deny(Operator("ann"), second.key, "no")
+    live = await runtime.resume(OPERATOR, live.id)
     assert (await live.result()).status == "completed"
     assert paid == [1]
     assert asked == ['{"n": 1}', '{"n": 2}']
@@ -130,7 +131,7 @@ async def damaged(path: Path, statement: str) -> tuple[SqliteStore, Runtime, str
     store = await SqliteStore.open(path)
     model = ScriptedModel(call("order"), "done")
     runtime = Runtime([Waits(order)], Resources(store=store, models=lambda _: model))
-    live = await runtime.start(Chat("x", model=model, session=Session(user_id="ann")), "waits")
+    live = await runtime.start(Chat("x", model=model, scope=Scope(user="ann")), "waits")
     assert (await live.result()).status == "suspended"
     with sqlite3.connect(path) as connection:
         connection.execute(statement)
@@ -152,13 +153,13 @@ async def test_a_run_with_a_damaged_journal_can_be_stopped_and_erased(tmp_path: 
     store, runtime, run_id = await damaged(tmp_path / "runs.db", DAMAGES[damage])
     async with store:
         with pytest.raises(StorageError):
-            await runtime.resume(run_id)
-        receipt = await runtime.stop(run_id)
+            await runtime.resume(OPERATOR, run_id)
+        receipt = await runtime.stop(OPERATOR, run_id)
         assert [work.name for work in receipt.stopped] == ["order"]
-        stored = await store.run(run_id)
+        stored = await store.run(OPERATOR, run_id)
         assert stored is not None and stored.end is not None
         assert stored.end.status == "cancelled"
-        assert (await store.erase(user_id="ann")).runs == 1
+        assert (await store.erase(Scope(user="ann"))).runs == 1
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -166,17 +167,17 @@ async def test_a_run_with_a_damaged_journal_can_be_erased_by_force(tmp_path: Pat
     store, _, _ = await damaged(tmp_path / "runs.db", DAMAGES[damage])
     async with store:
         with pytest.raises(StorageError, match="stop"):
-            await store.erase(user_id="ann")
-        assert (await store.erase(user_id="ann", force=True)).runs == 1
+            await store.erase(Scope(user="ann"))
+        assert (await store.erase(Scope(user="ann"), force=True)).runs == 1
 
 
 async def test_a_run_of_a_newer_version_is_left_to_its_processes(tmp_path: Path) -> None:
     store, runtime, run_id = await damaged(tmp_path / "runs.db", DAMAGES["a newer entry"])
     async with store:
-        wait, *_ = await store.waits(root_id=run_id)
-        await runtime.resolve(wait.key, "ordered")
+        wait, *_ = await store.waits(OPERATOR, root_id=run_id)
+        await runtime.resolve(OPERATOR, wait.key, "ordered")
         await runtime.look()
-        assert (await store.due()).ready == (run_id,)
+        assert (await store.due(OPERATOR)).ready == (run_id,)
 
 
 async def test_a_damaged_run_becomes_a_dead_letter(tmp_path: Path) -> None:
@@ -184,19 +185,19 @@ async def test_a_damaged_run_becomes_a_dead_letter(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     store, runtime, run_id = await damaged(path, "UPDATE journal SET body = '#' || body WHERE seq = 1")
     async with store:
-        wait, *_ = await store.waits(root_id=run_id)
-        await runtime.resolve(wait.key, "ordered")
+        wait, *_ = await store.waits(OPERATOR, root_id=run_id)
+        await runtime.resolve(OPERATOR, wait.key, "ordered")
         await runtime.look()
-        stored = await store.run(run_id)
+        stored = await store.run(OPERATOR, run_id)
         assert stored is not None
-        assert (stored.state, run_id in (await store.due()).ready) == ("dead_letter", False)
+        assert (stored.state, run_id in (await store.due(OPERATOR)).ready) == ("dead_letter", False)
         assert stored.reason
         with sqlite3.connect(path) as connection:
             connection.execute("UPDATE journal SET body = substr(body, 2) WHERE seq = 1")
         connection.close()
-        await runtime.retry(run_id)
+        await runtime.retry(OPERATOR, run_id)
         await runtime.look()
-        live = runtime.live(run_id)
+        live = runtime.live(OPERATOR, run_id)
         assert live is not None
         assert (await live.result()).status == "completed"
 
@@ -257,7 +258,7 @@ async def test_a_call_that_is_about_to_ask_cannot_be_answered_early() -> None:
     await asked.wait()
     (operation,) = [o for o in await store.operations(Scope(), run_id=live.id) if o.kind == "tool_call"]
     with pytest.raises(UnknownWaitError):
-        await runtime.resolve(operation.key, "forged")
+        await runtime.resolve(OPERATOR, operation.key, "forged")
     go.set()
     assert (await live.result()).status == "suspended"
     assert paid == []
@@ -279,8 +280,8 @@ async def test_a_remote_call_may_be_answered_while_it_runs() -> None:
     live = await runtime.start(Chat("x", model=model), "waits")
     while not keys:  # noqa: ASYNC110 - the tool announces nothing else
         await asyncio.sleep(0)
-    assert (await runtime.resolve(keys[0], "early")).won
-    assert not (await runtime.resolve(keys[0], "late")).won
+    assert (await runtime.resolve(OPERATOR, keys[0], "early")).won
+    assert not (await runtime.resolve(OPERATOR, keys[0], "late")).won
     answered.set()
     result = await live.result()
     assert (result.status, keys) == ("completed", keys[:1])
@@ -355,7 +356,7 @@ class Walked:
         await live.result()
 
     async def act(self, action: str, index: int) -> None:
-        stored = await self.store.run(self.run_id)
+        stored = await self.store.run(OPERATOR, self.run_id)
         assert stored is not None
         if action == "kill":
             await self.runtime.close()
@@ -363,39 +364,39 @@ class Walked:
         elif action == "look":
             await self.runtime.look()
         elif action == "stop" and stored.end is None:
-            await self.runtime.stop(self.run_id)
+            await self.runtime.stop(OPERATOR, self.run_id)
         elif action == "resume" and stored.end is None:
             with contextlib.suppress(RunClaimedError):
-                await self.runtime.resume(self.run_id)
+                await self.runtime.resume(OPERATOR, self.run_id)
         elif action in ("approve", "deny", "resolve"):
             await self._answer(action, index)
-        if (live := self.runtime.live(self.run_id)) is not None:
+        if (live := self.runtime.live(OPERATOR, self.run_id)) is not None:
             await live.result()
 
     async def _answer(self, action: str, index: int) -> None:
-        waits = await self.store.waits(root_id=self.run_id)
+        waits = await self.store.waits(OPERATOR, root_id=self.run_id)
         wait = waits[index % len(waits)] if waits else None
         if wait is None or (action == "resolve") != (wait.kind == "result"):
             return
         if action == "resolve":
-            await self.runtime.resolve(wait.key, "received")
+            await self.runtime.resolve(OPERATOR, wait.key, "received")
         elif action == "approve":
-            await self.runtime.approve(wait.key, by="ann")
+            await self.runtime.approve(Operator("ann"), wait.key)
         else:
-            await self.runtime.deny(wait.key, by="ann")
+            await self.runtime.deny(Operator("ann"), wait.key)
 
     async def check(self) -> None:
         await self.runtime.close()
-        stored = await self.store.run(self.run_id)
+        stored = await self.store.run(OPERATOR, self.run_id)
         assert stored is not None
         operations = await self.store.operations(Scope(), root_id=self.run_id)
         assert len(self.paid) == len(set(self.paid))
         assert len(self.sent) == len(set(self.sent))
         if stored.end is None:
-            open_waits = await self.store.waits(root_id=self.run_id)
+            open_waits = await self.store.waits(OPERATOR, root_id=self.run_id)
             assert {wait.key for wait in open_waits} == {o.key for o in operations if o.state == "waiting"}
             return
         assert operations == ()
-        messages = [kept.message for kept in await self.store.messages(self.run_id)]
+        messages = [kept.message for kept in await self.store.messages(OPERATOR, self.run_id)]
         calls = [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
         assert calls == [m.call_id for m in messages if isinstance(m, ToolMessage)]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     AssistantMessage,
     Attachment,
@@ -27,7 +28,7 @@ from concertino import (
     NextStep,
     Outcome,
     RunContext,
-    Session,
+    Scope,
     Special,
     SystemMessage,
     Tool,
@@ -84,7 +85,7 @@ async def replayed(model: ScriptedModel, agent: AgentConfig[Any], **given: Any) 
     chat = Chat(given.pop("message", "go"), model=model, **given)
     live = await runtime(store, model, agent, **shared).start(chat, agent)
     await live.result()
-    again = [request for _, _, request in await runtime(store, ScriptedModel()).replay(live.id)]
+    again = [request for _, _, request in await runtime(store, ScriptedModel()).replay(OPERATOR, live.id)]
     same(again, model.requests)
     return again
 
@@ -95,7 +96,7 @@ def same(again: Sequence[ModelRequest], sent: Sequence[ModelRequest]) -> None:
 
 
 def limits(context: int) -> dict[str, Any]:
-    return {"limits": lambda session, model, agent: Limits(context=context, output=100)}
+    return {"limits": lambda scope, model, agent: Limits(context=context, output=100)}
 
 
 async def test_a_trimmed_context() -> None:
@@ -159,7 +160,7 @@ async def test_all_that_can_be_given() -> None:
         "memories": ["a", "b"],
         "project_rules": "rule",
         "attachments": [Attachment("f", "d")],
-        "session": Session(user_id="u", organization_id="o"),
+        "scope": Scope("o", "u"),
         "conversation_id": "c",
         "chatbot_id": "bot",
     }
@@ -234,7 +235,7 @@ async def test_what_was_erased_cannot_be_replayed() -> None:
     live = await process.start(Chat(model=model, message="go"), "agent")
     assert (await live.result()).text == "secret"
     with pytest.raises(ErasedError):
-        list(await process.replay(live.id))
+        list(await process.replay(OPERATOR, live.id))
 
 
 class Decides(AgentConfig[None]):
@@ -275,6 +276,6 @@ def test_every_run(script: list[Any], end: Any, decided: list[Any], context: int
         given: dict[str, Any] = {"limits": lambda *_: Limits(context=context, output=50, tool_calls=most)}
         live = await runtime(store, model, agent, **given).start(Chat("go", model=model), agent)
         await live.result()
-        same([request for _, _, request in await runtime(store, model).replay(live.id)], model.requests)
+        same([request for _, _, request in await runtime(store, model).replay(OPERATOR, live.id)], model.requests)
 
     asyncio.run(go())

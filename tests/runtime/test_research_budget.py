@@ -50,7 +50,7 @@ class Researcher(AgentConfig[None]):
     tools = (ResearchTools(Shelf()).search(),)
 
 
-def few(session: object, model: object, agent: object) -> Limits:
+def few(scope: object, model: object, agent: object) -> Limits:
     return Limits(output=200)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Chat,
     Continue,
@@ -23,7 +24,7 @@ from concertino import (
     RunContext,
     RunEvent,
     RunResult,
-    Session,
+    Scope,
     SystemMessage,
     Tool,
     ToolContext,
@@ -125,7 +126,7 @@ def model() -> Steady:
 
 def chat(given: ScriptedModel) -> Chat:
     history: list[Message] = [UserMessage("before"), SystemMessage("yes")]
-    return Chat(model=given, message="go", history=history, summary="sum", session=Session(user_id="u"))
+    return Chat(model=given, message="go", history=history, summary="sum", scope=Scope(user="u"))
 
 
 def of_desk(given: ScriptedModel) -> list[Any]:
@@ -171,7 +172,7 @@ async def life(
         if number == at:
             run.park()
 
-    asked = Chat(model=given) if resume else chat(given)
+    asked = Chat(model=given, scope=Scope(user="u")) if resume else chat(given)
     resources = Resources(store=store)
     run = ToolOrchestrator(asked, Desk(ran), resources=resources, run_id=run_id, resume=resume, observers=[watch])
     task = asyncio.create_task(run.run())
@@ -186,14 +187,14 @@ async def test_parked_at_any_event_and_taken_up(part: int) -> None:
         store, ran = MemoryStore(), Tally()
         first, result = await life(store, "r", ran, at, resume=False)
         lives = [first]
-        stored = await store.run("r")
+        stored = await store.run(OPERATOR, "r")
         assert stored is not None
         if stored.end is None:
             assert result is None
             second, result = await life(store, "r", ran, None, resume=True)
             lives.append(second)
         else:
-            result = await runtime(store, model()).result("r")
+            result = await runtime(store, model()).result(OPERATOR, "r")
         assert result is not None
         check(lives, result, ran, whole, wanted)
 
@@ -205,11 +206,11 @@ async def test_parked_again_and_again(store: Store, stride: int) -> None:
     for turn in range(4 * many):
         given, _ = await life(store, "r", ran, stride * (turn + 1), resume=turn > 0)
         lives.append(given)
-        stored = await store.run("r")
+        stored = await store.run(OPERATOR, "r")
         if stored is not None and stored.end is not None:
             break
-    check(lives, await runtime(store, model()).result("r"), ran, whole, wanted)
-    assert (await runtime(store, model()).result("r")).usage == tuple(await store.usage("r"))
+    check(lives, await runtime(store, model()).result(OPERATOR, "r"), ran, whole, wanted)
+    assert (await runtime(store, model()).result(OPERATOR, "r")).usage == tuple(await store.usage(OPERATOR, "r"))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.4, 0.6, 0.8, 0.95])
@@ -226,9 +227,9 @@ async def test_a_runtime_that_closes_leaves_its_runs_to_the_next(store: Store, s
     async with runtime(store, second, Desk(ran)) as process:  # its watchdog takes them up by itself
         for run_id in ids:
             await ended(store, run_id)
-            result = await process.result(run_id)
+            result = await process.result(OPERATOR, run_id)
             assert (result.text, result.messages) == (wanted.text, wanted.messages)
-            requests = [wire(request) for _, _, request in await process.replay(run_id)]
+            requests = [wire(request) for _, _, request in await process.replay(OPERATOR, run_id)]
             assert list(dict.fromkeys(requests)) == [wire(request) for request in of_desk(whole)]
     assert max(times for (effect, _), times in ran.items() if effect == "once") == 1
     assert {wire(r) for r in (*first.requests, *second.requests)} == {wire(r) for r in whole.requests}
@@ -240,13 +241,13 @@ async def test_an_ended_run_or_an_unknown_agent_is_not_taken_up(store: Store) ->
         live = await process.start(chat(given), "desk")
         await live.events().__anext__()
     with pytest.raises(ConfigurationError, match="no agent 'desk'"):
-        await runtime(store, given, Child()).resume(live.id)
+        await runtime(store, given, Child()).resume(OPERATOR, live.id)
     process = runtime(store, given, Desk(ran))
-    result = await (await process.resume(live.id)).result()
+    result = await (await process.resume(OPERATOR, live.id)).result()
     assert is_valid(result.messages)
     assert "there is no tool 'nobody'" in texts(result.messages)[5]
     with pytest.raises(RunEndedError):
-        await process.resume(live.id)
+        await process.resume(OPERATOR, live.id)
 
 
 async def test_a_sub_agents_run_is_taken_up_with_its_root(store: Store) -> None:
@@ -256,10 +257,10 @@ async def test_a_sub_agents_run_is_taken_up_with_its_root(store: Store) -> None:
         async for _, event in live.events():
             if event.agent_path == "desk/child-2":
                 break
-    child = next(run for run in await store.runs(root_id=live.id) if run.start.parent_id)
+    child = next(run for run in await store.runs(OPERATOR, root_id=live.id) if run.start.parent_id)
     taken: Runtime = runtime(store, given, Desk(ran))
-    assert (await taken.resume(child.start.run_id)).id == live.id
-    assert (await taken.result(live.id)).status == "completed"
-    own = await taken.result(child.start.run_id)
+    assert (await taken.resume(OPERATOR, child.start.run_id)).id == live.id
+    assert (await taken.result(OPERATOR, live.id)).status == "completed"
+    own = await taken.result(OPERATOR, child.start.run_id)
     assert (own.status, own.text) == ("completed", "child's answer")
     assert {plain(r)["system"] for r in given.requests} == {"You are a desk.", "You are the child.", "Aside."}

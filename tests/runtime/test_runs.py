@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
+    AnyScope,
     Ask,
     Chat,
     RunContext,
     RunEvent,
-    Session,
+    Scope,
+    TenantScope,
     Tool,
     ToolCall,
     ToolContext,
@@ -70,19 +73,19 @@ async def test_start_returns_when_it_is_on_record(store: Store) -> None:
     opened = asyncio.Event()
     model = ScriptedModel(Answer(text="done", before=opened.wait))
     async with runtime(store, model, Desk()) as process:
-        live = await process.start(Chat(model=model, message="go", session=Session(user_id="u")), "desk", run_id="r1")
-        stored = await store.run("r1")
+        live = await process.start(Chat(model=model, message="go", scope=Scope(user="u")), "desk", run_id="r1")
+        stored = await store.run(OPERATOR, "r1")
         assert stored is not None
-        assert (stored.state, stored.start.user_id, live.id, live.done) == ("running", "u", "r1", False)
-        assert process.live("r1") is live
+        assert (stored.state, stored.start.scope.user, live.id, live.done) == ("running", "u", "r1", False)
+        assert process.live(OPERATOR, "r1") is live
         with pytest.raises(RunStateError, match="running"):
-            await runtime(store, model).result("r1")
+            await runtime(store, model).result(OPERATOR, "r1")
         with pytest.raises(RunClaimedError):
-            await runtime(store, model, Desk()).resume("r1")
+            await runtime(store, model, Desk()).resume(OPERATOR, "r1")
         opened.set()
-        assert (await process.result("r1")).text == "done"
+        assert (await process.result(OPERATOR, "r1")).text == "done"
     with pytest.raises(RunEndedError):
-        await runtime(store, model, Desk()).resume("r1")
+        await runtime(store, model, Desk()).resume(OPERATOR, "r1")
 
 
 async def test_what_cannot_be_begun_or_found(store: Store) -> None:
@@ -96,7 +99,7 @@ async def test_what_cannot_be_begun_or_found(store: Store) -> None:
             await process.start(chat, "nobody")
         for ask in (process.result, process.resume, process.replay, process.stop):
             with pytest.raises(UnknownRunError):
-                await ask("nobody")
+                await ask(OPERATOR, "nobody")
     with pytest.raises(ConfigurationError, match="use agents"):
         Runtime(["desk"])  # type: ignore[list-item]
 
@@ -166,9 +169,9 @@ async def test_the_result_from_the_journal_is_the_live_one(store: Store, ending:
         live = await process.start(Chat(model=model, message="go"), "desk")
         if ending == "stopped":
             await state(lambda: len(model.requests) == 5)
-            await process.stop(live.id)
+            await process.stop(OPERATOR, live.id)
         result = await live.result()
-    other = await runtime(store, ScriptedModel()).result(live.id)
+    other = await runtime(store, ScriptedModel()).result(OPERATOR, live.id)
     for field in [field for field in dataclasses.fields(result) if field.compare]:
         assert getattr(other, field.name) == getattr(result, field.name), field.name
     assert result.status == {"good": "completed", "bad": "failed", "stopped": "cancelled"}[ending]
@@ -183,9 +186,9 @@ async def test_the_result_of_a_run_that_went_on_elsewhere(store: Store) -> None:
     first, second = runtime(store, model, Asks()), runtime(store, model, Asks())
     suspended = await (await first.start(Chat(model=model, message="go"), "desk")).result()
     assert suspended.status == "suspended"
-    await second.approve(suspended.waiting[0].key)
-    await (await second.resume(suspended.run_id)).result()
-    assert (await first.result(suspended.run_id)).text == "end"
+    await second.approve(OPERATOR, suspended.waiting[0].key)
+    await (await second.resume(OPERATOR, suspended.run_id)).result()
+    assert (await first.result(OPERATOR, suspended.run_id)).text == "end"
 
 
 async def test_means_are_those_of_the_process(store: Store) -> None:
@@ -203,3 +206,28 @@ async def test_means_are_those_of_the_process(store: Store) -> None:
     async with runtime(store, model, agent, deps="theirs") as process:
         await (await process.start(Chat(model=model, message="go"), "desk")).result()
     assert got == ["theirs"]
+
+
+@pytest.mark.parametrize("other", [Scope("acme", "bob"), Scope("rival", "ann"), Scope("acme"), TenantScope("rival")])
+async def test_a_run_out_of_reach_is_unknown_to_every_method(store: Store, other: AnyScope) -> None:
+    with ScriptedModel("done") as model:
+        process = runtime(store, model, Desk())
+        live = await process.start(Chat("go", model=model, scope=Scope("acme", "ann")), "desk")
+        await live.result()
+    for run_id in (live.id, "nobody"):
+        assert process.live(other, run_id) is None
+        for method, given in (
+            (process.result, ()),
+            (process.resume, ()),
+            (process.replay, ()),
+            (process.stop, ()),
+            (process.retry, ()),
+            (process.steer, ("x",)),
+            (process.fork, (1,)),
+            (process.create_fork, (1,)),
+        ):
+            with pytest.raises(UnknownRunError, match=f"run {run_id!r}"):
+                await method(other, run_id, *given)  # type: ignore[operator]
+    for reader in (Scope("acme", "ann"), TenantScope("acme"), OPERATOR):
+        assert process.live(reader, live.id) is live
+        assert (await process.result(reader, live.id)).text == "done"

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Ask,
     Chat,
     Finish,
     MemoryStore,
+    Operator,
     Resources,
     RunContext,
     SystemMessage,
@@ -50,7 +52,7 @@ async def test_between_two_steps_in_order(store: Store) -> None:
     process, other = runtime(store, model, Desk()), runtime(store, model)
     live = await process.start(Chat(model=model, message="go"), "desk")
     for number, sender in enumerate((process, other, process)):
-        await sender.steer(live.id, f"note {number}", by="ann")
+        await sender.steer(Operator("ann"), live.id, f"note {number}")
     opened.set()
     events = await seen(live)
     result = await live.result()
@@ -61,7 +63,7 @@ async def test_between_two_steps_in_order(store: Store) -> None:
     kinds = [type(e) for e in events if isinstance(e, Steered | StepStarted | ToolStarted)]
     assert kinds == [StepStarted, ToolStarted, Steered, Steered, Steered, StepStarted]
     assert is_valid(result.messages)
-    assert [plain(r) for _, _, r in await process.replay(live.id)] == [plain(r) for r in model.requests]
+    assert [plain(r) for _, _, r in await process.replay(OPERATOR, live.id)] == [plain(r) for r in model.requests]
 
 
 async def test_an_agent_that_was_about_to_finish_takes_another_step(store: Store) -> None:
@@ -69,7 +71,7 @@ async def test_an_agent_that_was_about_to_finish_takes_another_step(store: Store
     model = ScriptedModel(Answer(text="done", midway=opened.wait), "done again")
     process = runtime(store, model, Desk())
     live = await process.start(Chat(model=model, message="go"), "desk")
-    await process.steer(live.id, "and this?")
+    await process.steer(OPERATOR, live.id, "and this?")
     opened.set()
     result = await live.result()
     assert (result.status, result.text, result.steps) == ("completed", "done again", 2)
@@ -86,7 +88,7 @@ async def test_an_agent_that_ends_by_itself_is_steered_too(store: Store) -> None
     process = runtime(store, model, Ends())
     live = await process.start(Chat(model=model, message="go"), "desk")
     await state(lambda: len(model.requests) == 2)
-    await process.steer(live.id, "and this?")
+    await process.steer(OPERATOR, live.id, "and this?")
     opened.set()
     assert said((await live.result()).messages) == ["go", "and this?"]
 
@@ -112,19 +114,19 @@ async def test_once_across_lives(at: int) -> None:
     process = runtime(store, second, Desk())
     while not task.done():
         await asyncio.sleep(0)
-        if number == at - 1 and await store.run("r") and not await store.commands("r"):
-            await process.steer("r", "one")
-            await process.steer("r", "two")
-    stored = await store.run("r")
+        if number == at - 1 and await store.run(OPERATOR, "r") and not await store.commands(OPERATOR, "r"):
+            await process.steer(OPERATOR, "r", "one")
+            await process.steer(OPERATOR, "r", "two")
+    stored = await store.run(OPERATOR, "r")
     assert stored is not None
     if stored.end is None:
-        if not await store.commands("r"):
-            await process.steer("r", "one")
-            await process.steer("r", "two")
-        result = await (await process.resume("r")).result()
+        if not await store.commands(OPERATOR, "r"):
+            await process.steer(OPERATOR, "r", "one")
+            await process.steer(OPERATOR, "r", "two")
+        result = await (await process.resume(OPERATOR, "r")).result()
         assert said(result.messages) == ["go", "one", "two"]
         assert [said(r.messages) for r in second.requests][-1] == ["go", "one", "two"]
-    kept = [m.message for m in await store.messages("r")]
+    kept = [m.message for m in await store.messages(OPERATOR, "r")]
     assert is_valid(kept)
     assert said(kept) in (["go", "one", "two"], ["go"])
 
@@ -134,12 +136,12 @@ async def test_one_that_was_taken_in_is_not_taken_in_again(store: Store) -> None
     model = ScriptedModel(call("look", n=1), Answer(text="x", before=opened.wait))
     process = runtime(store, model, Desk())
     live = await process.start(Chat(model=model, message="go"), "desk")
-    await process.steer(live.id, "note")
+    await process.steer(OPERATOR, live.id, "note")
     await state(lambda: len(model.requests) == 2)
     taken = said(model.requests[1].messages)
     await process.close()
     again = ScriptedModel("one", "two")
-    result = await (await runtime(store, again, Desk()).resume(live.id)).result()
+    result = await (await runtime(store, again, Desk()).resume(OPERATOR, live.id)).result()
     assert said(result.messages) == ["go", "note"]
     if taken == ["go", "note"]:
         assert plain(again.requests[0]) == plain(model.requests[1])
@@ -154,9 +156,9 @@ async def test_a_suspended_run_reads_it_when_it_goes_on(store: Store) -> None:
     model = ScriptedModel(call("look", n=1), "end")
     process = runtime(store, model, Asks())
     suspended = await (await process.start(Chat(model=model, message="go"), "desk")).result()
-    await process.steer(suspended.run_id, "meanwhile")
-    await process.approve(suspended.waiting[0].key)
-    result = await (await process.resume(suspended.run_id)).result()
+    await process.steer(OPERATOR, suspended.run_id, "meanwhile")
+    await process.approve(OPERATOR, suspended.waiting[0].key)
+    result = await (await process.resume(OPERATOR, suspended.run_id)).result()
     assert said(result.messages) == ["go", "meanwhile"]
     assert is_valid(result.messages)
 
@@ -179,11 +181,11 @@ async def test_what_cannot_be_steered(store: Store) -> None:
     live = await process.start(Chat(model=model, message="go"), "desk")
     await live.result()
     with pytest.raises(ConfigurationError, match="empty"):
-        await process.steer(live.id, " \n")
+        await process.steer(OPERATOR, live.id, " \n")
     with pytest.raises(RunEndedError):
-        await process.steer(live.id, "late")
+        await process.steer(OPERATOR, live.id, "late")
     with pytest.raises(UnknownRunError):
-        await process.steer("nobody", "x")
+        await process.steer(OPERATOR, "nobody", "x")
 
 
 async def test_a_limit_still_holds(store: Store) -> None:
@@ -194,7 +196,7 @@ async def test_a_limit_still_holds(store: Store) -> None:
     agent.tool_call_limit = 2
     process = runtime(store, model, agent)
     live = await process.start(Chat(model=model, message="go"), agent)
-    await process.steer(live.id, "note")
+    await process.steer(OPERATOR, live.id, "note")
     opened.set()
     result = await live.result()
     assert result.status == "completed"

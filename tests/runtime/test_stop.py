@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Ask, Chat, MemoryStore, Pending, RunContext, ToolCall, ToolContext, tool
+from concertino import (
+    OPERATOR,
+    AgentConfig,
+    Allow,
+    Ask,
+    Chat,
+    MemoryStore,
+    Pending,
+    RunContext,
+    ToolCall,
+    ToolContext,
+    tool,
+)
 from concertino.agents import delegate
 from concertino.errors import RunEndedError, RunStateError, UnknownRunError
 from concertino.events import CallWaiting, RunEnded, StopReceipt, ToolStarted
@@ -104,14 +116,14 @@ async def at_work(process: Runtime, model: ScriptedModel, *wanted: str, message:
 
 async def check(store: Store, run_id: str) -> None:
     """Every run of the tree has ended, and its conversation is one that a provider takes."""
-    for stored in await store.runs(root_id=run_id, limit=100):
+    for stored in await store.runs(OPERATOR, root_id=run_id, limit=100):
         assert stored.end is not None
         assert stored.end.status in ("cancelled", "completed")
-        assert is_valid([m.message for m in await store.messages(stored.start.run_id)])
-        result = await runtime(store, ScriptedModel()).result(stored.start.run_id)
+        assert is_valid([m.message for m in await store.messages(OPERATOR, stored.start.run_id)])
+        result = await runtime(store, ScriptedModel()).result(OPERATOR, stored.start.run_id)
         assert is_valid(result.messages)
-    assert await store.waits(root_id=run_id) == ()
-    assert (await store.due()).orphaned == ()
+    assert await store.waits(OPERATOR, root_id=run_id) == ()
+    assert (await store.due(OPERATOR)).orphaned == ()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +140,7 @@ async def test_in_a_tool(store: Store, made: str, how: str) -> None:
     model = Steady([call("quick"), call(made)], "end")
     async with runtime(store, model, Desk()) as process:
         live = await at_work(process, model, made)
-        receipt = await process.stop(live.id, deadline=0.05)
+        receipt = await process.stop(OPERATOR, live.id, deadline=0.05)
         result = await live.result()
         free.set()
     assert names(receipt) == {"stopped": [], "not_stopped": [], "unknown": [], how: [made]}
@@ -150,7 +162,7 @@ async def test_in_the_model(store: Store) -> None:
         async for _, event in live.events():
             if getattr(event, "text", "") == "it":
                 break
-        receipt = await process.stop(live.id)
+        receipt = await process.stop(OPERATOR, live.id)
         result = await live.result()
     assert [(w.what, w.name) for w in receipt.stopped] == [("model", "scripted:script")]
     assert not receipt.unknown
@@ -169,7 +181,7 @@ async def test_with_sub_agents_at_work(store: Store) -> None:
         live = await at_work(process, model, "reads", "blocks", "pays")
         await state(lambda: len(model.requests) == 3)
         await until(live, ToolStarted, 7)
-        receipt = await process.stop(live.id, 0.5)
+        receipt = await process.stop(OPERATOR, live.id, 0.5)
     got = names(receipt)
     assert got["not_stopped"] == ["blocks", "blocks"]
     assert [name for name in got["stopped"] if name == "reads"] == ["reads", "reads"]
@@ -189,36 +201,36 @@ async def test_while_suspended(store: Store, deep: bool) -> None:
         await state(lambda: "puts" in begun)
         await until(live, CallWaiting, 3)
         await process.close()
-    waiting = await store.waits(root_id=live.id)
-    before = await store.messages(live.id)
+    waiting = await store.waits(OPERATOR, root_id=live.id)
+    before = await store.messages(OPERATOR, live.id)
     if not deep:
         assert (await live.result()).status == "suspended"
-        waiting = await store.waits(root_id=live.id)
-    receipt = await runtime(store, ScriptedModel()).stop(live.id)  # knows no agent and no model
+        waiting = await store.waits(OPERATOR, root_id=live.id)
+    receipt = await runtime(store, ScriptedModel()).stop(OPERATOR, live.id)  # knows no agent and no model
     assert set(names(receipt)["unknown"]) == {"orders"}, "an idempotent or a read call that waits has had no effect"
-    result = await runtime(store, ScriptedModel()).result(live.id)
+    result = await runtime(store, ScriptedModel()).result(OPERATOR, live.id)
     assert (result.status, result.error, result.receipt) == ("cancelled", "the run was stopped", receipt)
     assert len(result.messages) == 2 + len(result.messages[1].tool_calls)
     assert len(before) <= 2
     await check(store, live.id)
     with pytest.raises(RunEndedError):
-        await process.resume(live.id)
+        await process.resume(OPERATOR, live.id)
     with pytest.raises(RunEndedError):
-        await runtime(store, ScriptedModel()).stop(live.id)
+        await runtime(store, ScriptedModel()).stop(OPERATOR, live.id)
     assert waiting
     for wait in waiting:
-        assert (await store.wait(wait.key)).resolution.verdict == "cancelled"
+        assert (await store.wait(OPERATOR, wait.key)).resolution.verdict == "cancelled"
 
 
 async def test_twice_and_at_once(store: Store) -> None:
     model = Steady(call("pays"), "end")
     async with runtime(store, model, Desk()) as process:
         live = await at_work(process, model, "pays")
-        receipts = await asyncio.gather(*(process.stop(live.id) for _ in range(3)))
+        receipts = await asyncio.gather(*(process.stop(OPERATOR, live.id) for _ in range(3)))
         assert len({str(receipt) for receipt in receipts}) == 1
         assert names(receipts[0])["unknown"] == ["pays"]
         with pytest.raises(RunEndedError):
-            await process.stop(live.id)
+            await process.stop(OPERATOR, live.id)
     await check(store, live.id)
 
 
@@ -226,14 +238,14 @@ async def test_what_cannot_be_stopped(store: Store) -> None:
     model = Steady(call("child", query="a"), "end", scripts={"the child": [call("pays"), "end"]})
     async with runtime(store, model, Desk()) as process:
         live = await at_work(process, model, "pays")
-        child = next(run for run in await store.runs(root_id=live.id) if run.start.parent_id)
+        child = next(run for run in await store.runs(OPERATOR, root_id=live.id) if run.start.parent_id)
         with pytest.raises(RunStateError, match=live.id):
-            await process.stop(child.start.run_id)
+            await process.stop(OPERATOR, child.start.run_id)
         with pytest.raises(UnknownRunError):
-            await process.stop("nobody")
-        await process.stop(live.id)
+            await process.stop(OPERATOR, "nobody")
+        await process.stop(OPERATOR, live.id)
         with pytest.raises(RunEndedError):
-            await process.steer(live.id, "too late")
+            await process.steer(OPERATOR, live.id, "too late")
 
 
 @pytest.mark.parametrize("made", ["reads", "pays", "blocks"])
@@ -242,7 +254,7 @@ async def test_from_another_process(store: Store, made: str) -> None:
     other = runtime(store, ScriptedModel())
     async with runtime(store, model, Desk(), sweep=0.01) as process:
         live = await at_work(process, model, made)
-        receipts = await asyncio.gather(*(other.stop(live.id, 0.5) for _ in range(2)))
+        receipts = await asyncio.gather(*(other.stop(OPERATOR, live.id, 0.5) for _ in range(2)))
         result = await live.result()
     assert (result.status, result.receipt) == ("cancelled", receipts[0])
     assert receipts[1] == receipts[0]
@@ -256,7 +268,7 @@ async def test_a_process_that_does_not_listen(store: Store) -> None:
     process = runtime(store, model, Desk())  # without a watchdog
     live = await process.start(Chat(model=model, message="go"), "desk")
     with pytest.raises(RunStateError, match="has not stopped"):
-        await runtime(store, model).stop(live.id, 0.02)
+        await runtime(store, model).stop(OPERATOR, live.id, 0.02)
     await process.look()
     assert (await live.result()).status == "cancelled"
     await check(store, live.id)
@@ -267,11 +279,11 @@ async def test_a_stop_outlives_the_process_that_did_not_heed_it(store: Store) ->
     model = ScriptedModel(Answer(text="x", before=never.wait))
     process = runtime(store, model, Desk())
     live = await process.start(Chat(model=model, message="go"), "desk")
-    await store.send(live.id, "stop")
+    await store.send(OPERATOR, live.id, "stop")
     await process.close()
     async with runtime(store, ScriptedModel(), Desk()) as taken:
         await ended(store, live.id)
-        assert (await taken.result(live.id)).status == "cancelled"
+        assert (await taken.result(OPERATOR, live.id)).status == "cancelled"
     await check(store, live.id)
 
 
@@ -303,7 +315,7 @@ async def test_at_the_very_moment_at_which_it_is_suspended_or_ends(made: str) ->
     process = runtime(store, model, Desk())
     live = await process.start(Chat(model=model, message="go"), "desk")
     await store.reached.wait()
-    stopping = asyncio.create_task(process.stop(live.id))
+    stopping = asyncio.create_task(process.stop(OPERATOR, live.id))
     await asyncio.sleep(0)
     store.free.set()
     if made == "quick":

@@ -10,22 +10,26 @@ from typing import Any
 import pytest
 
 from concertino import (
+    OPERATOR,
     AgentConfig,
     Allow,
     Ask,
     Chat,
     Deny,
     MemoryStore,
+    Operator,
     Pending,
     RunContext,
     RunResult,
+    Scope,
+    TenantScope,
     Tool,
     ToolCall,
     ToolContext,
     ToolOrchestrator,
     tool,
 )
-from concertino.errors import NotAllowedError, RunStateError, UnknownWaitError
+from concertino.errors import NotAllowedError, RunStateError, UnknownRunError, UnknownWaitError
 from concertino.events import CallWaiting, ToolDone, ToolFailed
 from concertino.runtime import Runtime
 from concertino.storage import Store
@@ -84,7 +88,7 @@ async def suspended(process: Runtime, model: ScriptedModel, agent: AgentConfig[A
 
 async def taken_up(store: Store, model: ScriptedModel, agent: AgentConfig[Any], wait: Wait) -> RunResult:
     """The rest of a run, in another process."""
-    result = await (await runtime(store, model, agent).resume(wait.run_id)).result()
+    result = await (await runtime(store, model, agent).resume(OPERATOR, wait.run_id)).result()
     assert is_valid(result.messages)
     return result
 
@@ -109,18 +113,18 @@ async def test_a_result_from_outside(store: Store, answer: Any, failed: bool, wa
         "call_1",
     )
     assert json.loads(wait.arguments) == {"what": "tea"}
-    stored = await store.run(wait.run_id)
+    stored = await store.run(OPERATOR, wait.run_id)
     assert (stored.state, stored.owner) == ("suspended", "")
 
-    answered = await runtime(store, model).resolve(wait.key, answer, failed=failed, by="shop")
+    answered = await runtime(store, model).resolve(Operator("shop"), wait.key, answer, failed=failed)
     assert answered.won
-    assert not (await runtime(store, model).resolve(wait.key, "another")).won
-    live = await runtime(store, model, Desk()).resume(wait.run_id)
+    assert not (await runtime(store, model).resolve(OPERATOR, wait.key, "another")).won
+    live = await runtime(store, model, Desk()).resume(OPERATOR, wait.run_id)
     events = await seen(live)
     result = await live.result()
     assert texts(result.messages) == [wanted]
     assert len([e for e in events if isinstance(e, ToolFailed if failed else ToolDone)]) == 1
-    assert await store.waits(root_id=wait.root_id) == ()
+    assert await store.waits(OPERATOR, root_id=wait.root_id) == ()
 
 
 async def test_a_result_that_does_not_come_in_time(store: Store) -> None:
@@ -128,10 +132,10 @@ async def test_a_result_that_does_not_come_in_time(store: Store) -> None:
     async with runtime(store, model, Desk(), sweep=0.005) as process:
         live = await process.start(Chat(model=model, message="go"), "desk")
         await ended(store, live.id)
-        (wait,) = await store.waits(run_id=live.id, open=False)
-        result = await process.result(live.id)
+        (wait,) = await store.waits(OPERATOR, run_id=live.id, open=False)
+        result = await process.result(OPERATOR, live.id)
         assert texts(result.messages) == ["no result arrived in time"]
-        late = await process.resolve(wait.key, "too late")
+        late = await process.resolve(OPERATOR, wait.key, "too late")
     assert (late.won, late.wait.resolution.verdict) == (False, "expired")
 
 
@@ -142,11 +146,11 @@ async def test_an_approval_that_nobody_gives(store: Store, asks: Ask) -> None:
     process = runtime(store, model, agent)
     (wait,) = await suspended(process, model)
     if asks.seconds is None:
-        again = await (await process.resume(wait.run_id)).result()
+        again = await (await process.resume(OPERATOR, wait.run_id)).result()
         assert (again.status, [w.key for w in again.waiting]) == ("suspended", [wait.key])
         return
     await process.look()  # forgets the suspended run
-    while (live := process.live(wait.run_id)) is None:  # until the wait has expired
+    while (live := process.live(OPERATOR, wait.run_id)) is None:  # until the wait has expired
         await process.look()
     assert texts((await live.result()).messages) == ["approval timed out"]
     assert paid == []
@@ -166,12 +170,12 @@ async def test_allowed_as_it_is_or_edited(store: Store, arguments: dict[str, Any
     model = Steady(call("pay", amount=5), "end")
     (wait,) = await suspended(runtime(store, model, Desk()), model)
     assert (wait.kind, wait.who, wait.note) == ("approval", ("ann", "eve"), "large")
-    answered = await runtime(store, model).approve(wait.key, by="eve", arguments=arguments)
+    answered = await runtime(store, model).approve(Operator("eve"), wait.key, arguments=arguments)
     result = await taken_up(store, model, Desk(), wait)
     (text,) = texts(result.messages)
     assert wanted in text
     assert paid == ([(int(text.split()[1]), wait.key)] if text.startswith("paid") else [])
-    kept = (await store.wait(wait.key)).resolution
+    kept = (await store.wait(OPERATOR, wait.key)).resolution
     assert (kept.verdict, kept.by) == ("approved", "eve")
     assert kept.arguments == (None if arguments is None else json.dumps(arguments))
     assert answered.wait.resolution == kept
@@ -181,10 +185,57 @@ async def test_allowed_as_it_is_or_edited(store: Store, arguments: dict[str, Any
 async def test_denied(store: Store) -> None:
     model = Steady(call("pay", amount=5), "end")
     (wait,) = await suspended(runtime(store, model, Desk()), model)
-    assert (await runtime(store, model).deny(wait.key, "too much", by="ann")).won
+    assert (await runtime(store, model).deny(Operator("ann"), wait.key, "too much")).won
     result = await taken_up(store, model, Desk(), wait)
     assert texts(result.messages) == ["not allowed by ann: too much"]
     assert paid == []
+
+
+async def test_an_approver_answers_in_an_own_scope(store: Store) -> None:
+    """The people whom the call names need not own the run; those of another tenant find nothing."""
+    model = Steady(call("pay", amount=5), "end")
+    process = runtime(store, model, Desk())
+    chat = Chat(model=model, message="go", scope=Scope("acme", "carla"))
+    (wait,) = (await (await process.start(chat, "desk")).result()).waiting
+    for stranger in (
+        Scope("rival", "ann"),
+        Scope("acme", "bob"),
+        Scope("acme"),
+        Scope("", "ann"),
+        TenantScope("rival"),
+    ):
+        for unknown in (wait.key, "nobody:1.0"):
+            with pytest.raises(UnknownWaitError, match=f"no call waits under '{unknown}'"):
+                await process.approve(stranger, unknown)
+            with pytest.raises(UnknownWaitError, match=f"no call waits under '{unknown}'"):
+                await process.deny(stranger, unknown)
+            with pytest.raises(UnknownWaitError):
+                await process.resolve(stranger, unknown, "paid")
+    for reader in (Scope("acme", "carla"), TenantScope("acme"), TenantScope("acme", by="bob"), OPERATOR):
+        with pytest.raises(NotAllowedError):  # it reaches the run, and is not named
+            await process.approve(reader, wait.key)
+    answered = await process.approve(Scope("acme", "ann"), wait.key)
+    assert (answered.won, answered.wait.resolution and answered.wait.resolution.by) == (True, "ann")
+    assert not (await process.deny(TenantScope("acme", by="eve"), wait.key)).won
+    with pytest.raises(UnknownRunError):
+        await process.resume(Scope("acme", "ann"), wait.run_id)
+    assert (await (await process.resume(Scope("acme", "carla"), wait.run_id)).result()).text == "end"
+
+
+async def test_a_call_without_names_is_answered_by_a_scope_that_reaches_it(store: Store) -> None:
+    class Anyone(Desk):
+        asks = Ask()
+
+    model = Steady(call("pay", amount=5), call("pay", amount=6), "end")
+    process = runtime(store, model, Anyone())
+    chat = Chat(model=model, message="go", scope=Scope("acme", "carla"))
+    (wait,) = (await (await process.start(chat, "desk")).result()).waiting
+    with pytest.raises(UnknownWaitError):
+        await process.approve(Scope("acme", "ann"), wait.key)
+    answered = await process.approve(Scope("acme", "carla"), wait.key)
+    assert (answered.won, answered.wait.resolution and answered.wait.resolution.by) == (True, "carla")
+    (other,) = (await (await process.resume(TenantScope("acme"), wait.run_id)).result()).waiting
+    assert (await process.deny(TenantScope("acme", by="dora"), other.key)).won
 
 
 async def test_who_may_answer_and_how(store: Store) -> None:
@@ -193,19 +244,19 @@ async def test_who_may_answer_and_how(store: Store) -> None:
     pays, orders = sorted(await suspended(process, model), key=lambda wait: wait.key)
     for by in ("", "bob", "ANN"):
         with pytest.raises(NotAllowedError):
-            await process.approve(pays.key, by=by)
+            await process.approve(Operator(by), pays.key)
         with pytest.raises(NotAllowedError):
-            await process.deny(pays.key, by=by)
+            await process.deny(Operator(by), pays.key)
     with pytest.raises(RunStateError, match="use approve or deny"):
-        await process.resolve(pays.key, "paid")
+        await process.resolve(OPERATOR, pays.key, "paid")
     for method in (process.approve, process.deny):
         with pytest.raises(RunStateError, match="use resolve"):
-            await method(orders.key, by="ann")
+            await method(Operator("ann"), orders.key)
         with pytest.raises(UnknownWaitError):
-            await method("nobody:1.0")
+            await method(OPERATOR, "nobody:1.0")
     with pytest.raises(UnknownWaitError):
-        await process.resolve("nobody:1.0", "x")
-    assert len(await store.waits(root_id=pays.root_id)) == 2
+        await process.resolve(OPERATOR, "nobody:1.0", "x")
+    assert len(await store.waits(OPERATOR, root_id=pays.root_id)) == 2
 
 
 async def test_arguments_that_changed_after_they_were_shown_are_refused(store: Store) -> None:
@@ -216,7 +267,7 @@ async def test_arguments_that_changed_after_they_were_shown_are_refused(store: S
     model = Steady(call("pay", amount=5), "end")
     for arguments in (None, {"amount": 6}):
         (wait,) = await suspended(runtime(store, model, Desk()), model)
-        await runtime(store, model).approve(wait.key, by="ann", arguments=arguments)
+        await runtime(store, model).approve(Operator("ann"), wait.key, arguments=arguments)
         result = await taken_up(store, model, Changed(), wait)
         assert texts(result.messages) == ["refused: the arguments differ from those shown for approval"]
     assert paid == []
@@ -225,7 +276,7 @@ async def test_arguments_that_changed_after_they_were_shown_are_refused(store: S
 async def test_the_hook_is_not_asked_again(store: Store) -> None:
     model, agent = Steady(call("pay", amount=5), "end"), Desk()
     (wait,) = await suspended(runtime(store, model, agent), model)
-    await runtime(store, model).approve(wait.key, by="ann")
+    await runtime(store, model).approve(Operator("ann"), wait.key)
     strict = Desk()
     strict.asks = Ask(who=("nobody",))
     assert texts((await taken_up(store, model, strict, wait)).messages) == ["paid 5"]
@@ -236,8 +287,8 @@ async def test_the_first_answer_wins_whoever_gives_it(store: Store) -> None:
     async with runtime(store, model, Desk()) as one, runtime(store, model, Desk()) as two:
         (wait,) = await suspended(one, model)
         answers = await asyncio.gather(
-            *(p.approve(wait.key, by="ann", arguments={"amount": n}) for n, p in enumerate((one, two) * 4)),
-            *(p.deny(wait.key, "no", by="eve") for p in (one, two)),
+            *(p.approve(Operator("ann"), wait.key, arguments={"amount": n}) for n, p in enumerate((one, two) * 4)),
+            *(p.deny(Operator("eve"), wait.key, "no") for p in (one, two)),
         )
         assert [answer.won for answer in answers].count(True) == 1
         assert len({answer.wait.resolution.id for answer in answers}) == 1
@@ -252,9 +303,9 @@ async def test_an_answer_before_the_call_waits(store: Store) -> None:
     @tool(effect="idempotent", remote=True)
     async def fast(context: ToolContext) -> Pending:
         """Order."""
-        assert (await process.resolve(context.key, "here already")).won
+        assert (await process.resolve(OPERATOR, context.key, "here already")).won
         with pytest.raises(UnknownWaitError):
-            await process.approve(context.key + "1")
+            await process.approve(OPERATOR, context.key + "1")
         return Pending()
 
     agent = Desk()
@@ -298,5 +349,5 @@ async def test_an_approver_reads_the_arguments_as_the_user_wrote_them(store: Sto
     model = Steady(call("mail", to="Jürgen in Köln 🍎"), "end")
     (wait,) = await suspended(runtime(store, model, Post()), model)
     assert "Jürgen in Köln 🍎" in wait.arguments
-    (stored,) = await store.waits(run_id=wait.run_id)
+    (stored,) = await store.waits(OPERATOR, run_id=wait.run_id)
     assert stored.arguments == wait.arguments

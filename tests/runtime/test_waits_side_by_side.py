@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Ask, Chat, Pending, RunContext, RunResult, ToolCall, ToolContext, tool
+from concertino import (
+    OPERATOR,
+    AgentConfig,
+    Allow,
+    Ask,
+    Chat,
+    Pending,
+    RunContext,
+    RunResult,
+    ToolCall,
+    ToolContext,
+    tool,
+)
 from concertino.agents import delegate
 from concertino.events import CallWaiting, RunEnded, RunStarted, ToolStarted
 from concertino.storage import Store
@@ -107,12 +119,12 @@ async def test_suspended_when_all_else_is_done(store: Store) -> None:
         "order": ("resolve", {"content": "came"}),
     }
     for number, wait in enumerate(sorted(result.waiting, key=lambda w: w.key)):
-        assert (await store.due()).ready == (), "not all of them are answered"
+        assert (await store.due(OPERATOR)).ready == (), "not all of them are answered"
         method, given = wanted[wait.tool]
-        await getattr(process, method)(wait.key, **(given if number else {}))
-    assert (await store.due()).ready == (live.id,)
+        await getattr(process, method)(OPERATOR, wait.key, **(given if number else {}))
+    assert (await store.due(OPERATOR)).ready == (live.id,)
 
-    again = await runtime(store, model, Asks()).resume(live.id)
+    again = await runtime(store, model, Asks()).resume(OPERATOR, live.id)
     events = [event async for _, event in again.events(again.resumed_after)]
     final = await again.result()
     assert texts(final.messages) == ["paid 1", "seen", "came", "paid 9", "blocked", "sent"]
@@ -128,12 +140,12 @@ async def test_taken_up_with_one_answer_of_two(store: Store) -> None:
     process = runtime(store, model, Asks())
     first = await (await process.start(Chat(model=model, message="go"), "desk")).result()
     one, two = sorted(first.waiting, key=lambda w: w.key)
-    await process.approve(two.key)
-    between = await (await runtime(store, model, Asks()).resume(first.run_id)).result()
+    await process.approve(OPERATOR, two.key)
+    between = await (await runtime(store, model, Asks()).resume(OPERATOR, first.run_id)).result()
     assert (between.status, [w.key for w in between.waiting]) == ("suspended", [one.key])
     assert ran[two.key] == 1
-    await process.deny(one.key)
-    last = await (await runtime(store, model, Asks()).resume(first.run_id)).result()
+    await process.deny(OPERATOR, one.key)
+    last = await (await runtime(store, model, Asks()).resume(OPERATOR, first.run_id)).result()
     assert texts(last.messages) == ["not allowed: no reason was given", "paid 2", "seen"]
     assert set(ran.values()) == {1}
 
@@ -143,11 +155,11 @@ async def test_an_answer_while_siblings_still_run(store: Store) -> None:
     process = runtime(store, model, Asks())
     live = await process.start(Chat(model=model, message="go"), "desk")
     waiting: CallWaiting = await until(live, CallWaiting)
-    assert (await process.approve(waiting.key)).won
+    assert (await process.approve(OPERATOR, waiting.key)).won
     free.set()
     result = await live.result()
     assert (result.status, texts(result.messages)) == ("completed", ["paid 1", "sent"])
-    assert "suspended" not in [entry.kind for entry in (await store.load(live.id)).entries]
+    assert "suspended" not in [entry.kind for entry in (await store.load(OPERATOR, live.id)).entries]
 
 
 async def test_calls_one_after_another(store: Store) -> None:
@@ -159,9 +171,13 @@ async def test_calls_one_after_another(store: Store) -> None:
         result = await (await process.start(Chat(model=model, message="go"), agent)).result()
         assert len(result.waiting) == 3
         for wait in result.waiting:
-            await (process.approve(wait.key) if wait.kind == "approval" else process.resolve(wait.key, "came"))
+            await (
+                process.approve(OPERATOR, wait.key)
+                if wait.kind == "approval"
+                else process.resolve(OPERATOR, wait.key, "came")
+            )
         await ended(store, result.run_id)
-        final = await process.result(result.run_id)
+        final = await process.result(OPERATOR, result.run_id)
     assert texts(final.messages) == ["paid 1", "seen", "came", "paid 2", "blocked", "sent"]
     assert set(ran.values()) == {1}
 
@@ -188,26 +204,30 @@ async def test_approvals_at_any_depth(store: Store, depth: int, watched: bool) -
     assert {w.agent_path.count("/") for w in result.waiting} == {depth}
     assert len({w.run_id for w in result.waiting}) == leaves
     once = dict(ran)
-    suspended = await store.runs(root_id=live.id, state="suspended", limit=1_000)
+    suspended = await store.runs(OPERATOR, root_id=live.id, state="suspended", limit=1_000)
     assert len(suspended) == 2 ** (depth + 1) - 1
 
     async def answer(wait: Wait) -> None:
-        await (process.approve(wait.key) if wait.kind == "approval" else process.resolve(wait.key, "came"))
+        await (
+            process.approve(OPERATOR, wait.key)
+            if wait.kind == "approval"
+            else process.resolve(OPERATOR, wait.key, "came")
+        )
 
     for wait in result.waiting:
         await answer(wait)
     lives.append(model())
     async with runtime(store, lives[1], agents(depth)) as taken:
         if not watched:
-            await taken.resume(live.id)
+            await taken.resume(OPERATOR, live.id)
         await ended(store, live.id)
-        final = await taken.result(live.id)
+        final = await taken.result(OPERATOR, live.id)
     assert (final.status, final.text) == ("completed", f"above {depth - 1}")
     assert {key: ran[key] for key in once} == once, "siblings that were done never run again"
     assert set(ran.values()) == {1}
-    for stored in await store.runs(root_id=live.id, limit=1_000):
+    for stored in await store.runs(OPERATOR, root_id=live.id, limit=1_000):
         assert stored.end.status == "completed"
-        kept = [m.message for m in await store.messages(stored.start.run_id)]
+        kept = [m.message for m in await store.messages(OPERATOR, stored.start.run_id)]
         assert is_valid(kept)
         if stored.start.agent == "desk":
             assert texts(kept) == ["paid 1", "seen", "came", "paid 2", "blocked", "sent"]
@@ -226,14 +246,14 @@ async def test_the_first_leaf_goes_on_when_its_own_are_answered(store: Store) ->
     async with runtime(store, model, agents(1)) as process:
         live = await process.start(Chat(model=model, message="go"), "above0")
         one, two = (await live.result()).waiting
-        await process.approve(one.key)
+        await process.approve(OPERATOR, one.key)
         await ended(store, one.run_id)
-        assert (await store.run(two.run_id)).end is None
+        assert (await store.run(OPERATOR, two.run_id)).end is None
         await ended(store, live.id, "suspended")
-        assert [w.key for w in await store.waits(root_id=live.id)] == [two.key]
-        await process.approve(two.key)
+        assert [w.key for w in await store.waits(OPERATOR, root_id=live.id)] == [two.key]
+        await process.approve(OPERATOR, two.key)
         await ended(store, live.id)
-        last = process.live(live.id)
+        last = process.live(OPERATOR, live.id)
         if last is not None:
             here = [event async for _, event in last.events(last.resumed_after)]
             children = [e for e in here if isinstance(e, RunStarted | RunEnded) and e.run_id == one.run_id]

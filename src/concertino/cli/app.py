@@ -82,7 +82,7 @@ def usage(
         list[str] | None,
         typer.Option(
             metavar="FIELD",
-            help="Sum by run, agent, model, user, organization or day (UTC); with --run also by step or attempt. "
+            help="Sum by run, agent, model, tenant, user or day (UTC); with --run also by step or attempt. "
             "Repeatable. Default: model.",
         ),
     ] = None,

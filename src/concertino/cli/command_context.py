@@ -14,8 +14,8 @@ from ..errors import ConfigurationError, CorpusError, MissingKeyError
 from ..orchestrator.resources import Resources, limits_within
 from ..providers.base import Model, model_id
 from ..records import record
+from ..scope import Scope
 from ..storage.sqlite import SqliteStore
-from ..tools.base import Session
 from ..tools.library import Library
 from .options import Options
 from .render.console import Console
@@ -44,7 +44,7 @@ class NewRunContext(CommandContext):
 
     resources: Resources
     library: Library
-    session: Session
+    scope: Scope
     is_demo: bool
     """True if the built-in model answers, which quotes and does not reason."""
 
@@ -69,7 +69,7 @@ async def open_new_run(options: Options, console: Console, signals: Signals) -> 
             database=_database(options),
             options=options,
             library=library,
-            session=Session(user_id=user_name()),
+            scope=Scope(user=user_name()),
             is_demo=is_demo,
             console=console,
             signals=signals,

@@ -17,6 +17,7 @@ from .. import Chat, Resources, ToolOrchestrator, ToolRegistry
 from ..agents import DeepResearchSupervisor
 from ..events import ToolDone
 from ..providers.base import ModelEvent, ModelRequest
+from ..scope import OPERATOR
 from ..usage import UsageRecord
 from ..wiring import open_library, open_store, research_team, token_counter
 from .model import DemoModel
@@ -67,8 +68,8 @@ def _start_and_kill(question: str, database: Path) -> None:
 async def _run_and_usage(database: Path) -> tuple[str, list[UsageRecord]]:
     """Return the id of the only root run, and its usage: a record for each attempt."""
     store = await open_store(database)
-    (run,) = await store.runs(roots=True)
-    usage = list(await store.usage(run.start.run_id))
+    (run,) = await store.runs(OPERATOR, roots=True)
+    usage = list(await store.usage(OPERATOR, run.start.run_id))
     await store.close()
     return run.start.run_id, usage
 

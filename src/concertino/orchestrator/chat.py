@@ -9,8 +9,8 @@ from ..context_state import ContextState
 from ..messages import Message
 from ..providers.base import Model
 from ..records import record
+from ..scope import Scope
 from ..storage.types import Budget
-from ..tools.base import Session
 
 
 @record
@@ -38,7 +38,8 @@ class Chat:
     with all of it."""
     summary: str = field(default="", kw_only=True)
     """A summary of the conversation before the history."""
-    session: Session = field(default_factory=Session, kw_only=True)
+    scope: Scope = field(default=Scope(), kw_only=True)
+    """The owner of the run. Fill it from the product's own session, never from a request's body or a model."""
     conversation_id: str = field(default="", kw_only=True)
     system_prompt: str | None = field(default=None, kw_only=True)
     """Replaces the prompt of an agent that allows it (`allow_prompt_override`)."""
@@ -53,15 +54,15 @@ class Chat:
     few_shot: Mapping[str, Sequence[Message]] = field(default_factory=dict, kw_only=True)
     """Examples to begin with, by model id, for models that need them."""
     budget: Budget | None = field(default=None, kw_only=True)
-    """What the run and its sub-agents may spend together; needs a store. Budgets of users and organizations are set in
-    the store (`Store.set_budget`)."""
+    """What the run and its sub-agents may spend together; needs a store. Budgets of users and tenants are set in the
+    store (`Store.set_budget`)."""
 
     def for_child(self, task: str, model: Model) -> Chat:
         """Return the chat of a sub-agent: the same user and model, without the conversation."""
         return Chat(
             task,
             model=model,
-            session=self.session,
+            scope=self.scope,
             conversation_id=self.conversation_id,
             budget=self.budget,
         )

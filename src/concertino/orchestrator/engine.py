@@ -72,7 +72,7 @@ class ToolOrchestrator:
         parent: Parent | None = None,
     ) -> None:
         self._resources = resources or _DEFAULT
-        self._chat = chat
+        self.chat = chat
         self._config = config
         self._registry = check_run(chat, config, registry, self._resources, observers, resume=resume, run_id=run_id)
         self._tool_call_limit = tool_call_limit
@@ -193,7 +193,7 @@ class ToolOrchestrator:
         if self._run is not None:
             raise ConfigurationError("this ToolOrchestrator has run already; create one per run")
         self._run = open_run(
-            self._chat,
+            self.chat,
             self._resources,
             self._config,
             self._registry,
@@ -274,7 +274,7 @@ class ToolOrchestrator:
         run.tree.policies[run.id] = run.journal.policy
         if self._resume:
             found = await resume(run, self._parent)
-            # The first context has the session and the state from before the journal was read.
+            # The first context has the state from before the journal was read.
             run.context = RunContext(run, ask)
         elif run.journal.on:
             await begin(run, self._parent)

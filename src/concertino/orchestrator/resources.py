@@ -14,12 +14,12 @@ from ..providers.base import Model, model_id
 from ..providers.catalog import context_window, max_output_tokens
 from ..providers.rate_limit import RateLimit
 from ..records import record
+from ..scope import Scope
 from ..storage.base import Store
 from ..token_engine.counting.base import EstimatingCounter, TokenCounter
 from ..token_engine.fold import FoldedConversation
 from ..token_engine.pricing import preload, price
 from ..token_engine.retention import Retention
-from ..tools.base import Session
 from ..usage import Tokens
 from .lifecycle.repair import CheckedHistory
 from .model_call.retry import Retry
@@ -64,13 +64,13 @@ class HasLimits(Protocol):
 
 
 class LimitsFunction(Protocol):
-    """Returns the limits of a run. Replace it with `Resources(limits=...)` to make them depend on the user's plan."""
+    """Returns the limits of a run. `Resources(limits=...)` replaces it, to make them depend on the scope."""
 
-    def __call__(self, session: Session, model: Model, agent: HasLimits) -> Limits:
-        """Return the limits of a run of *agent* with *model* for the user of *session*."""
+    def __call__(self, scope: Scope, model: Model, agent: HasLimits) -> Limits:
+        """Return the limits of a run of *agent* with *model* for *scope*."""
 
 
-def default_limits(session: Session, model: Model, agent: HasLimits) -> Limits:  # noqa: ARG001 - the port's signature
+def default_limits(scope: Scope, model: Model, agent: HasLimits) -> Limits:  # noqa: ARG001 - the port's signature
     """Return the model's own context window and the agent's limit, for every user.
 
     The context window is the model's attribute `context_window`, or the catalog's entry.
@@ -87,8 +87,8 @@ def default_limits(session: Session, model: Model, agent: HasLimits) -> Limits: 
 def limits_within(context: int | None) -> LimitsFunction:
     """Return the default limits with at most *context* tokens per request, answer included; None for no such cap."""
 
-    def limits(session: Session, model: Model, agent: HasLimits) -> Limits:
-        found = default_limits(session, model, agent)
+    def limits(scope: Scope, model: Model, agent: HasLimits) -> Limits:
+        found = default_limits(scope, model, agent)
         if context is None or context >= found.context:
             return found
         return replace(found, context=context, output=min(found.output, max(context // 4, 1)))
@@ -179,9 +179,9 @@ class Resources:
             self._opened[key] = None
             preload(model.provider, model.name)
 
-    def limits_of(self, session: Session, model: Model, agent: HasLimits) -> Limits:
+    def limits_of(self, scope: Scope, model: Model, agent: HasLimits) -> Limits:
         """Return the limits of *agent* with *model*. Raises `ConfigurationError` if the function returns none."""
-        found = self.limits(session, model, agent)
+        found = self.limits(scope, model, agent)
         if not isinstance(found, Limits):
             raise ConfigurationError(f"Resources(limits=...) returned {found!r:.80}; it must return Limits")
         return found

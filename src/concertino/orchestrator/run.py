@@ -186,7 +186,7 @@ class RunSession:
         """Intended readers of the text of the run's turns."""
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
         """The conversation, and the part of it that is sent."""
-        self.journal = Journal(tree, id, chat.session.user_id, self.window.tokens_of)
+        self.journal = Journal(tree, id, self.scope, self.window.tokens_of)
         self.state = RunState()
         self.data: dict[str, Any] = {}
         self.stream: EventStream | None = None
@@ -228,15 +228,16 @@ class RunSession:
     def set_chat(self, chat: Chat) -> None:
         """Set what the run is given; a resumed run has it from its journal."""
         self.chat = chat
-        self.scope = Scope(chat.session.organization_id, chat.session.user_id)
-        self.cache_key = f"{self.path.rpartition('/')[2][:40]}:{handle_for(chat.conversation_id or chat.message)}"
+        self.scope: Scope = chat.scope
+        conversation = handle_for(f"{chat.scope.key}{chat.conversation_id or chat.message}")
+        self.cache_key = f"{self.path.rpartition('/')[2][:40]}:{conversation}"
         """The part that all requests of this agent in this conversation share, for a provider's cache."""
 
     @property
     def reserve(self) -> Reserve:
         """Computes what the budgets of the run reserve."""
         if self._reserve is None:
-            self._reserve = Reserve(self.resources, self.tree, self.limits)
+            self._reserve = Reserve(self.resources, self.limits)
         return self._reserve
 
     def fixed(self, specs: tuple[ToolSpec, ...]) -> dict[str, str]:
@@ -265,7 +266,7 @@ class RunSession:
         """Return this run's limits with *model*."""
         if model is self.model:
             return self.limits
-        return self.resources.limits_of(self.chat.session, model, self.agent)
+        return self.resources.limits_of(self.scope, model, self.agent)
 
     def show(self, stream: EventStream | None) -> None:
         """Show the run's events in *stream*."""
@@ -304,7 +305,7 @@ class RunSession:
         """Return the messages sent to the running agent since the last step."""
         steers, self.steers = self.steers, []
         if self.tree.store is not None:
-            for command in await self.tree.store.commands(self.id, after=self.journal.processed):
+            for command in await self.tree.store.commands(self.scope, self.id, after=self.journal.processed):
                 self.journal.processed = command.number
                 if command.kind == "steer":
                     steers.append(command.text)

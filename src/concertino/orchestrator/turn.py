@@ -328,11 +328,11 @@ class TurnRunner:
 async def _restore(run: RunSession, calls: ToolCalls, store: Store, *, sure: bool) -> None:
     """Give each call of a resumed turn its stored operation, and the answer that arrived meanwhile."""
     operations = {o.key: o for o in await store.operations(run.scope, run_id=run.id) if o.kind == "tool_call"}
-    waits = list(await store.waits(run_id=run.id, open=False, limit=10_000))
+    waits = list(await store.waits(run.scope, run_id=run.id, open=False, limit=10_000))
     known = {wait.key for wait in waits}
     for key, operation in operations.items():
         if operation.state in ENDED and operation.outcome is None and key not in known:
-            wait = await store.wait(key)  # answered before the call was recorded as waiting
+            wait = await store.wait(run.scope, key)  # answered before the call was recorded as waiting
             if wait is not None:
                 waits.append(wait)
     calls.restore(operations, waits, sure=sure)

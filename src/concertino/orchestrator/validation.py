@@ -28,10 +28,11 @@ from ..messages import (
 )
 from ..providers.base import model_id
 from ..providers.rate_limit import RateLimit
+from ..scope import Scope
 from ..storage.types import Budget
 from ..token_engine.edits import decode_edit
 from ..token_engine.retention import Retention
-from ..tools.base import Session, Tool
+from ..tools.base import Tool
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Attachment, Chat
@@ -101,7 +102,7 @@ _CHAT: dict[str, tuple[Check, str]] = {
     "history": (_is_list, _USE_MESSAGES),
     "few_shot": (_is_mapping_to(_is_list), f"for each model id, {_USE_MESSAGES}"),
     "context": (_optional(_is_context), "use the `context` of an earlier result, or None to start anew"),
-    "session": (_is(Session), "use a Session"),
+    "scope": (_is(Scope), "use a Scope"),
     "memories": (_is_list_of(str), "use a list of texts"),
     "attachments": (_is_list_of(Attachment), "use a list of Attachments"),
     "budget": (_optional(_is(Budget)), "use a Budget, or None"),

@@ -12,7 +12,7 @@ from ..event_form import event_json
 from ..events import RunEnded, RunEvent, RunResult
 from ..orchestrator.journal.replay import replay
 from ..orchestrator.lifecycle.result import replayed_result
-from ..scope import Scope
+from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from .event_pieces import unpack, without_replaced
 from .event_writer import EventWriter
@@ -64,7 +64,7 @@ class EventLog:
             await asyncio.wait([self._polling])
 
     async def read(
-        self, scope: Scope, root_id: str, after: int = 0, until: Until = "ended"
+        self, scope: AnyScope, root_id: str, after: int = 0, until: Until = "ended"
     ) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield the events after number *after*, then follow the run. Raises `UnknownRunError`, and `StorageError`."""
         follows = False  # a reader that has caught up gets every piece
@@ -76,7 +76,7 @@ class EventLog:
             after = found[-1][0] if found else max(after, page.last)
             if after < page.last:
                 continue
-            if page.closed or (until == "suspended" and await self._is_suspended(root_id)):
+            if page.closed or (until == "suspended" and await self._is_suspended(scope, root_id)):
                 return
             follows = True
             writer = self._writers.get(root_id)
@@ -125,8 +125,8 @@ class EventLog:
 
     # -- other processes -----------------------------------------------------------------------------------------
 
-    async def _is_suspended(self, root_id: str) -> bool:
-        stored = await self._store.run(root_id)
+    async def _is_suspended(self, scope: AnyScope, root_id: str) -> bool:
+        stored = await self._store.run(scope, root_id)
         return stored is not None and stored.state == "suspended" and root_id not in self._writers
 
     async def _changed(self, root_id: str, position: _Position) -> bool:
@@ -156,7 +156,7 @@ class EventLog:
             if not self._waiting:
                 return
             try:
-                found = await self._store.event_positions(list(self._waiting))
+                found = await self._store.event_positions(OPERATOR, list(self._waiting))
             except StorageError as error:
                 for waiting in self._waiting.values():
                     for _, waiter in waiting:
@@ -173,11 +173,11 @@ class EventLog:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def _end(self, scope: Scope, root_id: str) -> None:
+    async def _end(self, scope: AnyScope, root_id: str) -> None:
         """Close the log of a run that ended without a process, or whose process died before its last event."""
-        journal = await self._store.load(root_id)
+        journal = await self._store.load(scope, root_id)
         assert journal is not None
-        run, usage = journal.run, await self._store.usage(root_id)
+        run, usage = journal.run, await self._store.usage(scope, root_id)
         assert run.end is not None
         result = RunResult(
             run_id=root_id,

@@ -16,6 +16,7 @@ class LiveRun:
 
     def __init__(self, orchestrator: ToolOrchestrator, log: EventLog) -> None:
         self.id = orchestrator.run_id
+        self.scope = orchestrator.chat.scope
         self._orchestrator = orchestrator
         self._log = log
         self._writer = log.writer(self.id)

@@ -34,9 +34,9 @@ from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
 from ..providers.base import ModelRequest, model_id
 from ..records import record
-from ..scope import Scope
+from ..scope import AnyScope, Scope, TenantScope
 from ..storage.base import Store
-from ..storage.types import StoredJournal
+from ..storage.types import StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Resolution, Verdict, Wait, arguments_hash
@@ -68,8 +68,9 @@ class Runtime:
     resumed again after *back_off* seconds and twice as many each time; after *tries* times it is a dead letter, since
     its process may have died of it. `retry` gives it another chance. Leaving the runtime parks the runs in progress.
 
-    Every method may raise `StorageError`. Methods that name a run or a wait raise `RunStateError` if its state does not
-    allow the operation.
+    Methods that name a run or a wait take the scope of the caller first. An id that it does not reach raises the same
+    `UnknownRunError` or `UnknownWaitError` as an id that does not exist. These methods raise `RunStateError` if the
+    state does not allow the operation. Every method may raise `StorageError`.
     """
 
     def __init__(
@@ -99,9 +100,7 @@ class Runtime:
         self._live: dict[str, LiveRun] = {}
         self._log = EventLog(self.store)
         self._watching: asyncio.Task[None] | None = None
-        self._watchdog = Watchdog(
-            self.store, self, self.resume, lambda: self._agents, sweep=sweep, tries=tries, back_off=back_off
-        )
+        self._watchdog = Watchdog(self.store, self, lambda: self._agents, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
@@ -130,35 +129,33 @@ class Runtime:
         config, registry = self._agent(agent)
         return await self._run(chat, config, registry, run_id or new_run_id(), resume=False)
 
-    async def resume(self, run_id: str) -> LiveRun:
+    async def resume(self, scope: AnyScope, run_id: str) -> LiveRun:
         """Resume a run at the point where it stopped; a sub-agent's run is resumed with its root.
 
         Raises `RunClaimedError` while another process works on it, `RunEndedError`, `ErasedError`.
         """
-        stored = await self.store.run(run_id)
-        if stored is None:
-            raise UnknownRunError(f"there is no run {run_id!r} in this store")
-        root_id = stored.start.root_id
+        stored = await self._stored(scope, run_id)
+        owner, root_id = stored.start.scope, stored.start.root_id
         if (live := self._live.get(root_id)) is not None and not live.done:
             return live
-        root = stored if root_id == run_id else await self.store.run(root_id)
-        assert root is not None
+        root = stored if root_id == run_id else await self._stored(owner, root_id)
         config, registry = self._agent(root.start.agent)
-        started = started_of(await self._journal(root_id))
+        started = started_of(await self._journal(owner, root_id))
         default = self.resources.model
         model = default if default is not None and model_id(default) == started.model else started.model
-        return await self._run(Chat(model=model), config, registry, root_id, resume=True)
+        return await self._run(Chat(model=model, scope=owner), config, registry, root_id, resume=True)
 
-    def live(self, run_id: str) -> LiveRun | None:
+    def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
         """Return the run if it is in progress in this process."""
-        return self._live.get(run_id)
+        live = self._live.get(run_id)
+        return live if live is not None and scope.reaches(live.scope) else None
 
     def knows(self, agent: str) -> bool:
         """Return whether this process can run the agent of this name."""
         return agent in self._agents
 
     def events(
-        self, scope: Scope, run_id: str, after: int = 0, *, until: Until = "ended"
+        self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
     ) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield a run's events after number *after* with their numbers, and follow it, in whichever process it is.
 
@@ -169,127 +166,132 @@ class Runtime:
         """
         return self._log.read(scope, run_id, after, until)
 
-    async def result(self, run_id: str) -> RunResult:
+    async def result(self, scope: AnyScope, run_id: str) -> RunResult:
         """Return how a run ended, from its journal. Raises `RunStateError` if it has not ended, `ErasedError`."""
-        result = await live.result() if (live := self._live.get(run_id)) is not None else None
-        journal = await self._journal(run_id)
+        result = await live.result() if (live := self.live(scope, run_id)) is not None else None
+        journal = await self._journal(scope, run_id)
         end = journal.run.end
         if result is not None and (end is None or end.status == result.status):
             return result  # otherwise another process has continued it
         if end is None:
             raise RunStateError(f"run {run_id} has not ended: it is {journal.run.state}")
-        return replayed_result(replay(journal), list(await self.store.usage(journal.run.start.root_id)))
+        return replayed_result(replay(journal), list(await self.store.usage(scope, journal.run.start.root_id)))
 
-    async def steer(self, run_id: str, message: str, *, by: str = "") -> None:
+    async def steer(self, scope: AnyScope, run_id: str, message: str) -> None:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
         if not message.strip():
             raise ConfigurationError("steer: the message is empty")
-        await self.store.send(run_id, "steer", message, by)
+        await self.store.send(scope, run_id, "steer", message)
 
-    async def stop(self, run_id: str, deadline: float = STOP_DEADLINE) -> StopReceipt:
+    async def stop(self, scope: AnyScope, run_id: str, deadline: float = STOP_DEADLINE) -> StopReceipt:
         """Stop a run and everything below it, in any process, and return the receipt.
 
         The run ends as `cancelled`: partial text is kept, usage is settled, and every call has a result. The receipt
         names work that did not end within *deadline* seconds. Raises `RunEndedError`; `RunStateError` for a sub-agent's
         run, or if the process that has the run does not stop it in time.
         """
-        stored = await self.store.run(run_id)
-        if stored is not None and stored.start.root_id != run_id:
+        stored = await self._stored(scope, run_id)
+        if stored.start.root_id != run_id:
             raise RunStateError(f"run {run_id} is a sub-agent's: stop its root, {stored.start.root_id}")
-        if (live := self._live.get(run_id)) is not None and not live.done:
+        if (live := self.live(scope, run_id)) is not None and not live.done:
             result = await live.stop(deadline)
             if result.status == "cancelled":
                 return result.receipt or StopReceipt()
-        await self.store.send(run_id, "stop")  # also if the run was suspended, or ended, just before
+        await self.store.send(scope, run_id, "stop")  # also if the run was suspended, or ended, just before
         loop = asyncio.get_running_loop()
         until = loop.time() + deadline + 2 * self._sweep
         while True:
             with suppress(RunClaimedError, RunEndedError):
-                return await seal(self.store, run_id, "cancelled", "the run was stopped")
-            if (stored := await self.store.run(run_id)) is not None and stored.end is not None:
-                return receipt_of(await self._journal(run_id)) or StopReceipt()
+                return await seal(self.store, scope, run_id, "cancelled", "the run was stopped")
+            if (await self._stored(scope, run_id)).end is not None:
+                return receipt_of(await self._journal(scope, run_id)) or StopReceipt()
             if loop.time() > until:
                 raise RunStateError(f"run {run_id} has not stopped within {deadline:g} s: its process does not answer")
             await asyncio.sleep(min(0.05, self._sweep))
 
-    async def retry(self, run_id: str) -> None:
+    async def retry(self, scope: AnyScope, run_id: str) -> None:
         """Give a dead letter another chance: the watchdog of any process resumes it.
 
         Raises `RunStateError` if the run is not a dead letter.
         """
-        stored = await self.store.run(run_id)
-        if stored is None:
-            raise UnknownRunError(f"there is no run {run_id!r} in this store")
-        await self.store.retry(stored.start.scope, stored.start.root_id)
+        stored = await self._stored(scope, run_id)
+        await self.store.retry(scope, stored.start.root_id)
 
-    async def fork(self, run_id: str, step: int) -> LiveRun:
+    async def fork(self, scope: AnyScope, run_id: str, step: int) -> LiveRun:
         """Start a new run in the state that *run_id* had before its model call of *step*.
 
         Raises `RunStateError` if there is no such step, `ErasedError`.
         """
-        return await self.resume(await self.create_fork(run_id, step))
+        return await self.resume(scope, await self.create_fork(scope, run_id, step))
 
-    async def create_fork(self, run_id: str, step: int) -> str:
+    async def create_fork(self, scope: AnyScope, run_id: str, step: int) -> str:
         """Create a fork without resuming it, and return its id. Raises as `fork`."""
-        return await fork(self.store, await self._journal(run_id), step)
+        return await fork(self.store, await self._journal(scope, run_id), step)
 
-    async def replay(self, run_id: str) -> Iterator[tuple[int, str, ModelRequest]]:
+    async def replay(self, scope: AnyScope, run_id: str) -> Iterator[tuple[int, str, ModelRequest]]:
         """Return every request that the run's turns sent, from its journal: the step, the model's id, the request."""
-        return requests(await self._journal(run_id))
+        return requests(await self._journal(scope, run_id))
 
-    async def settle_usage(self, run_id: str, record: UsageRecord) -> None:
+    async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
         """Replace an unknown or estimated usage record by the figures of the provider's bill; the record keeps its id.
 
         Raises `UnknownRunError`, and `StorageError` if the record is unknown or measured.
         """
-        stored = await self.store.run(run_id)
-        if stored is None:
-            raise UnknownRunError(f"there is no run {run_id!r} in this store")
-        await self.store.settle_usage(stored.start.scope, record)
+        await self.store.settle_usage(scope, record)
 
     # -- waits ---------------------------------------------------------------------------------------------------
 
-    async def approve(self, key: str, *, by: str = "", arguments: Mapping[str, Any] | None = None) -> AnswerOutcome:
-        """Approve a waiting call, with other *arguments* if given. Raises `NotAllowedError`, `UnknownWaitError`."""
-        wait = await self._approval(key, by)
+    async def approve(self, scope: AnyScope, key: str, *, arguments: Mapping[str, Any] | None = None) -> AnswerOutcome:
+        """Approve a waiting call, with other *arguments* if given. Raises `NotAllowedError`, `UnknownWaitError`.
+
+        If the call names people, only they may answer, each in a scope of the same tenant. Otherwise a scope may answer
+        that reaches the run.
+        """
+        scope, wait = await self._approval(scope, key)
         if wait.arguments and arguments_hash(wait.arguments) != wait.arguments_hash:
             raise NotAllowedError(f"{key} cannot be approved: its arguments were changed after they were shown")
         edited = None if arguments is None else arguments_text(dict(arguments))
-        return await self._answer(key, "approved", "", by, edited)
+        return await self._answer(scope, key, "approved", "", edited)
 
-    async def deny(self, key: str, reason: str = "", *, by: str = "") -> AnswerOutcome:
-        """Deny a waiting call; the model reads the *reason*. Raises `NotAllowedError`, `UnknownWaitError`."""
-        await self._approval(key, by)
-        return await self._answer(key, "denied", reason, by)
+    async def deny(self, scope: AnyScope, key: str, reason: str = "") -> AnswerOutcome:
+        """Deny a waiting call; the model reads the *reason*. Raises as `approve`."""
+        scope, _ = await self._approval(scope, key)
+        return await self._answer(scope, key, "denied", reason)
 
-    async def resolve(self, key: str, content: Any, *, failed: bool = False, by: str = "") -> AnswerOutcome:
+    async def resolve(self, scope: AnyScope, key: str, content: Any, *, failed: bool = False) -> AnswerOutcome:
         """Return the result, or the error, of a call that waits for one. The first answer wins.
 
         A call whose tool is declared as remote accepts its result as soon as it runs. Raises `UnknownWaitError`, and
         `RunStateError` if the call waits for an approval.
         """
-        wait = await self.store.wait(key)
+        wait = await self.store.wait(scope, key)
         if wait is not None and wait.kind == "approval" and wait.resolution is None:
             raise RunStateError(f"{key} waits for an approval: use approve or deny")
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-        return await self._answer(key, "failed" if failed else "result", text, by)
+        return await self._answer(scope, key, "failed" if failed else "result", text)
 
-    async def _approval(self, key: str, by: str) -> Wait:
-        wait = await self.store.wait(key)
+    async def _approval(self, scope: AnyScope, key: str) -> tuple[AnyScope, Wait]:
+        """Return the approval that waits under *key*, and the scope that answers it."""
+        wait = await self.store.wait(scope, key)
+        if wait is None and isinstance(scope, Scope):
+            # An approver is named by the call, and need not own the run.
+            scope = TenantScope(scope.tenant, by=scope.user)
+            wait = await self.store.wait(scope, key)
+            wait = wait if wait is not None and scope.by in wait.who else None
         if wait is None:
             raise UnknownWaitError(f"no call waits under {key!r}")
         if wait.kind != "approval":
             raise RunStateError(f"{key} waits for a result, not for an approval: use resolve")
-        if wait.who and by not in wait.who:
-            raise NotAllowedError(f"{by!r} may not answer {key}; those who may: {', '.join(wait.who)}")
-        return wait
+        if wait.who and scope.by not in wait.who:
+            raise NotAllowedError(f"{scope.by!r} may not answer {key}; those who may: {', '.join(wait.who)}")
+        return scope, wait
 
     async def _answer(
-        self, key: str, verdict: Verdict, content: str, by: str, edited: str | None = None
+        self, scope: AnyScope, key: str, verdict: Verdict, content: str, edited: str | None = None
     ) -> AnswerOutcome:
-        mine = Resolution(id=token(), verdict=verdict, content=content, arguments=edited, by=by)
+        mine = Resolution(id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by)
         early = run_of(key) if verdict in ("result", "failed") else None
-        wait = await self.store.resolve(key, mine, run_id=early)
+        wait = await self.store.resolve(scope, key, mine, run_id=early)
         won = wait.resolution is not None and wait.resolution.id == mine.id
         if won and self._watching is not None:
             await self._watchdog.look()
@@ -303,8 +305,14 @@ class Runtime:
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
-    async def _journal(self, run_id: str) -> StoredJournal:
-        journal = await self.store.load(run_id)
+    async def _stored(self, scope: AnyScope, run_id: str) -> StoredRun:
+        stored = await self.store.run(scope, run_id)
+        if stored is None:
+            raise UnknownRunError(f"there is no run {run_id!r} in this store")
+        return stored
+
+    async def _journal(self, scope: AnyScope, run_id: str) -> StoredJournal:
+        journal = await self.store.load(scope, run_id)
         if journal is None:
             raise UnknownRunError(f"there is no run {run_id!r} in this store")
         return journal

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, RunStateError
 from ..orchestrator.lifecycle.seal import seal
+from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from ..storage.types import StoredRun
 from .live_run import LiveRun
@@ -27,7 +28,9 @@ try."""
 class _Runs(Protocol):
     """The part of the runtime that the watchdog needs."""
 
-    def live(self, run_id: str) -> LiveRun | None: ...
+    def live(self, scope: AnyScope, run_id: str) -> LiveRun | None: ...
+
+    async def resume(self, scope: AnyScope, run_id: str) -> LiveRun: ...
 
     def knows(self, agent: str) -> bool: ...
 
@@ -45,7 +48,6 @@ class Watchdog:
         self,
         store: Store,
         runs: _Runs,
-        resume: Callable[[str], Awaitable[object]],
         agents: Callable[[], Collection[str]],
         *,
         sweep: float,
@@ -54,7 +56,6 @@ class Watchdog:
     ) -> None:
         self._store = store
         self._runs = runs
-        self._resume = resume
         self._agents = agents
         self._sweep = sweep
         self._tries = tries
@@ -66,34 +67,34 @@ class Watchdog:
         while True:
             try:
                 await self.look()
-                await self._store.sweep()
+                await self._store.sweep(OPERATOR)
             except ConcertinoError as error:
                 log.warning("the watchdog failed: %s: %s", type(error).__name__, error)
             await asyncio.sleep(self._sweep)
 
     async def look(self) -> None:
         """Resume, stop or postpone the trees that are due now."""
-        due = await self._store.due(agents=self._agents())
+        due = await self._store.due(OPERATOR, agents=self._agents())
         for root_id in due.stopping:
-            live = self._runs.live(root_id)
+            live = self._runs.live(OPERATOR, root_id)
             if live is not None and not live.done:
                 live.request_stop()
         for root_id in (*due.ready, *due.orphaned):
-            live = self._runs.live(root_id)
+            live = self._runs.live(OPERATOR, root_id)
             if live is None or live.done:
                 await self._take(root_id)
 
     async def _take(self, root_id: str) -> None:
-        stored = await self._store.run(root_id)
+        stored = await self._store.run(OPERATOR, root_id)
         if stored is None or not self._runs.knows(stored.start.agent):
             return  # another process has this agent
         try:
             if stored.stop:
-                await seal(self._store, root_id, "cancelled", "the run was stopped")
+                await seal(self._store, stored.start.scope, root_id, "cancelled", "the run was stopped")
             elif stored.tries and not stored.reason:
                 await self._postpone(stored, f"its process ended {stored.tries} times without progress")
             elif not stored.tries or await self._is_only_suspect(root_id):
-                await self._resume(root_id)
+                await self._runs.resume(stored.start.scope, root_id)
         except (RunStateError, ConfigurationError) as error:
             log.info("run %s was not resumed: %s", root_id, error)
         except DamagedDataError as error:
@@ -103,9 +104,9 @@ class Watchdog:
 
     async def _is_only_suspect(self, root_id: str) -> bool:
         """Return whether no other tree that may kill its process is in progress here."""
-        other = self._runs.live(self._suspect)
+        other = self._runs.live(OPERATOR, self._suspect)
         if other is not None and not other.done and self._suspect != root_id:
-            stored = await self._store.run(self._suspect)
+            stored = await self._store.run(OPERATOR, self._suspect)
             if stored is not None and stored.tries:
                 return False
         self._suspect = root_id
@@ -122,7 +123,7 @@ class Watchdog:
     async def _postpone_damaged(self, root_id: str, error: DamagedDataError) -> None:
         log.warning("run %s could not be resumed: %s", root_id, type(error).__name__)
         try:
-            stored = await self._store.run(root_id)
+            stored = await self._store.run(OPERATOR, root_id)
             if stored is not None and stored.end is None and not stored.owner:
                 await self._store.postpone(stored.start.scope, root_id, reason=str(error), seconds=None)
         except ConcertinoError as failure:

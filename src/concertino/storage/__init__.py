@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..ids import organization_account, run_account, user_account
 from .base import Memories, Store
 from .codec import decode_message, encode_message
 from .process import process_owner
 from .types import (
     Account,
+    AccountKind,
     Budget,
     Claim,
     Command,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Account",
+    "AccountKind",
     "Budget",
     "Claim",
     "Command",
@@ -73,10 +74,7 @@ __all__ = [
     "UsageSum",
     "decode_message",
     "encode_message",
-    "organization_account",
     "process_owner",
-    "run_account",
-    "user_account",
 ]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Collection, Sequence
 from typing import Any, Protocol
 
 from ..operations import Operation
-from ..scope import Scope
+from ..scope import AnyScope, Operator, Scope, TenantScope
 from ..usage import UsageRecord
 from ..waits import Resolution, Wait
 from .types import (
@@ -41,10 +41,10 @@ from .types import (
 class JournalStore(Protocol):
     """Writes runs and the claims on them. Every method may raise `StorageError`; a failed write leaves nothing."""
 
-    async def begin(self, start: RunStart, entry: Entry, claim: Claim, accounts: Sequence[str] = ()) -> bool:
+    async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> bool:
         """Start a run with entry 0. A root is claimed by *claim*; a child is written under its root's claim.
 
-        Return whether one of *accounts* has a budget.
+        Return whether an account of its tree has a budget.
 
         Raises `RunExistsError` if the store has the run, and `StaleClaimError` if *claim* is not its root's.
         """
@@ -57,12 +57,12 @@ class JournalStore(Protocol):
         root ends all runs below it, and releases the claim. After a run's end only usage may be added, because its
         content may be erased.
 
-        Raises `StaleClaimError` if another process has claimed the tree or `entry.seq` is not next, `RunEndedError`,
-        and `BudgetError` if an account cannot cover `entry.reserve`.
+        Raises `StaleClaimError` if another process has claimed the tree, if the tree is unknown or if `entry.seq` is
+        not next, `RunEndedError`, and `BudgetError` if an account cannot cover `entry.reserve`.
         """
         ...
 
-    async def claim(self, run_id: str, owner: str, seconds: float) -> Claim:
+    async def claim(self, scope: AnyScope, run_id: str, owner: str, seconds: float) -> Claim:
         """Claim the tree of the root *run_id* for *owner*, for *seconds* unless renewed.
 
         Only a process in the owner's own pid namespace may end the lease of a dead owner early. A claim on a tree
@@ -75,7 +75,7 @@ class JournalStore(Protocol):
     async def renew(self, claim: Claim, seconds: float) -> Head:
         """Extend the lease of *claim* to *seconds* from now; a tree that has ended needs none.
 
-        Raises `StaleClaimError` if another process has claimed the tree.
+        Raises `StaleClaimError` if another process has claimed the tree, or the tree is unknown.
         """
         ...
 
@@ -83,7 +83,7 @@ class JournalStore(Protocol):
         """Release *claim*, so that any process may claim the tree at once. Ignore a stale claim."""
         ...
 
-    async def load(self, run_id: str) -> StoredJournal | None:
+    async def load(self, scope: AnyScope, run_id: str) -> StoredJournal | None:
         """Return a run's whole journal, as far as it was not erased; None if the run is unknown.
 
         Raises `StorageError` if an entry is corrupt or of a newer format; the message names the run and the entry.
@@ -94,16 +94,16 @@ class JournalStore(Protocol):
 class Queries(Protocol):
     """Reads runs in the form that the data policy leaves."""
 
-    async def run(self, run_id: str) -> StoredRun | None:
+    async def run(self, scope: AnyScope, run_id: str) -> StoredRun | None:
         """Return one run, or None."""
         ...
 
     async def runs(
         self,
+        scope: AnyScope,
         *,
         conversation_id: str | None = None,
         root_id: str | None = None,
-        user_id: str | None = None,
         state: str | None = None,
         roots: bool = False,
         limit: int = 50,
@@ -111,21 +111,21 @@ class Queries(Protocol):
         """Return the runs that match every given filter, newest first; with *roots*, without sub-agents' runs."""
         ...
 
-    async def messages(self, run_id: str) -> Sequence[StoredMessage]:
+    async def messages(self, scope: AnyScope, run_id: str) -> Sequence[StoredMessage]:
         """Return the messages of a run in the order of their appends, without the history that it was given."""
         ...
 
-    async def usage(self, root_id: str) -> Sequence[UsageRecord]:
+    async def usage(self, scope: AnyScope, root_id: str) -> Sequence[UsageRecord]:
         """Return the usage records of a tree in the order of their booking."""
         ...
 
     async def usage_sums(
-        self, by: Sequence[str], *, since: float | None = None, until: float | None = None
+        self, scope: AnyScope, by: Sequence[str], *, since: float | None = None, until: float | None = None
     ) -> Sequence[UsageSum]:
         """Return sums over the records booked in [*since*, *until*), one per combination of *by*.
 
-        *by* names `run` (the tree's root), `agent`, `model`, `user`, `organization` and `day` (UTC). Raises
-        `StorageError` for another name.
+        *by* names `run` (the tree's root), `agent`, `model`, `tenant`, `user` and `day` (UTC). Raises `StorageError`
+        for another name, and for `user` without `tenant` if *scope* is an operator's.
         """
         ...
 
@@ -134,22 +134,28 @@ class OperationStore(Protocol):
     """Open operations, their waits, commands to runs, and the accounts that runs draw on."""
 
     async def operations(
-        self, scope: Scope, *, root_id: str | None = None, run_id: str | None = None
+        self, scope: AnyScope, *, root_id: str | None = None, run_id: str | None = None
     ) -> Sequence[Operation]:
-        """Return the stored operations of a tree, of a run, or of *scope*, ordered by step, index and key."""
+        """Return the stored operations that match, ordered by step, index and key."""
         ...
 
     async def waits(
-        self, *, root_id: str | None = None, run_id: str | None = None, open: bool = True, limit: int = 100
+        self,
+        scope: AnyScope,
+        *,
+        root_id: str | None = None,
+        run_id: str | None = None,
+        open: bool = True,
+        limit: int = 100,
     ) -> Sequence[Wait]:
         """Return waits, the oldest first. With *open*, only those whose operation is in state `waiting`."""
         ...
 
-    async def wait(self, key: str) -> Wait | None:
+    async def wait(self, scope: AnyScope, key: str) -> Wait | None:
         """Return one wait, or None."""
         ...
 
-    async def resolve(self, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
+    async def resolve(self, scope: AnyScope, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
         """Answer a wait and return it with the answer that counts, which is the first one.
 
         The operation's state follows from `transition`: `approve`, `deny`, `resolve`, `fail`, `expire` or `cancel`.
@@ -159,23 +165,26 @@ class OperationStore(Protocol):
         """
         ...
 
-    async def send(self, run_id: str, kind: CommandKind, text: str = "", by: str = "") -> None:
+    async def send(self, scope: AnyScope, run_id: str, kind: CommandKind, text: str = "") -> None:
         """Add a command to *run_id*. Raises `UnknownRunError` or `RunEndedError`."""
         ...
 
-    async def commands(self, run_id: str, after: int = 0) -> Sequence[Command]:
+    async def commands(self, scope: AnyScope, run_id: str, after: int = 0) -> Sequence[Command]:
         """Return the commands to *run_id* with a number greater than *after*, in order."""
         ...
 
-    async def set_budget(self, account: str, budget: Budget | None) -> None:
-        """Set or remove the limit of *account*. Its spending so far stays."""
+    async def set_budget(self, scope: Scope | TenantScope, budget: Budget | None, *, run_id: str | None = None) -> None:
+        """Set or remove the limit of an account: of the user, of the tenant with a `TenantScope`, or of a run's tree.
+
+        The spending so far stays. Raises `ConfigurationError` if *scope* has no such account.
+        """
         ...
 
-    async def accounts(self, names: Sequence[str]) -> Sequence[Account]:
-        """Return the accounts among *names* that have a budget."""
+    async def accounts(self, scope: Scope | TenantScope, *, run_id: str | None = None) -> Sequence[Account]:
+        """Return the accounts with a budget that a run of *scope* draws on: the run's own, the user's, the tenant's."""
         ...
 
-    async def settle_usage(self, scope: Scope, record: UsageRecord) -> None:
+    async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
         """Replace the `unknown` or `estimated` usage record with the id of *record* by the provider's bill.
 
         Charges the difference to the accounts that paid for it, or releases it.
@@ -196,7 +205,7 @@ class EventStore(Protocol):
         """
         ...
 
-    async def end_events(self, scope: Scope, root_id: str, items: Sequence[Any]) -> None:
+    async def end_events(self, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
         """Close the log of a root that ended without a process, with one row of *items*; not if it is closed."""
         ...
 
@@ -207,23 +216,23 @@ class EventStore(Protocol):
         """
         ...
 
-    async def events(self, scope: Scope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
+    async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
         """Return about *limit* rows with the events after number *after*, in order. Raises `UnknownRunError`."""
         ...
 
-    async def event_positions(self, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
-        """Return the last number of each log, and whether the log is closed and the root has ended."""
+    async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
+        """Return, for each root in reach, its log's last number, whether the log is closed, and whether the run ended."""
         ...
 
 
 class Recovery(Protocol):
     """Finds trees to resume, and erases content whose time is over."""
 
-    async def due(self, limit: int = 50, agents: Collection[str] | None = None) -> Due:
+    async def due(self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None) -> Due:
         """Expire overdue waits, and return up to *limit* trees to resume, only of *agents* if given."""
         ...
 
-    async def postpone(self, scope: Scope, root_id: str, *, reason: str, seconds: float | None) -> None:
+    async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Keep a tree from being due for *seconds*, or make it a dead letter with None.
 
         The next claim clears *reason*. Raises `UnknownRunError`, `RunEndedError`, and `RunClaimedError` while a
@@ -231,18 +240,18 @@ class Recovery(Protocol):
         """
         ...
 
-    async def retry(self, scope: Scope, root_id: str) -> None:
+    async def retry(self, scope: AnyScope, root_id: str) -> None:
         """Make a dead letter due at once, with no tries. Raises `UnknownRunError`, or `RunStateError` for another."""
         ...
 
-    async def sweep(self) -> int:
+    async def sweep(self, scope: Operator) -> int:
         """Erase content whose time is over. Return the number of runs it was erased from."""
         ...
 
-    async def erase(self, *, user_id: str, organization_id: str | None = None, force: bool = False) -> Erased:
-        """Erase everything about a user. The ledger stays, without the name.
+    async def erase(self, scope: Scope | TenantScope, *, force: bool = False) -> Erased:
+        """Erase everything that *scope* reaches. The ledger stays, without the user's id.
 
-        With *force*, end the user's running trees as cancelled first, from their operations alone. Raises
+        With *force*, end running trees as cancelled first, from their operations alone. Raises
         `StorageError` if a run has not ended and *force* is False.
         """
         ...
@@ -259,10 +268,13 @@ class Store(JournalStore, Queries, OperationStore, EventStore, Recovery, Protoco
 class Memories(Protocol):
     """Texts that users want remembered, each user's apart from all others'."""
 
-    async def remember(self, owner: str, text: str) -> Memory:
-        """Store *text* for *owner*; the same text again is the same memory."""
+    async def remember(self, scope: Scope, text: str) -> Memory:
+        """Store *text* for the user of *scope*; the same text again is the same memory.
+
+        Raises `StorageError` if *scope* has no user.
+        """
         ...
 
-    async def recall(self, owner: str, query: str, limit: int = 5) -> Sequence[Memory]:
-        """Return the memories of *owner* that match *query* best; for an empty query, the newest."""
+    async def recall(self, scope: Scope, query: str, limit: int = 5) -> Sequence[Memory]:
+        """Return the memories of *scope* that match *query* best; for an empty query, the newest."""
         ...

@@ -117,11 +117,11 @@ def storable(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
-def memory_id(owner: str, text: str) -> str:
-    """Return the id of *owner*'s memory of *text*, the same for the same text."""
+def memory_id(scope_key: str, text: str) -> str:
+    """Return the id of a scope's memory of *text*, the same for the same text."""
     import hashlib  # noqa: PLC0415 - few programs keep memories
 
-    return hashlib.sha256(f"{len(owner)}:{owner}{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(f"{scope_key}{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _plain(value: Message | Part | Media) -> dict[str, Any]:

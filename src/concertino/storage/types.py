@@ -42,6 +42,8 @@ that started, ended or wait. `summary_ready`: a summary of the conversation. `su
 PROGRESS: frozenset[EntryKind] = frozenset(("model_answered", "calls_changed", "suspended", "ended"))
 """Entries that reset a tree's `tries`. The `started` entry of a child run does so, too."""
 CommandKind = Literal["stop", "steer"]
+AccountKind = Literal["run", "user", "tenant"]
+"""The accounts that a tree draws on: its own, its user's, and its tenant's, which all users of the tenant share."""
 
 
 @record(kw_only=True)
@@ -66,16 +68,6 @@ class RunStart:
     """The run that this one was forked from."""
     erase_after: float | None = None
     """`RunEnd.erase_after`, in case the run ends with its root."""
-
-    @property
-    def user_id(self) -> str:
-        """The scope's user."""
-        return self.scope.user
-
-    @property
-    def organization_id(self) -> str:
-        """The scope's tenant."""
-        return self.scope.tenant
 
 
 @record(kw_only=True)
@@ -145,21 +137,18 @@ class StoredText:
     """A text that many runs share: a system prompt, a tool's description, a message of a history."""
 
     id: str
-    """Derived from owner and body, so that equal texts are stored once."""
+    """Derived from scope and body, so that equal texts of a user are stored once."""
     body: str
-    user_id: str
     run_id: str | None = None
     """The run with whose end the text is erased; None if the data policy allows it to stay."""
 
 
 @record(kw_only=True)
 class Reservation:
-    """The worst case of one attempt at a model, reserved before it starts."""
+    """The worst case of one attempt at a model, reserved before it starts on each account of the tree with a budget."""
 
     id: str
     """Id of the usage record that settles it."""
-    accounts: tuple[str, ...]
-    """Accounts without a budget are ignored."""
     tokens: int
     money: Decimal | None
     """US dollars; None if no price is known."""
@@ -173,7 +162,6 @@ class Settlement:
     """The final charge of an attempt. Its reservation, if any, is released."""
 
     id: str
-    accounts: tuple[str, ...]
     tokens: int
     money: Decimal | None
 
@@ -212,6 +200,8 @@ class Claim:
     """The right to write the runs of one tree, until another process claims it."""
 
     root_id: str
+    scope: Scope
+    """The owner of the tree."""
     epoch: int
     owner: str
     seconds: float
@@ -296,8 +286,7 @@ class Budget:
 class Account:
     """An account with a budget. A reservation never brings `spent + reserved` over the budget."""
 
-    name: str
-    """Made by `run_account`, `user_account` or `organization_account`."""
+    kind: AccountKind
     budget: Budget
     reserved_tokens: int
     reserved_money: Decimal

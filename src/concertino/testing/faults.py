@@ -6,11 +6,11 @@ The test decides what happens at a point: kill the process, stop it, raise, or w
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any
 
 from ..providers.base import Model, ModelEvent, ModelRequest, Reply
-from ..scope import Scope
+from ..scope import AnyScope, Operator
 from ..storage.base import Store
 from ..storage.types import Claim, CommandKind, Due, Entry, Head, RunStart
 from ..tools.base import Done, NotDone, Tool, ToolContext
@@ -57,10 +57,10 @@ class FaultyStore:
         self.store = store
         self._points = points
 
-    async def begin(self, start: RunStart, entry: Entry, claim: Claim, accounts: Sequence[str] = ()) -> bool:
+    async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> bool:
         """See the port; adds points."""
         await self._points("append:started:before")
-        limited = await self.store.begin(start, entry, claim, accounts)
+        limited = await self.store.begin(start, entry, claim)
         await self._points("append:started:after")
         return limited
 
@@ -71,10 +71,10 @@ class FaultyStore:
         await self._points(f"append:{entry.kind}:after")
         return head
 
-    async def claim(self, run_id: str, owner: str, seconds: float) -> Claim:
+    async def claim(self, scope: AnyScope, run_id: str, owner: str, seconds: float) -> Claim:
         """See the port; adds points."""
         await self._points("claim:before")
-        claim = await self.store.claim(run_id, owner, seconds)
+        claim = await self.store.claim(scope, run_id, owner, seconds)
         await self._points("claim:after")
         return claim
 
@@ -91,33 +91,33 @@ class FaultyStore:
         await self.store.release(claim)
         await self._points("release:after")
 
-    async def resolve(self, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
+    async def resolve(self, scope: AnyScope, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
         """See the port; adds points."""
         await self._points("resolve:before")
-        wait = await self.store.resolve(key, resolution, run_id=run_id)
+        wait = await self.store.resolve(scope, key, resolution, run_id=run_id)
         await self._points("resolve:after")
         return wait
 
-    async def send(self, run_id: str, kind: CommandKind, text: str = "", by: str = "") -> None:
+    async def send(self, scope: AnyScope, run_id: str, kind: CommandKind, text: str = "") -> None:
         """See the port; adds points."""
         await self._points("send:before")
-        await self.store.send(run_id, kind, text, by)
+        await self.store.send(scope, run_id, kind, text)
         await self._points("send:after")
 
-    async def due(self, limit: int = 50, agents: Collection[str] | None = None) -> Due:
+    async def due(self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None) -> Due:
         """See the port; adds points."""
         await self._points("due:before")
-        due = await self.store.due(limit, agents)
+        due = await self.store.due(scope, limit, agents)
         await self._points("due:after")
         return due
 
-    async def postpone(self, scope: Scope, root_id: str, *, reason: str, seconds: float | None) -> None:
+    async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """See the port; adds points."""
         await self._points("postpone:before")
         await self.store.postpone(scope, root_id, reason=reason, seconds=seconds)
         await self._points("postpone:after")
 
-    async def retry(self, scope: Scope, root_id: str) -> None:
+    async def retry(self, scope: AnyScope, root_id: str) -> None:
         """See the port; adds points."""
         await self._points("retry:before")
         await self.store.retry(scope, root_id)

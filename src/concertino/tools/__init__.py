@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Pending, Session, Tool, ToolContext, ToolResult
+from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Pending, Tool, ToolContext, ToolResult
 from .function import FunctionTool, Probe, tool
 from .progress import Progress, ProgressStep
 from .registry import BASE_PROMPT, ToolRegistry
@@ -30,7 +30,6 @@ __all__ = [
     "Probe",
     "Progress",
     "ProgressStep",
-    "Session",
     "Source",
     "Tool",
     "ToolContext",

@@ -12,6 +12,7 @@ from ..errors import ConfigurationError, ToolArgumentsError
 from ..events import RunResult
 from ..messages import Retain, ToolSpec
 from ..records import record
+from ..scope import Scope
 from ..usage import Tokens
 from .progress import Progress
 
@@ -165,25 +166,6 @@ def check_tool(tool: object) -> None:
         )
 
 
-@record(kw_only=True)
-class Session:
-    """The user on whose behalf a run works.
-
-    Fill it from the product's own session, never from a request's body or a model. Raises `ConfigurationError` if a
-    field is not text.
-    """
-
-    user_id: str = ""
-    organization_id: str = ""
-    plan: str = ""
-    """Name of the user's plan, for the limits."""
-
-    def __post_init__(self) -> None:
-        for name in ("user_id", "organization_id", "plan"):
-            if not isinstance(value := getattr(self, name), str):
-                raise ConfigurationError(f"Session({name}={value!r:.80}): use text")
-
-
 class ToolContext(ABC):
     """The call that a tool answers, and the services it may use while it runs."""
 
@@ -196,7 +178,8 @@ class ToolContext(ABC):
     """The engine's id of the call, the same each time this call runs again: pass it on as the idempotency key."""
     tool: str
     agent_path: str
-    session: Session
+    scope: Scope
+    """The tenant and the user on whose behalf the run works."""
     deps: Any
     """The product's own object from `Resources(deps=...)`."""
     progress: Progress

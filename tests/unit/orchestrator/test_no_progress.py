@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Ask, Chat, Resources, RunContext, ToolCall, tool
+from concertino import OPERATOR, AgentConfig, Allow, Ask, Chat, Resources, RunContext, ToolCall, tool
 from concertino.events import CallWaiting
 from concertino.operations import OperationEvent, OperationState, transition
 from concertino.orchestrator.tool_calls import tool_call
@@ -44,7 +44,7 @@ async def test_an_answer_without_a_transition_fails_the_run(monkeypatch: pytest.
     live = await runtime.start(Chat("x", model=model), "clerk")
     async for _, event in live.events():
         if isinstance(event, CallWaiting):
-            await runtime.approve(event.key)
+            await runtime.approve(OPERATOR, event.key)
             release.set()
     result = await live.result()
     assert result.status == "failed"

@@ -16,8 +16,7 @@ from concertino.token_engine.counting.base import EstimatingCounter, TokenCounte
 
 def fresh(counter: TokenCounter | None = None) -> Reserve:
     """One that has counted nothing yet."""
-    tree: Any = None
-    return Reserve(Resources(counter=counter or EstimatingCounter()), tree, Limits())
+    return Reserve(Resources(counter=counter or EstimatingCounter()), Limits())
 
 
 def asking(messages: Any, system: str = "") -> ModelRequest:

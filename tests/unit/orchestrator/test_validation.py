@@ -13,7 +13,7 @@ from concertino import (
     Budget,
     Chat,
     Resources,
-    Session,
+    Scope,
     Tool,
     ToolContext,
     ToolOrchestrator,
@@ -48,7 +48,7 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("history", [{"role": "user", "content": "hello"}], "UserMessage"),
         ("history", "hello", "history"),
         ("history", (message for message in [UserMessage("x")]), "use a list of messages"),
-        ("session", {"user_id": "u"}, "use a Session"),
+        ("scope", {"user": "u"}, "use a Scope"),
         ("summary", None, "summary"),
         ("personalization", 5, "personalization"),
         ("conversation_id", 7, "conversation_id"),
@@ -100,10 +100,11 @@ def test_an_invalid_field_of_resources_raises(field: str, value: Any, problem: s
         ToolOrchestrator(Chat("go", model=ScriptedModel()), AgentConfig(), resources=Resources(**settings))
 
 
-@pytest.mark.parametrize("field", ["user_id", "organization_id", "plan"])
-def test_an_invalid_field_of_a_session_raises(field: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"Session\({field}=3\): use text"):
-        Session(**{field: 3})  # type: ignore[arg-type]
+@pytest.mark.parametrize("field", ["tenant", "user"])
+@pytest.mark.parametrize("value", [3, None, b"u", "a\ud800"])
+def test_an_invalid_field_of_a_scope_raises(field: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"Scope\(.*use text in valid Unicode"):
+        Scope(**{field: value})
 
 
 @pytest.mark.parametrize("name", ["", " ", None, 5, "a/b", "two\nlines"])

@@ -8,8 +8,8 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+from concertino import Scope
 from concertino.messages import UserMessage
-from concertino.scope import Scope
 from concertino.storage.sqlite import SqliteStore
 from concertino.storage.types import Claim, Entry, EntryMessage, RunStart
 from concertino.usage import Tokens, UsageRecord
@@ -34,7 +34,7 @@ async def begin(store: SqliteStore, run_id: str, owner: str = "me") -> None:
 
 
 def claim(run_id: str, owner: str = "me") -> Claim:
-    return Claim(root_id=run_id, epoch=1, owner=owner, seconds=3600.0)
+    return Claim(root_id=run_id, scope=Scope("o", "u"), epoch=1, owner=owner, seconds=3600.0)
 
 
 def entry(run_id: str, number: int, text: str = "x", tokens: int | None = None) -> Entry:
@@ -58,7 +58,7 @@ WRITER = """
 import asyncio, sys
 sys.path[:0] = sys.argv[2:3]
 from journal_writer import begin, entry
-from concertino.scope import Scope
+from concertino import Scope
 from concertino.storage.sqlite import SqliteStore
 
 async def main():

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from concertino import OPERATOR, Scope
 from concertino.errors import StorageError
 from concertino.messages import AssistantMessage, Text, ToolCall, UserMessage
 from concertino.storage.sqlite import SqliteStore
@@ -28,9 +29,9 @@ async def test_a_lock_of_another_process_is_named(tmp_path: Path) -> None:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StorageError, match=r"a\.db is locked by another process: end that process"):
                 await store.append(entry("r1", 1))
-            assert len(await store.messages("r1")) == 0
+            assert len(await store.messages(OPERATOR, "r1")) == 0
         await store.append(entry("r1", 1))
-        assert len(await store.messages("r1")) == 2
+        assert len(await store.messages(OPERATOR, "r1")) == 2
 
 
 async def test_two_stores_write_to_one_file(tmp_path: Path) -> None:
@@ -43,8 +44,8 @@ async def test_two_stores_write_to_one_file(tmp_path: Path) -> None:
         await asyncio.gather(*appends)
         for store in (one, two):
             for run_id in ("r1", "r2"):
-                assert [used.tokens.prompt for used in await store.usage(run_id)] == list(range(1, 26))
-                assert len(await store.messages(run_id)) == 50
+                assert [used.tokens.prompt for used in await store.usage(OPERATOR, run_id)] == list(range(1, 26))
+                assert len(await store.messages(OPERATOR, run_id)) == 50
 
 
 async def test_a_full_disk_keeps_earlier_writes(tmp_path: Path) -> None:
@@ -56,8 +57,8 @@ async def test_a_full_disk_keeps_earlier_writes(tmp_path: Path) -> None:
         await store._connection.run(lambda connection: connection.execute(limit).fetchall())
         with pytest.raises(StorageError, match=r"a\.db cannot grow because the disk is full: free some space"):
             await store.append(entry("r1", 2, "x" * 1_000_000))
-        assert len(await store.messages("r1")) == 2
-        assert len(await store.usage("r1")) == 1
+        assert len(await store.messages(OPERATOR, "r1")) == 2
+        assert len(await store.usage(OPERATOR, "r1")) == 1
         await store.append(entry("r1", 2))
 
 
@@ -69,8 +70,8 @@ async def test_a_cancelled_write_that_has_started_is_completed(tmp_path: Path) -
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert [used.tokens.prompt for used in await store.usage("r1")] == list(range(1, 21))
-        assert len(await store.messages("r1")) == 40
+        assert [used.tokens.prompt for used in await store.usage(OPERATOR, "r1")] == list(range(1, 21))
+        assert len(await store.messages(OPERATOR, "r1")) == 40
 
 
 async def test_values_that_sqlite_cannot_store_are_refused(tmp_path: Path) -> None:
@@ -78,12 +79,7 @@ async def test_values_that_sqlite_cannot_store_are_refused(tmp_path: Path) -> No
         await begin(store, "r1")
         with pytest.raises(StorageError, match="cannot store a value"):
             await store.append(entry("r1", 1, tokens=2**64))
-        assert len(await store.messages("r1")) == len(await store.usage("r1")) == 0
-        for owner in ("a\ud800", "a\udfff"):
-            with pytest.raises(StorageError, match="cannot store a value"):
-                await store.remember(owner, "tea")
-            with pytest.raises(StorageError, match="cannot store a value"):
-                await store.recall(owner, "")
+        assert len(await store.messages(OPERATOR, "r1")) == len(await store.usage(OPERATOR, "r1")) == 0
 
 
 @pytest.mark.parametrize(
@@ -113,7 +109,10 @@ async def test_a_corrupt_value_is_a_storage_error(tmp_path: Path, table: str, co
         await store.append(entry("r1", 1))
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute(f"UPDATE {table} SET {column} = {value}")
-        for asked in (store.load("r1"), store.messages("r1") if table == "messages" else store.usage("r1")):
+        for asked in (
+            store.load(OPERATOR, "r1"),
+            store.messages(OPERATOR, "r1") if table == "messages" else store.usage(OPERATOR, "r1"),
+        ):
             with pytest.raises(StorageError):
                 await asked
         await store.append(entry("r1", 2))
@@ -138,7 +137,7 @@ async def test_an_unreadable_entry_is_named(tmp_path: Path, change: str, says: s
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute(f"UPDATE journal SET {change} WHERE seq = 2")
         with pytest.raises(StorageError, match=f"entry 2 of run 'r1' .*{says}"):
-            await store.load("r1")
+            await store.load(OPERATOR, "r1")
 
 
 async def test_a_corrupt_message_names_its_entry(tmp_path: Path) -> None:
@@ -149,7 +148,7 @@ async def test_a_corrupt_message_names_its_entry(tmp_path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("UPDATE messages SET body = '{'")
         with pytest.raises(StorageError, match="entry 1 of run 'r1' is unreadable"):
-            await store.load("r1")
+            await store.load(OPERATOR, "r1")
 
 
 async def test_the_next_sweep_truncates_a_log_that_a_reader_blocked(tmp_path: Path) -> None:
@@ -163,9 +162,9 @@ async def test_the_next_sweep_truncates_a_log_that_a_reader_blocked(tmp_path: Pa
             reader.execute("SELECT count(*) FROM runs").fetchall()
             end = RunEnd(status="completed", answer="", error=None, ended=1.0)
             await store.append(Entry(run_id="r1", seq=2, claim=claim("r1"), kind="ended", end=end))
-            await store.erase(user_id="u")
+            await store.erase(Scope("o", "u"))
             assert b"canary" in log.read_bytes()
-        assert await store.sweep() == 0
+        assert await store.sweep(OPERATOR) == 0
         assert b"canary" not in log.read_bytes() + path.read_bytes()
 
 
@@ -175,7 +174,7 @@ async def test_a_corrupt_file_raises_storage_errors_only(tmp_path: Path) -> None
         await begin(store, "r1")
         for number in range(1, 41):
             await store.append(entry("r1", number, "y" * 500))
-        await store.remember("ann", "tea")
+        await store.remember(Scope(user="ann"), "tea")
     whole = path.read_bytes()
     errors = 0
     for seed in range(40):
@@ -199,16 +198,16 @@ async def use(path: Path) -> int:
     found: list[Any] = []
     async with store:
         for asked in (
-            store.messages("r1"),
-            store.usage("r1"),
-            store.runs(),
-            store.recall("ann", "tea"),
+            store.messages(OPERATOR, "r1"),
+            store.usage(OPERATOR, "r1"),
+            store.runs(OPERATOR),
+            store.recall(Scope(user="ann"), "tea"),
             store.append(entry("r1", 41)),
-            store.load("r1"),
-            store.waits(open=False),
-            store.due(),
-            store.sweep(),
-            store.remember("ann", "coffee"),
+            store.load(OPERATOR, "r1"),
+            store.waits(OPERATOR, open=False),
+            store.due(OPERATOR),
+            store.sweep(OPERATOR),
+            store.remember(Scope(user="ann"), "coffee"),
         ):
             found.append((await asyncio.gather(asked, return_exceptions=True))[0])
     assert all(isinstance(each, StorageError) for each in found if isinstance(each, BaseException)), found
@@ -227,12 +226,12 @@ async def test_a_killed_process_loses_nothing_acknowledged(tmp_path: Path, ackno
     with writer(path) as process:
         last = kill_after(process, acknowledged)
     async with await SqliteStore.open(path) as store:
-        usage, messages = await store.usage("r1"), await store.messages("r1")
+        usage, messages = await store.usage(OPERATOR, "r1"), await store.messages(OPERATOR, "r1")
         assert len(usage) >= last
         assert [used.tokens.prompt for used in usage] == list(range(1, len(usage) + 1))
         whole = [UserMessage(f"{number}{half}x") for number in range(1, len(usage) + 1) for half in "ab"]
         assert [stored.message for stored in messages] == whole
-        journal = await store.load("r1")
+        journal = await store.load(OPERATOR, "r1")
         assert journal is not None
         assert [each.content for each in journal.entries] == [None, *({"n": n} for n in range(1, len(usage) + 1))]
         await store.append(entry("r1", len(usage) + 1))
@@ -249,10 +248,10 @@ async def test_two_processes_write_at_once(tmp_path: Path) -> None:
                 assert process.stdout.readline() == f"{number}\n"
             last = kill_after(process, 1)
             for run_id, least in (("r1", last), ("r2", 30)):
-                booked = [used.tokens.prompt for used in await store.usage(run_id)]
+                booked = [used.tokens.prompt for used in await store.usage(OPERATOR, run_id)]
                 assert booked == list(range(1, len(booked) + 1))
                 assert len(booked) >= least
-                assert len(await store.messages(run_id)) == 2 * len(booked)
+                assert len(await store.messages(OPERATOR, run_id)) == 2 * len(booked)
 
 
 async def test_the_views_are_readable(tmp_path: Path) -> None:

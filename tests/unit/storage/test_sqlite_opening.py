@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import sqlite3
@@ -15,10 +16,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from concertino import OPERATOR, AnyScope, Scope, TenantScope
 from concertino.errors import DatabaseVersionError, StorageError
 from concertino.storage.sqlite import SqliteStore
 from concertino.storage.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, schema
-from concertino.storage.sqlite.statements import add_functions, queries
+from concertino.storage.sqlite.statements import add_functions, queries, scoped
 
 TABLES = [
     "identity",
@@ -102,10 +104,16 @@ async def test_every_query_fits_the_schema(tmp_path: Path) -> None:
     await made(path)
     with closing(sqlite3.connect(path)) as connection:
         add_functions(connection)
-        for name, sql in queries().items():
+        readers: list[AnyScope] = [Scope("t", "u"), TenantScope("t"), TenantScope(""), OPERATOR]
+        for name, scope in itertools.product(queries(), readers):
             if name in ("words_copy", "words_rename"):
                 continue  # of a table that is created with them
-            whole = sql.replace("/*conditions*/", "true").replace("/*columns*/", "").replace("/*grouping*/", "")
+            whole = (
+                scoped(name, scope)[0]
+                .replace("/*conditions*/", "true")
+                .replace("/*columns*/", "")
+                .replace("/*grouping*/", "")
+            )
             bound = dict.fromkeys(re.findall(r":(\w+)", whole), 1)
             connection.execute(f"EXPLAIN {whole}", bound or [1] * whole.count("?"))
 
@@ -237,7 +245,7 @@ async def test_a_new_file_is_opened_many_times_at_once(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(8)))
     for store in stores:
-        await store.remember("ann", "tea")
+        await store.remember(Scope(user="ann"), "tea")
         await store.close()
     assert tables(path) == TABLES
 
@@ -256,7 +264,7 @@ async def test_a_closed_store_raises(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "a.db") as store:
         pass
     with pytest.raises(StorageError, match=r"a\.db is closed"):
-        await store.run("r1")
+        await store.run(OPERATOR, "r1")
 
 
 def test_importing_is_cheap() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from concertino import OPERATOR, Scope
 from concertino.errors import DatabaseVersionError, StaleClaimError, StorageError
 from concertino.storage.process import process_owner
 from concertino.storage.sqlite import SqliteStore
@@ -53,14 +54,14 @@ async def test_a_deleted_log_is_detected_on_opening(tmp_path: Path) -> None:
         await SqliteStore.open(path)
     (tmp_path / "a.db-watermark").unlink()
     async with await SqliteStore.open(path) as store:
-        assert await store.run("r1") is None
+        assert await store.run(OPERATOR, "r1") is None
 
 
 async def test_an_unmerged_log_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     killed_with_a_log(path)
     async with await SqliteStore.open(path) as store:
-        assert len(await store.usage("r1")) >= 5
+        assert len(await store.usage(OPERATOR, "r1")) >= 5
 
 
 async def test_a_restored_older_copy_is_detected(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ async def test_a_restored_older_copy_is_detected(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="went back in time: its journal ends at 3, and 4 was committed"):
         await SqliteStore.open(path)
     async with await SqliteStore.open(copy) as store:  # as a backup elsewhere it is fine
-        assert len(await store.messages("r1")) == 4
+        assert len(await store.messages(OPERATOR, "r1")) == 4
 
 
 async def test_a_log_deleted_under_an_open_store_is_detected(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ async def test_a_log_deleted_under_an_open_store_is_detected(tmp_path: Path) -> 
     async with await SqliteStore.open(path) as store:
         await begin(store, "r1")
         (tmp_path / "a.db-wal").unlink()
-        for asked in (store.append(entry("r1", 1)), store.run("r1"), store.claim("r1", "me", 1.0)):
+        for asked in (store.append(entry("r1", 1)), store.run(OPERATOR, "r1"), store.claim(OPERATOR, "r1", "me", 1.0)):
             with pytest.raises(StorageError, match=r"a\.db-wal was removed while the database was open"):
                 await asked
 
@@ -92,7 +93,7 @@ async def test_a_new_database_ignores_the_watermark_of_the_last(tmp_path: Path) 
     path.unlink()
     await filled(path, 1)
     async with await SqliteStore.open(path) as store:
-        assert len(await store.usage("r1")) == 1
+        assert len(await store.usage(OPERATOR, "r1")) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"x y", b"\xff\xfe"])
@@ -138,7 +139,7 @@ async def test_the_process_that_locks_the_database_is_named(tmp_path: Path, stop
                 says = f"locked by process {process.pid}, which was stopped .* `kill -CONT {process.pid}`"
             with pytest.raises(StorageError, match=says):
                 await store.append(entry("r1", 1))
-            assert len(await store.messages("r1")) == 0
+            assert len(await store.messages(OPERATOR, "r1")) == 0
         await store.append(entry("r1", 1))
 
 
@@ -147,18 +148,18 @@ async def test_the_process_that_locks_the_database_is_named(tmp_path: Path, stop
 
 async def check_readable(path: Path) -> None:
     async with await SqliteStore.open(path, read_only=True) as store:
-        assert [run.start.run_id for run in await store.runs()] == ["r1"]
-        journal = await store.load("r1")
+        assert [run.start.run_id for run in await store.runs(OPERATOR)] == ["r1"]
+        journal = await store.load(OPERATOR, "r1")
         assert journal is not None
         assert len(journal.entries) == 3
-        assert list((await store.due()).orphaned) == []
-        assert await store.sweep() == 0
+        assert list((await store.due(OPERATOR)).orphaned) == []
+        assert await store.sweep(OPERATOR) == 0
         for writes in (
             store.append(entry("r1", 3)),
-            store.claim("r1", "me", 1.0),
-            store.send("r1", "stop"),
-            store.set_budget("x", Budget(tokens=1)),
-            store.erase(user_id="u", force=True),
+            store.claim(OPERATOR, "r1", "me", 1.0),
+            store.send(OPERATOR, "r1", "stop"),
+            store.set_budget(Scope("o", "u"), Budget(tokens=1)),
+            store.erase(Scope(user="u"), force=True),
         ):
             with pytest.raises(StorageError, match="is read-only: open it without read_only"):
                 await writes
@@ -177,7 +178,7 @@ async def test_a_reader_sees_what_a_writer_commits(tmp_path: Path) -> None:
     await filled(path)
     async with await SqliteStore.open(path) as one, await SqliteStore.open(path, read_only=True) as two:
         await one.append(entry("r1", 3))
-        assert len(await two.usage("r1")) == 3
+        assert len(await two.usage(OPERATOR, "r1")) == 3
 
 
 @pytest.fixture
@@ -228,15 +229,16 @@ async def test_reading_creates_nothing(tmp_path: Path) -> None:
 
 CLAIMER = """
 import asyncio, sys
+from concertino import OPERATOR
 from concertino.errors import RunClaimedError
 from concertino.storage.process import process_owner
 from concertino.storage.sqlite import SqliteStore
 
 async def main():
     async with await SqliteStore.open(sys.argv[1]) as store:
-        print(list((await store.due()).orphaned))
+        print(list((await store.due(OPERATOR)).orphaned))
         try:
-            claim = await store.claim("r1", process_owner(), 30)
+            claim = await store.claim(OPERATOR, "r1", process_owner(), 30)
             print("claimed, sure:", claim.sure)
         except RunClaimedError:
             print("refused")
@@ -267,8 +269,8 @@ async def test_a_live_process_in_another_pid_namespace_keeps_its_lease(tmp_path:
         await begin(store, "r1", process_owner())
         for prefix in ((), UNSHARE):
             assert await asyncio.to_thread(claim_elsewhere, path, *prefix) == ["[]", "refused"]
-        (mine,) = await store.runs()
-        short = Claim(root_id="r1", epoch=1, owner=mine.owner, seconds=0.0)
+        (mine,) = await store.runs(OPERATOR)
+        short = Claim(root_id="r1", scope=Scope("o", "u"), epoch=1, owner=mine.owner, seconds=0.0)
         await store.renew(short, 0.0)
         found = await asyncio.to_thread(claim_elsewhere, path, *UNSHARE)
         assert found == ["['r1']", "claimed, sure: False"]
@@ -301,17 +303,17 @@ async def test_writes_that_wait_share_a_commit(tmp_path: Path) -> None:
         _, seen = await together(store, [entry(f"r{number}", 1) for number in range(20)])
         assert seen == ["COMMIT"]
         for number in range(20):
-            assert len(await store.messages(f"r{number}")) == 2
+            assert len(await store.messages(OPERATOR, f"r{number}")) == 2
 
 
 async def test_one_of_many_fails_alone(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "a.db") as store:
         for number in range(12):
             await begin(store, f"r{number}")
-        await store.set_budget("x", Budget(tokens=1))
+        await store.set_budget(Scope("o", "u"), Budget(tokens=1))
         entries = [entry(f"r{number}", 1) for number in range(12)]
         entries[3] = Entry(run_id="r3", seq=9, claim=claim("r3"), kind="model_requested")
-        wanted = Reservation(id="u", accounts=("x",), tokens=2, money=None)
+        wanted = Reservation(id="u", tokens=2, money=None)
         entries[5] = Entry(run_id="r5", seq=1, claim=claim("r5"), kind="model_requested", reserve=wanted)
         entries[7] = entry("r7", 1, tokens=2**64)
         done, seen = await together(store, entries)
@@ -319,7 +321,7 @@ async def test_one_of_many_fails_alone(tmp_path: Path) -> None:
         assert isinstance(done[3], StaleClaimError)
         assert type(done[5]).__name__ == "BudgetError"
         assert isinstance(done[7], StorageError)
-        written = {run.start.run_id for run in await store.runs() if run.entries == 2}
+        written = {run.start.run_id for run in await store.runs(OPERATOR) if run.entries == 2}
         assert written == {f"r{number}" for number in range(12)} - {"r3", "r5", "r7"}
 
 
@@ -332,7 +334,7 @@ async def test_a_failure_that_rolls_all_back_is_repeated_one_by_one(tmp_path: Pa
         entries = [entry(f"r{number}", 1, "x" * (10_000_000 if number == 4 else 1)) for number in range(8)]
         done, _ = await together(store, entries)
         assert [type(each).__name__ for each in done] == ["Head"] * 4 + ["StorageError"] + ["Head"] * 3
-        assert [len(await store.messages(f"r{number}")) for number in range(8)] == [2] * 4 + [0] + [2] * 3
+        assert [len(await store.messages(OPERATOR, f"r{number}")) for number in range(8)] == [2] * 4 + [0] + [2] * 3
 
 
 async def test_a_locked_database_fails_every_waiting_write(tmp_path: Path) -> None:

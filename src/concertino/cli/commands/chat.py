@@ -37,9 +37,7 @@ class ChatSession:
     async def turn(self, message: str) -> ResultDocument:
         """Answer *message*. A turn that does not complete is not part of the history."""
         context = self._context
-        chat = Chat(
-            message, history=self._history, context=self._state, session=context.session, conversation_id=self.id
-        )
+        chat = Chat(message, history=self._history, context=self._state, scope=context.scope, conversation_id=self.id)
         run = ToolOrchestrator(chat, MainThreadAgent(), self._registry, resources=context.resources, lease=LEASE)
         document = await watch(
             LiveRun(run, EventLog(context.store)),

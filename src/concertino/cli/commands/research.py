@@ -40,7 +40,7 @@ async def _run(
     registry = ToolRegistry(wiring.research_team(context.library))
     if asks_back:
         registry.register(feedback_questions())
-    chat = Chat(message, history=history, session=context.session, conversation_id=conversation)
+    chat = Chat(message, history=history, scope=context.scope, conversation_id=conversation)
     run = ToolOrchestrator(chat, DeepResearchSupervisor(), registry, resources=context.resources, lease=LEASE)
     return await watch(
         LiveRun(run, EventLog(context.store)),

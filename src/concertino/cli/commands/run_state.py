@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ...errors import UnknownRunError
 from ...records import record
+from ...scope import OPERATOR
 from ...storage.base import Store
 from ...storage.types import StoredRun, StoredState
 from ...usage import Totals, UsageRecord, total
@@ -39,13 +40,13 @@ class ResumableTrees:
 
 async def resumable_trees(store: Store) -> ResumableTrees:
     """Find the trees that can be resumed now. Overdue waits expire first, unless the database is read-only."""
-    due = await store.due(ALL)
+    due = await store.due(OPERATOR, ALL)
     return ResumableTrees(frozenset(due.orphaned), frozenset(due.ready))
 
 
 async def find_run(context: CommandContext, run_id: str) -> StoredRun:
     """Return the run *run_id*. Raises `UnknownRunError`."""
-    run = await context.store.run(run_id)
+    run = await context.store.run(OPERATOR, run_id)
     if run is None:
         raise UnknownRunError(f"no run {run_id!r} in this database: {context.options.command('list', '--all')}")
     return run
@@ -54,7 +55,7 @@ async def find_run(context: CommandContext, run_id: str) -> StoredRun:
 async def tree_of(store: Store, run: StoredRun) -> list[StoredRun]:
     """Return *run* and its sub-agents' runs: parents before their children, in the order of their start."""
     path = run.start.agent_path
-    runs = await store.runs(root_id=run.start.root_id, limit=ALL)
+    runs = await store.runs(OPERATOR, root_id=run.start.root_id, limit=ALL)
     below = [one for one in runs if one.start.run_id == run.start.run_id or one.start.agent_path.startswith(path + "/")]
     children: defaultdict[str | None, list[StoredRun]] = defaultdict(list)
     for one in reversed(below):
@@ -106,8 +107,8 @@ def run_object(run: StoredRun, state: str, usage: Sequence[UsageRecord]) -> dict
         "state": state,
         "agent": start.agent,
         "agent_path": start.agent_path,
-        "user_id": start.user_id,
-        "organization_id": start.organization_id,
+        "tenant": start.scope.tenant,
+        "user": start.scope.user,
         "conversation_id": start.conversation_id,
         "reason": run.reason or None,
         "started": iso(start.started),

@@ -19,6 +19,7 @@ runs = typer.Typer(
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The wait's key; runs show prints it.", show_default=False)]
 By = Annotated[str | None, typer.Option(metavar="NAME", help="The person who answers. Default: your login name.")]
+Tenant = Annotated[str | None, typer.Option(metavar="TENANT", help="Only runs of this tenant.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume the run at once if this answer is the first.")]
 
 
@@ -32,7 +33,10 @@ def on_stored_runs(command: ContextCommand, *, read_only: bool = False) -> Execu
 @runs.command("list")
 @takes("db", "as_json")
 def list_(
-    user: Annotated[str | None, typer.Option(metavar="USER", help="Only runs of this user.")] = None,
+    tenant: Tenant = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="USER", help="Only runs of this user, of the tenant that --tenant names.")
+    ] = None,
     conversation: Annotated[str | None, typer.Option(metavar="ID", help="Only runs of this conversation.")] = None,
     state: Annotated[
         str | None,
@@ -48,7 +52,7 @@ def list_(
     """List runs, newest first."""
     from .runs_list import list_runs
 
-    return on_stored_runs(partial(list_runs, user, conversation, state, everything, limit), read_only=True)
+    return on_stored_runs(partial(list_runs, tenant, user, conversation, state, everything, limit), read_only=True)
 
 
 @runs.command()
@@ -178,16 +182,16 @@ def export(run: RunId) -> Execute:
 @runs.command()
 @takes("db", "as_json")
 def erase(
-    user: Annotated[
-        str, typer.Option(metavar="USER", help="The user whose runs and memories to erase.", show_default=False)
-    ],
-    organization: Annotated[str | None, typer.Option(metavar="ORG", help="Only data of this organization.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(metavar="TENANT", help="The user's tenant; without --user, all users of it.")
+    ] = None,
+    user: Annotated[str | None, typer.Option(metavar="USER", help="The user whose runs and memories to erase.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Erase without a confirmation.")] = False,
 ) -> Execute:
-    """Erase a user's runs and memories.
+    """Erase the runs and memories of a user, or of all users of a tenant.
 
-    The ledger stays, without the name.
+    The ledger stays, without the user's name.
     """
-    from .runs_stop import erase_user
+    from .runs_stop import erase_owner
 
-    return on_stored_runs(partial(erase_user, user, organization, yes))
+    return on_stored_runs(partial(erase_owner, tenant, user, yes))

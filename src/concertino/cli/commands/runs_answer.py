@@ -12,6 +12,7 @@ from ...errors import ConfigurationError, ErasedError, StorageError, UnknownWait
 from ...orchestrator.journal.replay import replay
 from ...orchestrator.resources import Resources
 from ...runtime import AnswerOutcome, Runtime
+from ...scope import OPERATOR, Operator
 from ..command_context import CommandContext, user_name
 from ..render.console import read_all, replace_invalid
 from ..render.format import counted, moment, one_line
@@ -24,33 +25,32 @@ async def approve(key: str, by: str | None, resume: bool, arguments: str | None,
     edited = None if arguments is None else _arguments(arguments)
     if edited is not None:
         await _check_arguments(edited, key, context)
-    return await _give(key, resume, context, lambda runtime: runtime.approve(key, by=_person(by), arguments=edited))
+    return await _give(key, resume, context, lambda runtime: runtime.approve(_person(by), key, arguments=edited))
 
 
 async def deny(key: str, by: str | None, resume: bool, reason: str, context: CommandContext) -> int:
     """Deny the call. Raises `RunStateError`."""
     reason = replace_invalid(reason)
-    return await _give(key, resume, context, lambda runtime: runtime.deny(key, reason, by=_person(by)))
+    return await _give(key, resume, context, lambda runtime: runtime.deny(_person(by), key, reason))
 
 
 async def resolve(key: str, by: str | None, resume: bool, result: str, failed: bool, context: CommandContext) -> int:
     """Supply the result of the call. Raises `RunStateError`."""
     content = replace_invalid(read_all() if result == "-" else result)
-    return await _give(
-        key, resume, context, lambda runtime: runtime.resolve(key, content, failed=failed, by=_person(by))
-    )
+    return await _give(key, resume, context, lambda runtime: runtime.resolve(_person(by), key, content, failed=failed))
 
 
-def _person(by: str | None) -> str:
-    return user_name() if by is None else replace_invalid(by)
+def _person(by: str | None) -> Operator:
+    """Return the operator who answers under the name *by*."""
+    return Operator(user_name() if by is None else replace_invalid(by))
 
 
 async def _give(
     key: str, resume: bool, context: CommandContext, give: Callable[[Runtime], Awaitable[AnswerOutcome]]
 ) -> int:
     """Return 0 for the first answer, 1 for a later one, or the status of the resumed run."""
-    await context.store.due()  # an overdue wait expires first
-    if resume and (wait := await context.store.wait(key)) is not None:
+    await context.store.due(OPERATOR)  # an overdue wait expires first
+    if resume and (wait := await context.store.wait(OPERATOR, key)) is not None:
         check_agent(await find_run(context, wait.root_id), context)  # before the answer is recorded
     try:
         answered = await give(Runtime((), Resources(store=context.store)))
@@ -71,7 +71,7 @@ async def _give(
         context.console.print(Text(one_line(f"{wait.key}: {recorded} ({call})")))
     if resume:
         return await resume_run(wait.root_id, context)
-    open_count = len(await context.store.waits(root_id=wait.root_id, limit=ALL))
+    open_count = len(await context.store.waits(OPERATOR, root_id=wait.root_id, limit=ALL))
     others = f"{counted(open_count, 'other call')} of the run still waiting; " if open_count else ""
     context.console.notice(f"{others}to continue: {context.options.resume_command(wait.root_id)}")
     return 0
@@ -93,8 +93,8 @@ async def _check_arguments(arguments: dict[str, Any], key: str, context: Command
     Only the first answer counts, and the call would fail with these. The journal contains the schema as the model
     received it.
     """
-    wait = await context.store.wait(key)
-    journal = None if wait is None or wait.resolution is not None else await context.store.load(wait.run_id)
+    wait = await context.store.wait(OPERATOR, key)
+    journal = None if wait is None or wait.resolution is not None else await context.store.load(OPERATOR, wait.run_id)
     if wait is None or journal is None:
         return
     try:

@@ -9,6 +9,7 @@ from typing import Any
 from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
 from ...orchestrator.journal.entries import Started
 from ...orchestrator.journal.replay import read_steps
+from ...scope import OPERATOR
 from ...storage.codec import encode_message
 from ...storage.types import StoredEntry, StoredJournal, StoredMessage
 from ...waits import Wait
@@ -22,22 +23,22 @@ async def export_run(run_id: str, context: CommandContext) -> int:
     store, console = context.store, context.console
     trees = await resumable_trees(store)
     root = await find_run(context, (await find_run(context, run_id)).start.root_id)
-    usage = await store.usage(root.start.run_id)
+    usage = await store.usage(OPERATOR, root.start.run_id)
     policies: dict[str, DataPolicy] = {}
     for run in await tree_of(store, root):
         start, end = run.start, run.end
-        journal = await store.load(start.run_id)
+        journal = await store.load(OPERATOR, start.run_id)
         assert journal is not None
         policy = policies[start.run_id] = _policy(journal)
         extra = {"answer": None if end is None else end.answer, "entries": run.entries}
         console.json({"kind": "run", **run_object(run, trees.state_of(run), own_usage(usage, run)), **extra})
         for entry in journal.entries:
             console.json({"kind": "entry", "run_id": start.run_id, **_entry(entry, policy)})
-        for index, stored in enumerate(await store.messages(start.run_id)):
+        for index, stored in enumerate(await store.messages(OPERATOR, start.run_id)):
             console.json({"kind": "message", "run_id": start.run_id, "position": index, **_message(stored)})
     for record in usage:
         console.json({"kind": "usage", **dataclasses.asdict(record), "cost": exact(record.cost)})
-    for wait in await store.waits(root_id=root.start.run_id, open=False, limit=ALL):
+    for wait in await store.waits(OPERATOR, root_id=root.start.run_id, open=False, limit=ALL):
         console.json({"kind": "wait", **wait_object(_reduced(wait, policies.get(wait.run_id)))})
     return 0
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ...errors import ConfigurationError
+from ...scope import OPERATOR, AnyScope, Scope, TenantScope
 from ...storage.types import StoredRun
 from ...usage import UsageRecord, total
 from ..command_context import CommandContext
@@ -19,6 +20,7 @@ _WIDE = 110
 
 
 async def list_runs(
+    tenant: str | None,
     user: str | None,
     conversation: str | None,
     state: str | None,
@@ -33,14 +35,14 @@ async def list_runs(
     trees = await resumable_trees(store)
     active = state in ("running", "interrupted")  # the store does not tell them apart
     found = await store.runs(
-        user_id=user,
+        _reader_of(tenant, user),
         conversation_id=conversation,
         state="running" if active else state,
         roots=not sub_agents,
         limit=ALL if active else limit,
     )
     runs = [run for run in found if not active or trees.state_of(run) == state][:limit]
-    usage = [tree_usage(await store.usage(run.start.root_id), run) for run in runs]
+    usage = [tree_usage(await store.usage(OPERATOR, run.start.root_id), run) for run in runs]
     if console.as_json:
         for run, used in zip(runs, usage, strict=True):
             console.json(run_object(run, trees.state_of(run), used))
@@ -49,6 +51,13 @@ async def list_runs(
     else:
         console.notice(f"no matching runs in {context.database}")
     return 0
+
+
+def _reader_of(tenant: str | None, user: str | None) -> AnyScope:
+    """Return the scope that `--tenant` and `--user` name."""
+    if user is not None:
+        return Scope(tenant or "", user)
+    return OPERATOR if tenant is None else TenantScope(tenant)
 
 
 def _row(run: StoredRun, trees: ResumableTrees, used: Sequence[UsageRecord]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from ...messages import ToolMessage
 from ...orchestrator.journal.replay import replay
 from ...orchestrator.resources import Resources
 from ...runtime import Runtime
+from ...scope import OPERATOR
 from ...storage.types import StoredRun
 from ..command_context import CommandContext, open_library
 from ..render.result_document import CitedSources
@@ -41,7 +42,7 @@ async def resume_run(run_id: str, context: CommandContext) -> int:
 async def retry_run(run_id: str, context: CommandContext) -> int:
     """Make a dead letter resumable. Raises `RunStateError` if the run is not a dead letter."""
     run = await find_run(context, run_id)
-    await Runtime((), Resources(store=context.store)).retry(run_id)
+    await Runtime((), Resources(store=context.store)).retry(OPERATOR, run_id)
     if context.console.as_json:
         context.console.json({"run_id": run.start.root_id, "retried": True})
     else:
@@ -53,11 +54,11 @@ async def retry_run(run_id: str, context: CommandContext) -> int:
 async def fork_run(run_id: str, step: int, context: CommandContext) -> int:
     """Start a copy of *run_id* as it was before *step*, and show it. Raises as `resume_run` does."""
     run = await find_run(context, run_id)
-    journal = await context.store.load(run_id)
+    journal = await context.store.load(OPERATOR, run_id)
     assert journal is not None
     replay(journal, before_step=step)  # a fork that is impossible is refused before documents are indexed for it
     async with _open_runtime(run, context) as runtime:
-        new_id = await runtime.create_fork(run_id, step)
+        new_id = await runtime.create_fork(OPERATOR, run_id, step)
         context.console.notice(f"forked as {new_id}")
         return await _continue(await find_run(context, new_id), runtime, context)
 
@@ -65,12 +66,12 @@ async def fork_run(run_id: str, step: int, context: CommandContext) -> int:
 async def _continue(root: StoredRun, runtime: Runtime, context: CommandContext) -> int:
     sources = CitedSources()
     for one in await tree_of(context.store, root):
-        for stored in await context.store.messages(one.start.run_id):
+        for stored in await context.store.messages(OPERATOR, one.start.run_id):
             if isinstance(stored.message, ToolMessage):
                 sources.add_result(stored.message)
     start = root.start
     document = await watch(
-        await runtime.resume(start.run_id),
+        await runtime.resume(OPERATOR, start.run_id),
         context,
         sources,
         question=start.task,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import StorageError
-from ...ids import accounts_of
+from ...scope import OPERATOR
 from ...storage.types import Account, StoredRun
 from ...usage import UsageRecord, total
 from ...waits import Wait
@@ -45,9 +45,9 @@ async def _load(run_id: str, context: CommandContext) -> RunReport:
     run = await find_run(context, run_id)
     start = run.start
     runs = await tree_of(store, run)
-    usage = tree_usage(await store.usage(start.root_id), run)
+    usage = tree_usage(await store.usage(OPERATOR, start.root_id), run)
     ids = {one.start.run_id for one in runs}
-    waits = [w for w in await store.waits(root_id=start.root_id, open=False, limit=ALL) if w.run_id in ids]
+    waits = [w for w in await store.waits(OPERATOR, root_id=start.root_id, open=False, limit=ALL) if w.run_id in ids]
     agents = []
     for one in runs:
         own = own_usage(usage, one)
@@ -57,7 +57,7 @@ async def _load(run_id: str, context: CommandContext) -> RunReport:
         agents=agents,
         timeline=await _timeline(run, agents[0].usage, waits, context),
         waits=[(wait, options.answer_commands(wait)) for wait in waits if wait.resolution is None],
-        accounts=await store.accounts(accounts_of(start.root_id, start.user_id, start.organization_id)),
+        accounts=await store.accounts(start.scope, run_id=start.root_id),
         ready=ready,
         advice=list(_advice(run, agents[0].state, ready, context)),
     )
@@ -66,11 +66,11 @@ async def _load(run_id: str, context: CommandContext) -> RunReport:
 async def _timeline(run: StoredRun, usage: list[UsageRecord], waits: list[Wait], context: CommandContext) -> Timeline:
     run_id = run.start.run_id
     try:
-        journal = await context.store.load(run_id)
+        journal = await context.store.load(OPERATOR, run_id)
     except StorageError as error:  # damaged, or stored by a newer version: everything else can still be shown
         return Timeline(problem=str(error))
     assert journal is not None
-    return read_timeline(journal, usage, waits, await context.store.operations(run.start.scope, run_id=run_id))
+    return read_timeline(journal, usage, waits, await context.store.operations(OPERATOR, run_id=run_id))
 
 
 def _advice(run: StoredRun, state: str, ready: bool, context: CommandContext) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _report_object(report: RunReport) -> dict[str, Any]:
 
 def _account(account: Account) -> dict[str, Any]:
     return {
-        "name": account.name,
+        "kind": account.kind,
         "tokens": account.budget.tokens,
         "money": exact(account.budget.money),
         "spent_tokens": account.spent_tokens,

@@ -9,6 +9,7 @@ from rich.text import Text
 from ...errors import ConfigurationError
 from ...orchestrator.resources import Resources
 from ...runtime import Runtime
+from ...scope import OPERATOR, Scope, TenantScope
 from ..command_context import CommandContext
 from ..render.console import read_line, replace_invalid
 from ..render.format import counted
@@ -19,7 +20,7 @@ from .run_state import find_run
 async def stop_run(run_id: str, deadline: float, context: CommandContext) -> int:
     """Stop the run in whichever process it is, and print the receipt. Raises `RunStateError`."""
     await find_run(context, run_id)
-    receipt = await Runtime((), Resources(store=context.store)).stop(run_id, deadline)
+    receipt = await Runtime((), Resources(store=context.store)).stop(OPERATOR, run_id, deadline)
     if context.console.as_json:
         context.console.json({"run_id": run_id, "receipt": dataclasses.asdict(receipt)})
     else:
@@ -28,24 +29,25 @@ async def stop_run(run_id: str, deadline: float, context: CommandContext) -> int
     return 0
 
 
-async def erase_user(user: str, organization: str | None, confirmed: bool, context: CommandContext) -> int:
-    """Erase a user's runs and memories after a confirmation. Raises `StorageError` while one of the runs is open.
+async def erase_owner(tenant: str | None, user: str | None, confirmed: bool, context: CommandContext) -> int:
+    """Erase the runs and memories of a user or a tenant after a confirmation.
 
-    Return 2 if the confirmation is refused or cannot be read.
+    Return 2 if the confirmation is refused or cannot be read. Raises `StorageError` while one of the runs is open.
     """
-    user = replace_invalid(user)
-    if not user:
-        raise ConfigurationError("--user is empty: name the user")
-    owner = f"user {user!r}" + (f" of organization {organization!r}" if organization is not None else "")
+    tenant, user = (None if text is None else replace_invalid(text) for text in (tenant, user))
+    if not (tenant or user) or user == "":
+        raise ConfigurationError("erase needs --user, --tenant or both, and neither may be empty")
+    scope = TenantScope(tenant or "") if user is None else Scope(tenant or "", user)
+    owner = ("all users" if user is None else f"user {user!r}") + (f" of tenant {tenant!r}" if tenant else "")
     if not confirmed:
         context.console.notice(f"erase the runs and memories of {owner} in {context.database}; the ledger stays")
         answer = read_line("type yes to continue> ", context.console, context.signals)
         if answer is None or answer.strip().lower() != "yes":
             context.console.notice("concertino: nothing was erased; --yes erases without asking")
             return context.signals.exit_status if context.signals.received else 2
-    erased = await context.store.erase(user_id=user, organization_id=organization)
+    erased = await context.store.erase(scope)
     if context.console.as_json:
-        context.console.json({"user_id": user, "organization_id": organization, **dataclasses.asdict(erased)})
+        context.console.json({"tenant": tenant, "user": user, **dataclasses.asdict(erased)})
     else:
         memories = f"{erased.memories:,} {'memory' if erased.memories == 1 else 'memories'}"
         context.console.print(Text(f"erased {counted(erased.runs, 'run')} and {memories} of {owner}"))

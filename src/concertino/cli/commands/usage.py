@@ -13,6 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from ...errors import ConfigurationError
+from ...scope import OPERATOR
 from ...storage.types import UsageSum
 from ...usage import Tokens, UsageRecord
 from ..command_context import CommandContext
@@ -21,7 +22,7 @@ from ..render.format import exact, money
 from ..render.run_report import price_lines
 from .run_state import attempt_of, find_run, step_of, tree_usage
 
-FIELDS = ("run", "agent", "model", "user", "organization", "day")
+FIELDS = ("run", "agent", "model", "tenant", "user", "day")
 RUN_FIELDS = ("run", "agent", "model", "step", "attempt")
 """The fields of the records of a single tree."""
 _EXACT = Context(prec=2000)
@@ -38,10 +39,10 @@ async def usage(
         raise ConfigurationError(f"--since {since} is not before --until {until}")
     records: Sequence[UsageRecord] = ()
     if run_id is None:
-        sums = await context.store.usage_sums(fields, since=start, until=end)
+        sums = await context.store.usage_sums(OPERATOR, fields, since=start, until=end)
     elif start is None and end is None:
         run = await find_run(context, run_id)
-        records = tree_usage(await context.store.usage(run.start.root_id), run)
+        records = tree_usage(await context.store.usage(OPERATOR, run.start.root_id), run)
         sums = _sums_of(records, fields)
     else:
         raise ConfigurationError("--run takes no --since and no --until: a run's usage is one sum")
@@ -67,7 +68,7 @@ def _table(fields: Sequence[str], rows: list[list[str]]) -> Table:
         heads.append("NOTES")
     else:
         rows = [row[:-1] for row in rows]
-    made = table(heads, rows, right=_FIGURES, flexible=("AGENT", "MODEL", "USER", "ORGANIZATION", "NOTES"))
+    made = table(heads, rows, right=_FIGURES, flexible=("AGENT", "MODEL", "TENANT", "USER", "NOTES"))
     made.rows[-1].style = "bold"
     return made
 
@@ -75,6 +76,9 @@ def _table(fields: Sequence[str], rows: list[list[str]]) -> Table:
 def _fields(by: Sequence[str], *, in_run: bool) -> tuple[str, ...]:
     known = RUN_FIELDS if in_run else FIELDS
     fields = tuple(dict.fromkeys(field.strip() for given in by for field in given.split(",")))
+    if "user" in fields and "tenant" not in fields:  # users of two tenants may have the same id
+        at = fields.index("user")
+        fields = (*fields[:at], "tenant", *fields[at:])
     for field in fields:
         if field not in known:
             hint = " (with --run)" if in_run else ""

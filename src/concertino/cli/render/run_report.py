@@ -116,7 +116,7 @@ def _fields(report: RunReport) -> Table:
     """Return the run's labelled values; a long one continues in its own column."""
     run, start, end = report.run, report.run.start, report.run.end
     erased = _ERASED if report.timeline.erased else "(none)"
-    owner = (start.user_id or "(no user, or erased)", start.organization_id and f"of {start.organization_id}")
+    owner = (start.scope.user or "(no user, or erased)", start.scope.tenant and f"of {start.scope.tenant}")
     took = "" if end is None else f", took {seconds(max(end.ended - start.started, 0.0))}"
     fields = [
         ("agent", start.agent_path),
@@ -146,7 +146,7 @@ def _account(account: Account) -> str:
     if account.budget.money is not None:
         parts.append(f"{money(account.spent_money)} of {money(account.budget.money)}")
     reserved = f", {tokens(account.reserved_tokens)} reserved" if account.reserved_tokens else ""
-    return f"{account.name}: {' and '.join(parts)} spent{reserved}"
+    return f"{account.kind}: {' and '.join(parts)} spent{reserved}"
 
 
 def _agents(report: RunReport, *, with_ids: bool) -> Table:

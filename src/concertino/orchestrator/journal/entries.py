@@ -113,7 +113,6 @@ class Started:
     """Indexes in `before` that the next run of the conversation does not have."""
     context: list[Any] | None = None
     """The context state that the run continues; see `pack_context`."""
-    plan: str = ""
     chatbot: str | None = None
     forked_from: str | None = None
     message: str = ""
@@ -124,7 +123,7 @@ class Started:
     attachments: Sequence[Sequence[str]] = ()
 
     def write(self, body: Json, content: Json) -> None:
-        for name in ("model", "policy", "limits", "before", "skipped", "context", "plan", "chatbot", "forked_from"):
+        for name in ("model", "policy", "limits", "before", "skipped", "context", "chatbot", "forked_from"):
             _put(body, name, getattr(self, name))
         for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
             _put(content, name, getattr(self, name))

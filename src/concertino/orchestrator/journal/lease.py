@@ -57,7 +57,6 @@ class Tree:
         "_pending",
         "_renewal",
         "_stopped",
-        "accounts",
         "budgeted",
         "claim",
         "content_index",
@@ -85,7 +84,6 @@ class Tree:
         self.lease = lease
         self.valid_until = 0.0
         """The end of the lease by the loop's clock, which continues while the process is frozen."""
-        self.accounts: tuple[str, ...] = ()
         self.budgeted = False
         """Whether any of the accounts has a budget; without one nothing is counted for it."""
         self.policies: dict[str, DataPolicy] = {}

@@ -14,6 +14,7 @@ from ...ids import text_id, token
 from ...messages import AssistantMessage, Message
 from ...operations import Operation, OperationState
 from ...records import record
+from ...scope import Scope
 from ...storage import types as stored
 from ...storage.base import Store
 from ...storage.types import Reservation, RunEnd, RunStart, Settlement, StoredText
@@ -82,11 +83,11 @@ class Journal:
         "policy",
         "processed",
         "run_id",
+        "scope",
         "seq",
-        "user_id",
     )
 
-    def __init__(self, tree: Tree, run_id: str, user_id: str, count: Callable[[Message], int]) -> None:
+    def __init__(self, tree: Tree, run_id: str, scope: Scope, count: Callable[[Message], int]) -> None:
         self.on = tree.store is not None
         self.run_id = run_id
         self.policy = KEEP_ALL
@@ -100,7 +101,7 @@ class Journal:
             return
         self._store: Store | None = tree.store
         self._count = count
-        self.user_id = user_id
+        self.scope = scope
         self.seq = 0
         self._started = False
         self._lock = asyncio.Lock()
@@ -171,7 +172,7 @@ class Journal:
 
     def text_ids(self, bodies: Sequence[str]) -> list[str]:
         """Return the ids of texts that runs share; each is stored once."""
-        owner = self.user_id if self.policy.keeps_everything else self._salt
+        owner = self.scope.key if self.policy.keeps_everything else self._salt
         ids = [text_id(owner, body) for body in bodies]
         self._gathered.texts.update(zip(ids, bodies, strict=True))
         return ids
@@ -197,7 +198,7 @@ class Journal:
         self._started = True  # a cancelled or failed append may have reached the store all the same
         row = self._row(entry, 0, gathered, operations)
         self._unsure = (row, gathered)
-        limited = await self._store.begin(start, row, self._tree.claim, self._tree.accounts)
+        limited = await self._store.begin(start, row, self._tree.claim)
         self._tree.budgeted = self._tree.budgeted or limited
         self._unsure = None
         self.seq = 1
@@ -272,7 +273,7 @@ class Journal:
         """Find out whether a cancelled append was carried out, so that nothing is written twice or lost."""
         assert self._unsure is not None
         row, gathered = self._unsure
-        run = await store.run(self.run_id)
+        run = await store.run(self.scope, self.run_id)
         if run is None or run.entries <= row.seq:
             self._unwritten(gathered)
         else:
@@ -287,7 +288,7 @@ class Journal:
         gathered, reserve = self._gathered, row.reserve
         gathered.attempts += [(each.key, "cancelled") for each in row.operations if each.kind == "model_call"]
         if reserve is not None:
-            gathered.settle.append(Settlement(id=reserve.id, accounts=reserve.accounts, tokens=0, money=Decimal(0)))
+            gathered.settle.append(Settlement(id=reserve.id, tokens=0, money=Decimal(0)))
 
     def _unwritten(self, gathered: _Gathered) -> None:
         """Keep *gathered* for the next append, which then repeats every value."""
@@ -325,10 +326,7 @@ class Journal:
             messages=stored_messages(self.policy, gathered.messages, self._count, gathered.progress)
             if gathered.messages
             else (),
-            texts=[
-                StoredText(id=key, body=text, user_id=self.user_id, run_id=run_id)
-                for key, text in gathered.texts.items()
-            ],
+            texts=[StoredText(id=key, body=text, run_id=run_id) for key, text in gathered.texts.items()],
             usage=tuple(gathered.usage),
             operations=[operation for operation in changed if operation.key not in gone],
             closed=closed,

@@ -43,8 +43,8 @@ async def fork(store: Store, journal: StoredJournal, step: int) -> str:
         started=time.time(),
     )
     tree = Tree(new_id, store, LEASE)
-    tree.claim = Claim(root_id=new_id, epoch=1, owner=process_owner(), seconds=LEASE, tries=1)
-    made = Journal(tree, new_id, old.user_id, _count)
+    tree.claim = Claim(root_id=new_id, scope=old.scope, epoch=1, owner=process_owner(), seconds=LEASE, tries=1)
+    made = Journal(tree, new_id, old.scope, _count)
     made.policy = policy_of(found.started.policy)
     before = made.text_ids(message_texts(found.before))
     context = found.started.context

@@ -10,7 +10,6 @@ from typing import get_args
 
 from ...errors import ConfigurationError
 from ...events import Audience
-from ...ids import accounts_of
 from ...messages import ForcedTool, Message, SystemMessage, ToolChoice, UserMessage
 from ...operations import Operation
 from ...providers.base import Model, model_id
@@ -48,7 +47,7 @@ def open_run(
     Raises `ConfigurationError` if the limits are invalid.
     """
     model = _model_of(chat, resources)
-    limits = resources.limits_of(chat.session, model, config)
+    limits = resources.limits_of(chat.scope, model, config)
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
     name = model_id(model)
@@ -101,11 +100,9 @@ async def begin(run: RunSession, parent: Parent | None) -> None:
     if parent is not None:
         await run.journal.start(start, _started(run), [_sub_agent(run, start, parent)])
         return
-    claim = Claim(root_id=run.id, epoch=1, owner=process_owner(), seconds=tree.lease, tries=1)
-    session = run.chat.session
-    tree.accounts = accounts_of(run.id, session.user_id, session.organization_id)
+    claim = Claim(root_id=run.id, scope=run.scope, epoch=1, owner=process_owner(), seconds=tree.lease, tries=1)
     if run.chat.budget is not None:
-        await tree.store.set_budget(tree.accounts[0], run.chat.budget)
+        await tree.store.set_budget(run.scope, run.chat.budget, run_id=run.id)
     tree.claim = claim
     since = asyncio.get_running_loop().time()
     await run.journal.start(start, _started(run))
@@ -216,7 +213,6 @@ def _started(run: RunSession) -> Started:
         before=before,
         skipped=_skipped(chat, len(before)),
         context=None if chat.context is None else pack_context(chat.context, journal.text_ids),
-        plan=chat.session.plan,
         chatbot=chat.chatbot_id,
         message=chat.message,
         system_prompt=chat.system_prompt,

@@ -64,7 +64,7 @@ async def open_waits(run: RunSession) -> list[Wait]:
     store = run.tree.store
     assert store is not None
     below = run.path + "/"
-    waits = await store.waits(root_id=run.tree.root_id, limit=10_000)
+    waits = await store.waits(run.scope, root_id=run.tree.root_id, limit=10_000)
     return [wait for wait in waits if wait.agent_path == run.path or wait.agent_path.startswith(below)]
 
 

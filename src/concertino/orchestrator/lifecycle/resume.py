@@ -6,12 +6,11 @@ import asyncio
 
 from ...errors import ConfigurationError, RunEndedError, UnknownRunError
 from ...events import RunResult
-from ...ids import accounts_of
+from ...scope import Scope
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...token_engine.summaries import prepared_edits
 from ...token_engine.token_engine import TokenEngine
-from ...tools.base import Session
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
 from ..journal.replay import Replay, replay
@@ -34,18 +33,15 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
     if store is None:
         raise ConfigurationError("a run is resumed from a store: give Resources(store=...)")
     since = asyncio.get_running_loop().time()
-    claim = await store.claim(run.id, process_owner(), tree.lease) if parent is None else None
+    claim = await store.claim(run.scope, run.id, process_owner(), tree.lease) if parent is None else None
     if claim is not None:
         tree.start_lease(claim, since)
     try:
-        found = await _replayed(store, run.id)
+        found = await _replayed(store, run.scope, run.id)
         run.set_chat(_chat_of(found, run.chat))
-        session = run.chat.session
-        run.journal.user_id = session.user_id
         if parent is None:
-            tree.accounts = accounts_of(run.id, session.user_id, session.organization_id)
-            tree.budgeted = bool(await store.accounts(tree.accounts))
-            for record in await store.usage(run.id):
+            tree.budgeted = bool(await store.accounts(run.scope, run_id=run.id))
+            for record in await store.usage(run.scope, run.id):
                 tree.ledger.book(record)
         run.first_record = 0
         _restore(run, found)
@@ -59,8 +55,8 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
     return found
 
 
-async def _replayed(store: Store, run_id: str) -> Replay:
-    journal = await store.load(run_id)
+async def _replayed(store: Store, scope: Scope, run_id: str) -> Replay:
+    journal = await store.load(scope, run_id)
     if journal is None:
         raise UnknownRunError(f"there is no run {run_id!r} in this store")
     if journal.run.end is not None:
@@ -73,7 +69,7 @@ async def _book_lost(run: RunSession, store: Store) -> None:
     for operation in await store.operations(run.scope, run_id=run.id):
         if operation.kind != "model_call":
             continue
-        usage, settlement = lost_usage(operation, run.path, run.tree.accounts)
+        usage, settlement = lost_usage(operation, run.path)
         if run.tree.ledger.book(usage):
             run.journal.book(usage, settlement)
         run.journal.end_attempt(operation.key, "unknown")
@@ -87,7 +83,7 @@ def _chat_of(found: Replay, chat: Chat) -> Chat:
         model=chat.model,
         history=found.before,
         context=None if given.context is None else unpack_context(given.context, found.texts),
-        session=Session(user_id=start.user_id, organization_id=start.organization_id, plan=given.plan),
+        scope=start.scope,
         conversation_id=start.conversation_id,
         system_prompt=given.system_prompt,
         personalization=given.personalization,
@@ -131,11 +127,11 @@ def _restore(run: RunSession, found: Replay) -> None:
 async def child_result(run: RunSession, parent: Parent) -> tuple[RunResult | None, bool]:
     """Return the result of a call's sub-agent from an earlier process, if it has ended, and whether it had started."""
     store = run.tree.store
-    if store is None or (stored := await store.run(parent.child_id())) is None:
+    if store is None or (stored := await store.run(run.scope, parent.child_id())) is None:
         return None, False
     if stored.end is None:
         return None, True
-    journal = await store.load(stored.start.run_id)
+    journal = await store.load(run.scope, stored.start.run_id)
     assert journal is not None
     found = replay(journal)
     return replayed_result(found, run.tree.ledger.records(stored.start.agent_path)), True

@@ -7,12 +7,12 @@ from typing import Literal
 
 from ...errors import StorageError
 from ...events import StoppedWork, StopReceipt
-from ...ids import accounts_of
 from ...messages import AssistantMessage, Message, ToolCall
 from ...operations import ENDED, Operation
+from ...scope import AnyScope
 from ...storage.base import Store
 from ...storage.process import process_owner
-from ...storage.types import Settlement, StoredRun
+from ...storage.types import RunStart, Settlement, StoredRun
 from ...token_engine.counting.base import EstimatingCounter
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord
@@ -31,7 +31,9 @@ def _count(message: Message) -> int:
     return EstimatingCounter().count(message_text(message))
 
 
-async def seal(store: Store, root_id: str, status: Literal["cancelled", "failed"], why: str) -> StopReceipt:
+async def seal(
+    store: Store, scope: AnyScope, root_id: str, status: Literal["cancelled", "failed"], why: str
+) -> StopReceipt:
     """End *root_id* and all runs below it as *status*, without their agents.
 
     Each open call gets a result, each open attempt is booked as unknown, and each wait is cancelled. The receipt lists
@@ -40,10 +42,10 @@ async def seal(store: Store, root_id: str, status: Literal["cancelled", "failed"
     Raises `RunClaimedError` while a process works on the tree, `RunEndedError`, `UnknownRunError`, `StorageError`.
     """
     tree = Tree(root_id, store, LEASE)
-    tree.claim = await store.claim(root_id, process_owner(), tree.lease)
+    claim = tree.claim = await store.claim(scope, root_id, process_owner(), tree.lease)
     try:
         await seal_below(tree, status, why)
-        root = await store.run(root_id)
+        root = await store.run(claim.scope, root_id)
         assert root is not None
         await _seal_one(tree, root, status, why)
     finally:
@@ -55,7 +57,8 @@ async def seal_below(tree: Tree, status: Literal["cancelled", "failed"], why: st
     """End all runs below the root of *tree* that have not ended, the deepest first."""
     store = tree.store
     assert store is not None
-    runs = await store.runs(root_id=tree.root_id, limit=1_000_000)
+    assert tree.claim is not None
+    runs = await store.runs(tree.claim.scope, root_id=tree.root_id, limit=1_000_000)
     for run in sorted(runs, key=lambda run: run.start.agent_path.count("/"), reverse=True):
         if run.end is None and run.start.run_id != tree.root_id:
             await _seal_one(tree, run, status, why)
@@ -65,35 +68,34 @@ async def _seal_one(tree: Tree, run: StoredRun, status: Literal["cancelled", "fa
     store, start = tree.store, run.start
     assert store is not None
     operations = await store.operations(start.scope, run_id=start.run_id)
-    journal = Journal(tree, start.run_id, start.user_id, _count)
-    journal.policy = await _policy(store, start.run_id)
+    journal = Journal(tree, start.run_id, start.scope, _count)
+    journal.policy = await _policy(store, start)
     journal.restore(run.entries, 0, "")
-    accounts = accounts_of(start.root_id, start.user_id, start.organization_id)
     for operation in operations:
         if operation.kind == "model_call":
-            usage, settlement = lost_usage(operation, start.agent_path, accounts)
+            usage, settlement = lost_usage(operation, start.agent_path)
             journal.book(usage, settlement, "unknown")
     for outcome, native in closed_calls(tree, start.agent_path, operations):
         journal.add(result_message(outcome, native=native))
     journal.close([operation.key for operation in operations if operation.kind == "tool_call"])
     receipt = tree.receipt() if start.run_id == start.root_id else None
-    end = journal.end_of(status, await _last_text(store, start.run_id), why)
+    end = journal.end_of(status, await _last_text(store, start), why)
     await journal.append(Ended(status=status, error=why, receipt=receipt), _last_step(operations), end=end)
 
 
-async def _policy(store: Store, run_id: str) -> DataPolicy:
+async def _policy(store: Store, start: RunStart) -> DataPolicy:
     """Return the run's data policy, or `NOTHING` if entry 0 is damaged."""
     try:
-        stored = await store.load(run_id)
+        stored = await store.load(start.scope, start.run_id)
         return NOTHING if stored is None else policy_of(started_of(stored).policy)
     except Exception:  # noqa: BLE001 - whatever is wrong with the entry, the run must be ended
         return NOTHING
 
 
-async def _last_text(store: Store, run_id: str) -> str:
+async def _last_text(store: Store, start: RunStart) -> str:
     """Return the model's last text; empty if the messages are damaged."""
     try:
-        messages = [stored.message for stored in await store.messages(run_id)]
+        messages = [stored.message for stored in await store.messages(start.scope, start.run_id)]
     except StorageError:
         return ""
     return next((m.text for m in reversed(messages) if isinstance(m, AssistantMessage)), "")
@@ -125,7 +127,7 @@ def closed_calls(tree: Tree, path: str, operations: Sequence[Operation]) -> list
     return found
 
 
-def lost_usage(operation: Operation, path: str, accounts: tuple[str, ...]) -> tuple[UsageRecord, Settlement | None]:
+def lost_usage(operation: Operation, path: str) -> tuple[UsageRecord, Settlement | None]:
     """Return the usage record of an attempt whose outcome is unknown, and what it takes from the accounts.
 
     A budget must never be exceeded, so the attempt takes everything that was reserved for it.
@@ -144,4 +146,4 @@ def lost_usage(operation: Operation, path: str, accounts: tuple[str, ...]) -> tu
     )
     if operation.tokens is None:
         return record, None
-    return record, Settlement(id=record.id, accounts=accounts, tokens=operation.tokens, money=operation.money)
+    return record, Settlement(id=record.id, tokens=operation.tokens, money=operation.money)

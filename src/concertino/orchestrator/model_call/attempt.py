@@ -116,7 +116,7 @@ class Attempt:
         """Stream the answer once the key's rate limit admits the request. A 429 pauses every run that uses the key."""
         run, longest = self._run, self._run.resources.retry.longest
         tokens = run.reserve.prompt(self.request) + (self.request.max_output_tokens or run.limits.output)
-        slot = limit.admit(run.chat.session.user_id, tokens, model=self.model_id, longest=longest)
+        slot = limit.admit(run.scope.key, tokens, model=self.model_id, longest=longest)
         async with slot, aclosing(self.model.stream(self.request)) as chunks:  # type: ignore[type-var]  # all streams are generators
             self._sent = True
             try:

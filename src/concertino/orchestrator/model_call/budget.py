@@ -13,7 +13,6 @@ from ...storage.types import Reservation, Settlement
 from ...token_engine.counting.base import TokenCounter
 from ...token_engine.counting.sizes import FRAME, message_text
 from ...usage import Tokens, UsageRecord
-from ..journal.lease import Tree
 
 if TYPE_CHECKING:
     from ..resources import Limits, Resources
@@ -38,11 +37,10 @@ def _fixed(request: ModelRequest, counter: TokenCounter) -> int:
 class Reserve:
     """Computes reservations. Each message is counted once, so that a step costs the same at any length."""
 
-    __slots__ = ("_counted", "_fixed", "_fixed_of", "_resources", "_sums", "_tree", "limits")
+    __slots__ = ("_counted", "_fixed", "_fixed_of", "_resources", "_sums", "limits")
 
-    def __init__(self, resources: Resources, tree: Tree, limits: Limits) -> None:
+    def __init__(self, resources: Resources, limits: Limits) -> None:
         self._resources = resources
-        self._tree = tree
         self.limits = limits
         self._fixed_of: tuple[object, object] = (None, None)
         self._fixed = 0
@@ -63,7 +61,6 @@ class Reserve:
             spare, spare_money = ending.total, self._price(model, ending) or Decimal(0)
         return Reservation(
             id=usage_id,
-            accounts=self._tree.accounts,
             tokens=prompt + output,
             money=worst,
             spare_tokens=spare,
@@ -72,7 +69,7 @@ class Reserve:
 
     def settlement(self, record: UsageRecord) -> Settlement:
         """Return what an attempt takes from the accounts."""
-        return Settlement(id=record.id, accounts=self._tree.accounts, tokens=record.tokens.total, money=record.cost)
+        return Settlement(id=record.id, tokens=record.tokens.total, money=record.cost)
 
     def affordable(self, model: Model, request: ModelRequest, tokens: int | None, money: Decimal | None) -> int:
         """Return the longest answer to *request*, in tokens, that *tokens* and *money* cover; 0 if too short."""

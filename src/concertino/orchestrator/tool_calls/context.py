@@ -9,7 +9,8 @@ from ...events import CustomEvent, RunResult, ToolProgress, ToolStreamed, UsageR
 from ...ids import call_key, child_run_id, usage_id
 from ...messages import ToolCall
 from ...records import record
-from ...tools.base import Session, Tool, ToolContext
+from ...scope import Scope
+from ...tools.base import Tool, ToolContext
 from ...tools.progress import Progress
 from ...tools.registry import ToolRegistry
 from ...usage import Tokens
@@ -118,9 +119,9 @@ class CallContext(ToolContext):
         return self._run.path
 
     @property
-    def session(self) -> Session:  # type: ignore[override]
-        """The user and the conversation."""
-        return self._run.chat.session
+    def scope(self) -> Scope:  # type: ignore[override]
+        """The tenant and the user."""
+        return self._run.scope
 
     @property
     def deps(self) -> Any:

@@ -154,7 +154,7 @@ class ToolCalls:
         assert store is not None
         if not any(call.state == "waiting" and call.waits_for != "sub_agent" for call in self._calls):
             return False
-        waits = await store.waits(run_id=self._run.id, open=False, limit=10_000)
+        waits = await store.waits(self._run.scope, run_id=self._run.id, open=False, limit=10_000)
         taken = False
         for call in self._calls:
             wait = _answer(waits, call.key, call.waits_for) if call.state == "waiting" else None

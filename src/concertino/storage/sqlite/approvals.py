@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from ...errors import RunEndedError, StorageError, UnknownRunError, UnknownWaitError
 from ...operations import OperationEvent, transition
+from ...scope import AnyScope
 from ...waits import Resolution, Verdict, Wait
 from ..codec import storable
 from ..types import Command, CommandKind, Entry
 from .rows import answer_row, to_wait, wait_row
 from .schedule import expire, reschedule
-from .statements import clock, queries
+from .statements import clock, queries, scoped
 
 FROM_OUTSIDE = ("approval", "result")
 """Kinds of waits that an answer from outside ends."""
@@ -48,7 +49,12 @@ def open_waits(connection: sqlite3.Connection, run: int, entry: Entry, now: floa
 
 
 def waits(
-    connection: sqlite3.Connection, root_id: str | None, run_id: str | None, only_open: bool, limit: int
+    connection: sqlite3.Connection,
+    scope: AnyScope,
+    root_id: str | None,
+    run_id: str | None,
+    only_open: bool,
+    limit: int,
 ) -> tuple[Wait, ...]:
     """Return waits, the oldest first."""
     conditions = ["true"]
@@ -58,28 +64,32 @@ def waits(
         )
     if run_id is not None:
         conditions.append("w.run = (SELECT number FROM runs WHERE run_id = :run_id)")
-    bound = {"root_id": root_id, "run_id": run_id, "limit": max(limit, 0)}
-    sql = queries()["open_waits" if only_open else "waits"].replace("/*conditions*/", " AND ".join(conditions))
-    return tuple(to_wait(row) for row in connection.execute(sql, bound).fetchall())
+    sql, bound = scoped("open_waits" if only_open else "waits", scope)
+    bound |= {"root_id": root_id, "run_id": run_id, "limit": max(limit, 0)}
+    rows = connection.execute(sql.replace("/*conditions*/", " AND ".join(conditions)), bound).fetchall()
+    return tuple(to_wait(row) for row in rows)
 
 
-def wait(connection: sqlite3.Connection, key: str) -> Wait | None:
+def wait(connection: sqlite3.Connection, scope: AnyScope, key: str) -> Wait | None:
     """Return the last wait of a call, or its early answer."""
-    sql = queries()
-    row = connection.execute(sql["early_answer"], (key,)).fetchone()
-    if row is None:
-        row = connection.execute(sql["wait"], (key,)).fetchone()
-    return None if row is None else to_wait(row)
+    for name in ("early_answer", "wait"):
+        sql, bound = scoped(name, scope)
+        row = connection.execute(sql, {**bound, "key": key}).fetchone()
+        if row is not None:
+            return to_wait(row)
+    return None
 
 
-def resolve(connection: sqlite3.Connection, key: str, resolution: Resolution, run_id: str | None) -> Wait:
+def resolve(
+    connection: sqlite3.Connection, scope: AnyScope, key: str, resolution: Resolution, run_id: str | None
+) -> Wait:
     """Answer a wait unless it has an answer, and return it with the answer that counts."""
     now = clock()
     expire(connection, now)  # an answer after the deadline does not count
-    operation = _answerable(connection, key, resolution.verdict, run_id)
+    operation = _answerable(connection, scope, key, resolution.verdict, run_id)
     if operation is not None:
         _answer(connection, operation, resolution, now)
-    found = wait(connection, key)
+    found = wait(connection, scope, key)
     if found is None:
         raise UnknownWaitError(
             f"no call waits under the key {key!r}, and none may be answered before it waits: check the key"
@@ -87,35 +97,40 @@ def resolve(connection: sqlite3.Connection, key: str, resolution: Resolution, ru
     return found
 
 
-def send(connection: sqlite3.Connection, run_id: str, kind: CommandKind, text: str, by: str) -> None:
+def send(connection: sqlite3.Connection, scope: AnyScope, run_id: str, kind: CommandKind, text: str) -> None:
     """Add a command to *run_id*. A stop makes the tree due."""
     sql, now = queries(), clock()
-    found = connection.execute(sql["command"], {"run_id": run_id, "stop": kind == "stop"}).fetchall()
+    command, bound = scoped("command", scope)
+    found = connection.execute(command, {**bound, "run_id": run_id, "stop": kind == "stop"}).fetchall()
     if not found:
-        _check_known(connection, run_id)
+        _check_known(connection, scope, run_id)
         raise RunEndedError(f"run {run_id!r} has ended: it takes no more commands")
     ((run, root, number),) = found
-    connection.execute(sql["add_command"], (run, number, kind, storable(text), by, now))
+    connection.execute(sql["add_command"], (run, number, kind, storable(text), scope.by, now))
     if kind == "stop":
         connection.execute(sql["stop_now"], {"root": root, "now": now})
 
 
-def commands(connection: sqlite3.Connection, run_id: str, after: int) -> Sequence[Command]:
+def commands(connection: sqlite3.Connection, scope: AnyScope, run_id: str, after: int) -> Sequence[Command]:
     """Return the commands to *run_id* after number *after*."""
-    rows = connection.execute(queries()["commands"], (run_id, after)).fetchall()
+    sql, bound = scoped("commands", scope)
+    rows = connection.execute(sql, {**bound, "run_id": run_id, "after": after}).fetchall()
     return tuple(Command(number=row[0], kind=row[1], text=row[2], by=row[3], at=row[4]) for row in rows)
 
 
-def _answerable(connection: sqlite3.Connection, key: str, verdict: Verdict, run_id: str | None) -> sqlite3.Row | None:
+def _answerable(
+    connection: sqlite3.Connection, scope: AnyScope, key: str, verdict: Verdict, run_id: str | None
+) -> sqlite3.Row | None:
     """Return the operation that *verdict* may answer now."""
-    sql = queries()
-    row: sqlite3.Row | None = connection.execute(sql["operation_of_wait"], {"key": key}).fetchone()
+    sql, bound = scoped("operation_of_wait", scope)
+    row: sqlite3.Row | None = connection.execute(sql, {**bound, "key": key}).fetchone()
     if row is not None and row["state"] == "waiting" and row["waits_for"] in FROM_OUTSIDE:
         return row
     if run_id is None or verdict not in ("result", "failed"):
         return None
     # Before the call waits: only a call that was declared as remote, and that may have handed out its key already.
-    row = connection.execute(sql["operation_of_run"], {"key": key, "run_id": run_id}).fetchone()
+    sql, bound = scoped("operation_of_run", scope)
+    row = connection.execute(sql, {**bound, "key": key, "run_id": run_id}).fetchone()
     return row if row is not None and row["state"] == "running" and row["remote"] else None
 
 
@@ -129,6 +144,7 @@ def _answer(connection: sqlite3.Connection, operation: sqlite3.Row, resolution: 
     reschedule(connection, operation["root"], now)
 
 
-def _check_known(connection: sqlite3.Connection, run_id: str) -> None:
-    if connection.execute(queries()["run_number"], (run_id,)).fetchone() is None:
+def _check_known(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> None:
+    sql, bound = scoped("run_number", scope)
+    if connection.execute(sql, {**bound, "run_id": run_id}).fetchone() is None:
         raise UnknownRunError(f"unknown run {run_id!r}")

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-from ...errors import BudgetError, StorageError, UnknownRunError
-from ...scope import Scope
+from ...errors import BudgetError, ConfigurationError, StorageError, UnknownRunError
+from ...scope import AnyScope, Scope, TenantScope
 from ...usage import UsageRecord
-from ..types import Account, Budget, Reservation, Settlement
-from .rows import account_keys, bill_row, scope_row
-from .statements import queries
+from ..types import Account, AccountKind, Budget, Claim, Reservation, Settlement
+from .rows import account_keys, bill_row
+from .statements import queries, scoped
 
 _WIDE = Context(prec=60)
 
 
-def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
-    """Reserve *wanted* on each of its accounts that has a budget, or raise `BudgetError`.
+def reserve(connection: sqlite3.Connection, claim: Claim, wanted: Reservation) -> None:
+    """Reserve *wanted* on each account of the claimed tree that has a budget, or raise `BudgetError`.
 
     An earlier reservation of the same id is replaced. After its settlement nothing is reserved.
     """
@@ -25,8 +24,7 @@ def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
     if wanted.tokens < 0 or (wanted.money is not None and wanted.money < 0):
         raise StorageError(f"reservation {wanted.id!r}: amounts must not be negative")
     money = 0 if wanted.money is None else _to_nano(wanted.money, up=True)
-    for name in dict.fromkeys(wanted.accounts):
-        (key,) = account_keys([name])
+    for kind, key in account_keys(claim.scope, claim.root_id):
         row = connection.execute(sql["account"], (key,)).fetchone()
         if row is None or not row["limited"]:
             continue
@@ -38,23 +36,21 @@ def reserve(connection: sqlite3.Connection, wanted: Reservation) -> None:
         if (problem := _shortfall(wanted, money, tokens_left, money_left)) is not None:
             tokens = None if tokens_left is None else max(0, tokens_left)
             left: Decimal | None = None if money_left is None else _from_nano(max(0, money_left))
-            raise BudgetError(f"account {name!r} {problem}", name, tokens, left)
+            raise BudgetError(f"the {kind}'s account {problem}", kind, tokens, left)
         connection.execute(sql["reserve"], (wanted.id, key, wanted.tokens, money))
         connection.execute(sql["charge"], (wanted.tokens - before[1], money - before[2], 0, 0, key))
 
 
-def settle(connection: sqlite3.Connection, done: Settlement) -> None:
-    """Release the reservation with the id of *done*, and charge the final amount; once per account."""
+def settle(connection: sqlite3.Connection, claim: Claim, done: Settlement) -> None:
+    """Release the reservation with the id of *done*, and charge the final amount; once per account of the tree."""
     sql = queries()
     if done.tokens < 0 or (done.money is not None and done.money < 0):
         raise StorageError(f"settlement {done.id!r}: amounts must not be negative")
     money = 0 if done.money is None else _to_nano(done.money, up=True)
-    named = account_keys(done.accounts)
-    reserved = [row[0] for row in connection.execute(sql["reserved_for"], (done.id,)).fetchall()]
-    for key in dict.fromkeys((*named, *reserved)):
+    for _, key in account_keys(claim.scope, claim.root_id):
         row = connection.execute(sql["account"], (key,)).fetchone()
         before = connection.execute(sql["reserved"], (done.id, key)).fetchone()
-        limited = row is not None and row["limited"] and key in named
+        limited = row is not None and row["limited"]
         if (before is None and not limited) or (before is not None and before[0]):
             continue
         spent = (done.tokens, money) if limited else (0, 0)
@@ -72,10 +68,11 @@ def charge_reserved(connection: sqlite3.Connection, id: str) -> None:
             connection.execute(sql["charge"], (-tokens, -money, tokens, money, key))
 
 
-def settle_usage(connection: sqlite3.Connection, scope: Scope, record: UsageRecord) -> None:
+def settle_usage(connection: sqlite3.Connection, scope: AnyScope, record: UsageRecord) -> None:
     """Replace an unknown or estimated usage record by *record*, and correct the accounts that paid for it."""
     sql = queries()
-    run = connection.execute(sql["run_of_scope"], {"run_id": record.run_id, **scope_row(scope)}).fetchone()
+    find, bound = scoped("run_number", scope)
+    run = connection.execute(find, {**bound, "run_id": record.run_id}).fetchone()
     if run is None:
         raise UnknownRunError(f"unknown run {record.run_id!r} of usage record {record.id!r}")
     source = connection.execute(sql["usage_source"], {"id": record.id, "run": run[0]}).fetchone()
@@ -87,11 +84,17 @@ def settle_usage(connection: sqlite3.Connection, scope: Scope, record: UsageReco
     _correct(connection, record)
 
 
-def set_budget(connection: sqlite3.Connection, account: str, budget: Budget | None) -> None:
-    """Set or remove the limit of *account*; its spending stays."""
+def set_budget(
+    connection: sqlite3.Connection, scope: Scope | TenantScope, budget: Budget | None, run_id: str | None
+) -> None:
+    """Set or remove the limit of the account of a user, a tenant or a run; its spending stays."""
+    kind: AccountKind = "tenant" if isinstance(scope, TenantScope) else "user" if run_id is None else "run"
+    key = dict(account_keys(scope, run_id)).get(kind)
+    if key is None:
+        raise ConfigurationError(f"{scope!r:.80} names no {kind} whose account could have a budget")
     tokens, money = (None, None) if budget is None else (budget.tokens, budget.money)
     bound = {
-        "name_key": account_keys([account])[0],
+        "account": key,
         "limited": budget is not None,
         "tokens": tokens,
         "money": None if money is None else _to_nano(money, up=False),
@@ -99,17 +102,17 @@ def set_budget(connection: sqlite3.Connection, account: str, budget: Budget | No
     connection.execute(queries()["set_budget"], bound)
 
 
-def accounts(connection: sqlite3.Connection, names: Sequence[str]) -> tuple[Account, ...]:
-    """Return the accounts among *names* that have a budget, in this order."""
+def accounts(connection: sqlite3.Connection, scope: Scope | TenantScope, run_id: str | None) -> tuple[Account, ...]:
+    """Return the accounts with a budget that a tree of *scope* draws on."""
     found = []
-    for name in dict.fromkeys(names):
-        row = connection.execute(queries()["account"], account_keys([name])).fetchone()
+    for kind, key in account_keys(scope, run_id):
+        row = connection.execute(queries()["account"], (key,)).fetchone()
         if row is None or not row["limited"]:
             continue
         money = None if row["limit_money"] is None else _from_nano(row["limit_money"])
         found.append(
             Account(
-                name=name,
+                kind=kind,
                 budget=Budget(tokens=row["limit_tokens"], money=money),
                 reserved_tokens=row["reserved_tokens"],
                 reserved_money=_from_nano(row["reserved_money"]),

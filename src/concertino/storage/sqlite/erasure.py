@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from collections.abc import Iterable
 
-from ...errors import StorageError
-from ...ids import user_account
-from ...scope import Scope
+from ...errors import ConfigurationError, StorageError
+from ...scope import Operator, Scope, TenantScope
 from ...usage import Tokens, UsageRecord
 from ..types import Erased, RunEnd
 from .budgets import charge_reserved
 from .connection import checkpoint, transaction
 from .journal import end_tree, erase_content
-from .rows import account_keys, hash_key, scope_key, to_operation, usage_row
-from .statements import clock, queries
+from .rows import account_keys, scope_key, to_operation, usage_row
+from .schedule import check_operator
+from .statements import clock, queries, scoped
 
-_ENDED = "its user was erased"
+_ENDED = "its owner was erased"
 _UNSETTLED = "the run was ended before the attempt was settled; prompt as reserved, at most"
 _OF_A_USER = ("forget_messages", "erase_content", "erase_texts_of_run", "forget_end")
 _OF_A_USERS_RUN = (
@@ -26,8 +26,9 @@ _OF_A_USERS_RUN = (
 )
 
 
-def sweep(connection: sqlite3.Connection) -> int:
+def sweep(connection: sqlite3.Connection, scope: Operator) -> int:
     """Erase content whose time is over. Return the number of runs it was erased from."""
+    check_operator(scope)
     sql, now = queries(), clock()
     rows = connection.execute(sql["due_to_sweep"], {"now": now}).fetchall()
     if rows:  # else the write lock is not needed
@@ -40,47 +41,51 @@ def sweep(connection: sqlite3.Connection) -> int:
     return len(rows)
 
 
-def erase(connection: sqlite3.Connection, user_id: str, organization_id: str | None, *, force: bool) -> Erased:
-    """Erase everything about a user except the ledger. With *force*, end the user's running trees as cancelled first.
+def erase(connection: sqlite3.Connection, scope: Scope | TenantScope, *, force: bool) -> Erased:
+    """Erase everything that *scope* reaches except the ledger. With *force*, end running trees as cancelled first.
 
     Raises `StorageError` if a run has not ended.
     """
-    sql = queries()
-    user: dict[str, Any] = {"user_key": hash_key(user_id), "user_id": user_id, "organization_id": organization_id}
+    if not isinstance(scope, Scope | TenantScope):
+        raise ConfigurationError(f"erase({scope!r:.80}): name a Scope or a TenantScope")
     if force:
-        _end_trees(connection, user)
+        _end_trees(connection, scope)
     with transaction(connection):
-        rows = connection.execute(sql["runs_of_user"], user).fetchall()
+        rows = connection.execute(*scoped("runs_to_forget", scope)).fetchall()
         for row in rows:
             if not row["ended"]:
-                raise StorageError(
-                    f"run {row['run_id']!r} of user {user_id!r} has not ended: stop it first, or erase with force"
-                )
+                raise StorageError(f"run {row['run_id']!r} has not ended: stop it first, or erase with force")
         for row in rows:
-            _forget_run(connection, row["number"], row["organization_id"])
-        for name in ("forget_texts", "forget_answerer", "forget_sender"):
-            connection.execute(sql[name], user)
-        memories = connection.execute(sql["forget_memories"], user).rowcount
+            _forget_run(connection, row["number"], row["tenant"])
+        connection.execute(*scoped("forget_texts", scope))
+        if isinstance(scope, Scope):  # all runs of a tenant were erased with those who answered
+            for name in ("forget_answerer", "forget_sender"):
+                connection.execute(*scoped(name, scope))
+        memories = connection.execute(*scoped("forget_memories", scope)).rowcount
         if memories:
             # The index's segments keep the words of deleted rows: build a new one, and let SQLite overwrite the old.
             for name in ("words_new", "words_copy", "words_drop", "words_rename"):
-                connection.execute(sql[name])
-        organizations: set[str] = {row["organization_id"] for row in rows}
-        if organization_id is not None:
-            organizations.add(organization_id)
-        for organization in organizations:
-            key = account_keys([user_account(user_id, organization)])
-            connection.execute(sql["forget_account"], key)
-            connection.execute(sql["forget_reservations"], key)
+                connection.execute(queries()[name])
+        owners = {Scope(row["tenant"], row["user_id"]) for row in rows}
+        _forget_accounts(connection, {scope, *owners})
     checkpoint(connection)
     return Erased(runs=len(rows), memories=memories)
 
 
-def _end_trees(connection: sqlite3.Connection, user: dict[str, Any]) -> None:
-    """End a user's running trees as cancelled, from their operations alone."""
+def _forget_accounts(connection: sqlite3.Connection, owners: Iterable[Scope | TenantScope]) -> None:
+    """Forget the accounts of users, and of a tenant that is erased as a whole."""
+    for owner in owners:
+        kind = "user" if isinstance(owner, Scope) else "tenant"
+        for key in [key for found, key in account_keys(owner) if found == kind]:
+            connection.execute(queries()["forget_account"], (key,))
+            connection.execute(queries()["forget_reservations"], (key,))
+
+
+def _end_trees(connection: sqlite3.Connection, scope: Scope | TenantScope) -> None:
+    """End the running trees of *scope* as cancelled, from their operations alone."""
     with transaction(connection):
         now = clock()
-        for root, erase_after in connection.execute(queries()["open_roots_of_user"], user).fetchall():
+        for root, erase_after in connection.execute(*scoped("open_roots", scope)).fetchall():
             _book_unsettled(connection, root, now)
             # The epoch fences the process that may still work on the tree: its next append is refused.
             connection.execute(queries()["revoke"], (root,))
@@ -108,8 +113,8 @@ def _book_unsettled(connection: sqlite3.Connection, root: int, now: float) -> No
         charge_reserved(connection, operation.key)
 
 
-def _forget_run(connection: sqlite3.Connection, run: int, organization_id: str) -> None:
-    sql, bound = queries(), {"run": run, "scope_key": scope_key(Scope(organization_id))}
+def _forget_run(connection: sqlite3.Connection, run: int, tenant: str) -> None:
+    sql, bound = queries(), {"run": run, "scope_key": scope_key(Scope(tenant).key)}
     for name in (*_OF_A_USER, *_OF_A_USERS_RUN):
         connection.execute(sql[name], bound)
     connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None})

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...errors import StaleClaimError, StorageError, UnknownRunError
-from ...scope import Scope
+from ...scope import AnyScope
 from ..codec import decode_json, encode_json
 from ..types import Claim, EventBatch, EventPage, StoredEvents
 from .connection import Write, reading
-from .rows import scope_row
-from .statements import queries
+from .statements import queries, scoped
 
 
 class AddingEvents(Write[None]):
@@ -26,10 +25,12 @@ class AddingEvents(Write[None]):
     def work(self, connection: sqlite3.Connection) -> None:
         """Advance the log, if the claim allows it, and write the rows."""
         sql, batch, execute = queries(), self._batch, connection.execute
-        root_id, before = batch.claim.root_id, batch.first - 1
-        if not before:
-            execute(sql["begin_log"], (root_id,))
-        found = execute(sql["advance_log"], (batch.last, batch.ends, root_id, before, batch.claim.epoch)).fetchone()
+        claim = batch.claim
+        if batch.first == 1:
+            execute(sql["begin_log"], (claim.root_id,))
+        advance, reach = scoped("advance_log", claim.scope)
+        fence = {"root_id": claim.root_id, "epoch": claim.epoch, "first": batch.first}
+        found = execute(advance, {**reach, **fence, "last": batch.last, "ends": batch.ends}).fetchone()
         if found is None:
             raise _refusal(connection, batch)
         root = found[0]
@@ -45,7 +46,7 @@ class AddingEvents(Write[None]):
             execute(sql["add_event_row"], bound)
 
 
-def end_events(connection: sqlite3.Connection, scope: Scope, root_id: str, items: Sequence[Any]) -> None:
+def end_events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
     """Close the log of a root that has ended, with one row, unless it is closed."""
     _log(connection, scope, root_id)
     for root, last in connection.execute(queries()["close_log"], {"run_id": root_id}).fetchall():
@@ -56,13 +57,11 @@ def end_events(connection: sqlite3.Connection, scope: Scope, root_id: str, items
 def open_events(connection: sqlite3.Connection, claim: Claim) -> tuple[int, tuple[StoredEvents, ...]]:
     """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
     with reading(connection):
-        row = connection.execute(queries()["log"], {"run_id": claim.root_id}).fetchone()
-        if row is None:
-            raise UnknownRunError(f"unknown run {claim.root_id!r}")
+        row = _log(connection, claim.scope, claim.root_id)
         return row["last"], _rows(connection.execute(queries()["undone_events"], (row["root"],)).fetchall())
 
 
-def events(connection: sqlite3.Connection, scope: Scope, root_id: str, after: int, limit: int) -> EventPage:
+def events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:
     """Return about *limit* rows of a log after number *after*; a batch is never divided."""
     with reading(connection):
         log = _log(connection, scope, root_id)
@@ -73,20 +72,22 @@ def events(connection: sqlite3.Connection, scope: Scope, root_id: str, after: in
     return EventPage(rows=_rows(rows), last=log["last"], closed=bool(log["closed"]), ended=bool(log["ended"]))
 
 
-def event_positions(connection: sqlite3.Connection, root_ids: Sequence[str]) -> list[tuple[str, int, bool, bool]]:
-    """Return the last number of each log, and whether the log is closed and the root has ended."""
+def event_positions(
+    connection: sqlite3.Connection, scope: AnyScope, root_ids: Sequence[str]
+) -> list[tuple[str, int, bool, bool]]:
+    """Return, for each root in reach, the last number of its log, and whether the log is closed and the root ended."""
     found = []
+    sql, reach = scoped("event_position", scope)
     with reading(connection):
         for root_id in root_ids:
-            for last, closed, ended in connection.execute(queries()["event_position"], (root_id,)).fetchall():
+            for last, closed, ended in connection.execute(sql, {**reach, "run_id": root_id}).fetchall():
                 found.append((root_id, last or 0, bool(closed), bool(ended)))
     return found
 
 
-def _log(connection: sqlite3.Connection, scope: Scope, root_id: str) -> sqlite3.Row:
-    row: sqlite3.Row | None = connection.execute(
-        queries()["scoped_log"], {"run_id": root_id, **scope_row(scope)}
-    ).fetchone()
+def _log(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> sqlite3.Row:
+    sql, reach = scoped("log", scope)
+    row: sqlite3.Row | None = connection.execute(sql, {**reach, "run_id": root_id}).fetchone()
     if row is None:
         raise UnknownRunError(f"there is no run {root_id!r} in this store")
     return row
@@ -106,9 +107,7 @@ def _rows(rows: Iterable[sqlite3.Row]) -> tuple[StoredEvents, ...]:
 def _refusal(connection: sqlite3.Connection, batch: EventBatch) -> Exception:
     """Return the error that explains why *batch* was refused."""
     claim = batch.claim
-    log = connection.execute(queries()["log"], {"run_id": claim.root_id}).fetchone()
-    if log is None:
-        return UnknownRunError(f"unknown run {claim.root_id!r}")
+    log = _log(connection, claim.scope, claim.root_id)
     if log["epoch"] != claim.epoch or log["closed"]:
         why = "its log is closed" if log["closed"] else "another process has claimed it"
         return StaleClaimError(f"events {batch.first} to {batch.last} of run {claim.root_id!r} were refused: {why}")

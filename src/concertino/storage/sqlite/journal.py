@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ...errors import RunClaimedError, RunEndedError, RunExistsError, StaleClaimError, StorageError, UnknownRunError
+from ...scope import AnyScope, Scope
 from ..process import is_dead, process_of
 from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
 from .approvals import FROM_OUTSIDE, open_waits
 from .budgets import reserve, settle
 from .connection import Write
-from .rows import EntryRows, PutOperation, account_keys, entry_rows, start_row, storable_row
+from .rows import EntryRows, PutOperation, account_keys, entry_rows, scope_key, start_row, storable_row
 from .schedule import reschedule
-from .statements import clock, queries
+from .statements import clock, limited, queries, scoped
 
 _STATES = {"suspended": "suspended", "resumed": "running"}
 _ORPHANED = "its root run has ended"
@@ -30,13 +30,13 @@ _CONTENT = (
 
 
 class Beginning(Write[bool]):
-    """Starts a run with entry 0, and looks up whether one of *accounts* has a budget."""
+    """Starts a run with entry 0, and looks up whether one of its accounts has a budget."""
 
-    def __init__(self, start: RunStart, entry: Entry, claim: Claim, accounts: Sequence[str]) -> None:
+    def __init__(self, start: RunStart, entry: Entry, claim: Claim) -> None:
         _check_first(start, entry, claim)
         self._start, self._first, self._claim = start, entry, claim
         self._rows, self._row = entry_rows(entry), start_row(start)
-        self._accounts = account_keys(accounts)
+        self._accounts = account_keys(start.scope, start.root_id)
 
     def work(self, connection: sqlite3.Connection) -> bool:
         """Insert the run, its head and the entry."""
@@ -54,7 +54,7 @@ class Beginning(Write[bool]):
             connection.execute(sql["reset_tries"], (root,))
         connection.execute(sql["begin_head"], (run, top, *claimed, start.erase_after))
         _write(self, connection, run, top, self._first, self._rows, now)
-        return any(connection.execute(sql["is_limited"], (key,)).fetchone() for key in self._accounts)
+        return any(connection.execute(sql["is_limited"], (key,)).fetchone() for _, key in self._accounts)
 
 
 class Appending(Write[Head]):
@@ -65,13 +65,25 @@ class Appending(Write[Head]):
         self._next, self._rows = entry, entry_rows(entry)
         self._progress, self._state = entry.kind in PROGRESS, _STATES.get(entry.kind)
         late = _only_usage(entry)
-        claim = entry.claim
-        self._bound = (self._state, self._progress, entry.run_id, entry.seq, late, claim.epoch, claim.owner)
+        claim, scope = entry.claim, entry.claim.scope
+        self._advance = limited("advance", "Scope")
+        self._bound = {
+            "scope_key": scope_key(scope.key),
+            "tenant": scope.tenant,
+            "user": scope.user,
+            "state": self._state,
+            "progress": self._progress,
+            "run_id": entry.run_id,
+            "seq": entry.seq,
+            "late": late,
+            "epoch": claim.epoch,
+            "owner": claim.owner,
+        }
 
     def work(self, connection: sqlite3.Connection) -> Head:
         """Advance the run's head, if the claim allows it, and write the entry."""
         sql, entry, now = queries(), self._next, clock()
-        found = connection.execute(sql["advance"], self._bound).fetchone()
+        found = connection.execute(self._advance, self._bound).fetchone()
         if found is None:
             _refuse(connection, entry)
         run, root, commands, stop, tries = found
@@ -92,16 +104,16 @@ def _write(
     """Write the parts of *entry* inside the transaction of *write*."""
     sql, execute = queries(), connection.execute
     for settlement in entry.settle:
-        settle(connection, settlement)
+        settle(connection, entry.claim, settlement)
     if entry.reserve is not None:
-        reserve(connection, entry.reserve)
+        reserve(connection, entry.claim, entry.reserve)
     write.entry = execute(sql["add_entry"], (*rows.entry, run, now)).lastrowid or 0
     for message in rows.messages:
         execute(sql["add_message"], (*message, run))
     for text in rows.texts:
         execute(sql["add_text"], (*text, run))
     for run_id, usage in rows.usage:
-        _book(connection, run, entry, run_id, (*usage, now))
+        _book(connection, run, root, entry, run_id, (*usage, now))
     for put in rows.operations:
         _put(connection, root, put, now)
     for key in entry.closed:
@@ -111,24 +123,28 @@ def _write(
     write.erased = entry.end is not None and end_tree(connection, run, root, entry.end, now)
 
 
-def _book(connection: sqlite3.Connection, run: int, entry: Entry, run_id: str, usage: tuple[Any, ...]) -> None:
+def _book(
+    connection: sqlite3.Connection, run: int, root: int, entry: Entry, run_id: str, usage: tuple[Any, ...]
+) -> None:
     seq: int | None = entry.seq
     if run_id != entry.run_id:
-        found = connection.execute(queries()["run_number"], (run_id,)).fetchone()
+        found = connection.execute(queries()["run_of_tree"], (run_id, root)).fetchone()
         if found is None:
-            raise UnknownRunError(f"usage record {usage[0]!r} belongs to the unknown run {run_id!r}")
+            raise UnknownRunError(
+                f"usage record {usage[0]!r} belongs to run {run_id!r}, which is not in the entry's tree"
+            )
         run, seq = found[0], None
     connection.execute(queries()["add_usage"], (run, seq, *usage))
 
 
 def _put(connection: sqlite3.Connection, root: int, put: PutOperation, now: float) -> None:
     """Insert or update an operation."""
-    sql, number = queries(), None
+    sql, number, owner = queries(), None, scope_key(put.scope.key)
     if put.outcome is not None:
-        for (before,) in connection.execute(sql["replaced_outcome"], (put.scope_key, put.key, put.state)).fetchall():
+        for (before,) in connection.execute(sql["replaced_outcome"], (owner, put.key, put.state)).fetchall():
             _erase_outcome(connection, before)
         number = connection.execute(sql["add_outcome"], (put.outcome,)).lastrowid
-    row = (put.key, *put.row, number, put.run_id, root, put.scope_key)
+    row = (put.key, *put.row, number, put.run_id, root, owner)
     found = connection.execute(sql["put_operation"], row).fetchall()
     if not found:
         raise StorageError(
@@ -197,11 +213,11 @@ def _end_one(connection: sqlite3.Connection, run: int, end: RunEnd, now: float) 
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
-def claim_tree(connection: sqlite3.Connection, run_id: str, owner: str, seconds: float) -> Claim:
+def claim_tree(connection: sqlite3.Connection, scope: AnyScope, run_id: str, owner: str, seconds: float) -> Claim:
     """Claim the tree of the root *run_id*."""
     if not owner:
         raise StorageError(f"claim on run {run_id!r} without an owner: pass process_owner()")
-    row = position(connection, run_id)
+    row = position(connection, scope, run_id)
     if row["root_id"] != run_id:
         raise UnknownRunError(f"run {run_id!r} is a sub-agent's: claim {row['root_id']!r}, the root of its tree")
     if row["ending"] is not None:
@@ -221,17 +237,19 @@ def claim_tree(connection: sqlite3.Connection, run_id: str, owner: str, seconds:
     ((epoch, tries),) = connection.execute(queries()["claim"], bound).fetchall()
     reschedule(connection, row["number"], now)
     sure = row["owner"] == "" or dead
-    return Claim(root_id=run_id, epoch=epoch, owner=owner, seconds=seconds, tries=tries, sure=sure)
+    owned = Scope(row["tenant"], row["user_id"])
+    return Claim(root_id=run_id, scope=owned, epoch=epoch, owner=owner, seconds=seconds, tries=tries, sure=sure)
 
 
 def renew(connection: sqlite3.Connection, claim: Claim, seconds: float) -> Head:
     """Extend the lease of *claim* to *seconds* from now."""
-    bound = {**_fence(claim), "process": process_of(claim.owner), "lease": clock() + seconds}
-    found = connection.execute(queries()["renew"], bound).fetchall()
+    sql, fence = _fenced("renew", claim)
+    bound = {**fence, "process": process_of(claim.owner), "lease": clock() + seconds}
+    found = connection.execute(sql, bound).fetchall()
     if found:
         entries, commands, stop = found[0]
         return Head(seq=entries, commands=commands, stop=bool(stop))
-    row = position(connection, claim.root_id)
+    row = _claimed_position(connection, claim, claim.root_id)
     if row["ending"] is None or row["epoch"] != claim.epoch:
         raise _stale(row, claim)
     # The tree has ended, and with it the claim. No other process can claim it.
@@ -240,13 +258,14 @@ def renew(connection: sqlite3.Connection, claim: Claim, seconds: float) -> Head:
 
 def release(connection: sqlite3.Connection, claim: Claim) -> None:
     """Release *claim*; do nothing if it is stale."""
-    for (root,) in connection.execute(queries()["release"], _fence(claim)).fetchall():
+    for (root,) in connection.execute(*_fenced("release", claim)).fetchall():
         reschedule(connection, root, clock())
 
 
-def position(connection: sqlite3.Connection, run_id: str) -> sqlite3.Row:
+def position(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> sqlite3.Row:
     """Return the state of a run and the claim on its tree. Raises `UnknownRunError`."""
-    row: sqlite3.Row | None = connection.execute(queries()["position"], (run_id,)).fetchone()
+    sql, bound = scoped("position", scope)
+    row: sqlite3.Row | None = connection.execute(sql, {**bound, "run_id": run_id}).fetchone()
     if row is None:
         raise UnknownRunError(f"unknown run {run_id!r}")
     return row
@@ -277,13 +296,15 @@ def _only_usage(entry: Entry) -> bool:
 
 def _claimed_root(connection: sqlite3.Connection, start: RunStart, claim: Claim) -> int | None:
     """Return the number of the root that a child starts under; None for a root."""
+    if start.scope.key != claim.scope.key:
+        raise StorageError(f"run {start.run_id!r} and its claim differ in scope: use the scope of the tree")
     if start.root_id != claim.root_id:
         raise StaleClaimError(
             f"run {start.run_id!r} belongs to tree {start.root_id!r}, but the claim is on {claim.root_id!r}"
         )
     if start.root_id == start.run_id:
         return None
-    row = position(connection, start.root_id)
+    row = _claimed_position(connection, claim, start.root_id)
     if row["ending"] is not None:
         raise RunEndedError(f"run {start.run_id!r} cannot start: its root run {start.root_id!r} has ended")
     _check_claim(row, claim)
@@ -292,7 +313,7 @@ def _claimed_root(connection: sqlite3.Connection, start: RunStart, claim: Claim)
 
 def _refuse(connection: sqlite3.Connection, entry: Entry) -> NoReturn:
     """Raise the error that explains why *entry* was rejected."""
-    row = position(connection, entry.run_id)
+    row = _claimed_position(connection, entry.claim, entry.run_id)
     if row["epoch"] != entry.claim.epoch:
         raise _stale(row, entry.claim)  # also after another process has ended the run
     if row["ending"] is not None and not _only_usage(entry):
@@ -304,8 +325,18 @@ def _refuse(connection: sqlite3.Connection, entry: Entry) -> NoReturn:
     )
 
 
-def _fence(claim: Claim) -> dict[str, Any]:
-    return {"root_id": claim.root_id, "epoch": claim.epoch, "owner": claim.owner}
+def _fenced(name: str, claim: Claim) -> tuple[str, dict[str, object]]:
+    """Return the statement *name* and its parameters, limited to the tree of *claim* while the claim is valid."""
+    sql, bound = scoped(name, claim.scope)
+    return sql, {**bound, "root_id": claim.root_id, "epoch": claim.epoch, "owner": claim.owner}
+
+
+def _claimed_position(connection: sqlite3.Connection, claim: Claim, run_id: str) -> sqlite3.Row:
+    """Return the position of a run of the claimed tree. Raises `StaleClaimError` if it is unknown."""
+    try:
+        return position(connection, claim.scope, run_id)
+    except UnknownRunError as error:
+        raise StaleClaimError(f"claim {claim.epoch} of {claim.owner!r} is stale: {error}") from error
 
 
 def _check_claim(row: sqlite3.Row, claim: Claim) -> None:

@@ -9,13 +9,13 @@ from typing import Any, TypeVar, get_args
 
 from ...errors import DamagedDataError, StorageError
 from ...operations import Operation
-from ...scope import Scope
+from ...scope import AnyScope, Operator
 from ...usage import Tokens, UsageRecord
 from ..codec import decode_json
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .connection import reading
-from .rows import hash_key, scope_row, to_message, to_operation, to_run, to_usage
-from .statements import queries
+from .rows import hash_key, to_message, to_operation, to_run, to_usage
+from .statements import queries, scoped
 
 T = TypeVar("T")
 
@@ -23,7 +23,6 @@ _CONDITIONS = {
     "run_id": "r.run_id = :run_id",
     "conversation_id": "r.conversation_key = :conversation_key AND r.conversation_id = :conversation_id",
     "root_id": "r.root = (SELECT number FROM runs WHERE run_id = :root_id)",
-    "user_id": "r.user_key = :user_key AND r.user_id = :user_id",
     "state": "h.state = :state",
     "roots": "r.root = r.number",
 }
@@ -36,58 +35,61 @@ _COLUMNS = {
     "agent": "u.agent_path",
     "model": "u.provider || ':' || u.model",
     "user": "r.user_id",
-    "organization": "r.organization_id",
+    "tenant": "r.tenant",
     "day": "date(u.booked, 'unixepoch')",
 }
 _KINDS = frozenset(get_args(EntryKind))
 
 
-def runs(connection: sqlite3.Connection, /, limit: int, **asked: Any) -> tuple[StoredRun, ...]:
+def runs(connection: sqlite3.Connection, scope: AnyScope, limit: int, /, **asked: Any) -> tuple[StoredRun, ...]:
     """Return the runs that match every filter in *asked* that is not None or False, newest first."""
     wanted = {name: value for name, value in asked.items() if value is not None and value is not False}
-    keys = {f"{name.removesuffix('_id')}_key": hash_key(wanted[name]) for name in _HASHED if name in wanted}
     conditions = " AND ".join(_CONDITIONS[name] for name in wanted) or "true"
-    sql = queries()["runs"].replace("/*conditions*/", conditions)
-    rows = connection.execute(sql, {**wanted, **keys, "limit": max(limit, 0)}).fetchall()
-    return tuple(to_run(row) for row in rows)
+    if "conversation_id" in wanted:
+        wanted["conversation_key"] = hash_key(wanted["conversation_id"])
+    sql, bound = scoped("runs", scope)
+    bound |= {**wanted, "limit": max(limit, 0)}
+    return tuple(to_run(row) for row in connection.execute(sql.replace("/*conditions*/", conditions), bound).fetchall())
 
 
-_HASHED = ("conversation_id", "user_id")
-
-
-def messages(connection: sqlite3.Connection, run_id: str) -> tuple[StoredMessage, ...]:
+def messages(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> tuple[StoredMessage, ...]:
     """Return the messages of a run in the form that the data policy leaves."""
-    return tuple(to_message(row) for row in connection.execute(queries()["messages"], (run_id,)).fetchall())
+    sql, bound = scoped("messages", scope)
+    return tuple(to_message(row) for row in connection.execute(sql, {**bound, "run_id": run_id}).fetchall())
 
 
-def usage(connection: sqlite3.Connection, root_id: str) -> tuple[UsageRecord, ...]:
+def usage(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> tuple[UsageRecord, ...]:
     """Return the usage records of a tree."""
-    return tuple(to_usage(row) for row in connection.execute(queries()["usage"], (root_id,)).fetchall())
+    sql, bound = scoped("usage", scope)
+    return tuple(to_usage(row) for row in connection.execute(sql, {**bound, "root_id": root_id}).fetchall())
 
 
 def operations(
-    connection: sqlite3.Connection, scope: Scope, root_id: str | None, run_id: str | None
+    connection: sqlite3.Connection, scope: AnyScope, root_id: str | None, run_id: str | None
 ) -> tuple[Operation, ...]:
-    """Return the operations of *scope* that match, ordered by step, index and key."""
+    """Return the operations that match, ordered by step, index and key."""
     wanted = {"root_id": root_id, "run_id": run_id}
     conditions = " AND ".join(_OF_OPERATIONS[name] for name, value in wanted.items() if value is not None) or "true"
-    sql = queries()["operations"].replace("/*conditions*/", conditions)
-    rows = connection.execute(sql, {**scope_row(scope), **wanted}).fetchall()
+    sql, bound = scoped("operations", scope)
+    rows = connection.execute(sql.replace("/*conditions*/", conditions), {**bound, **wanted}).fetchall()
     return tuple(to_operation(row) for row in rows)
 
 
 def usage_sums(
-    connection: sqlite3.Connection, by: Sequence[str], since: float | None, until: float | None
+    connection: sqlite3.Connection, scope: AnyScope, by: Sequence[str], since: float | None, until: float | None
 ) -> tuple[UsageSum, ...]:
     """Return sums over the ledger. Costs are added exactly."""
     unknown = [word for word in by if word not in _COLUMNS]
     if unknown:
         raise StorageError(f"usage cannot be summed by {unknown[0]!r}: choose from {', '.join(_COLUMNS)}")
+    if "user" in by and "tenant" not in by and isinstance(scope, Operator):
+        raise StorageError("users of two tenants may have the same id: sum by 'tenant' and 'user', not by 'user' alone")
     columns = "".join(f"{_COLUMNS[word]}, " for word in by)
     numbers = ", ".join(str(number + 1) for number in range(len(by)))
     grouping = f"GROUP BY {numbers} ORDER BY {numbers}" if by else "HAVING count(*) > 0"
-    sql = queries()["usage_sums"].replace("/*columns*/", columns).replace("/*grouping*/", grouping)
-    rows = connection.execute(sql, {"since": since, "until": until}).fetchall()
+    sql, bound = scoped("usage_sums", scope)
+    sql = sql.replace("/*columns*/", columns).replace("/*grouping*/", grouping)
+    rows = connection.execute(sql, {**bound, "since": since, "until": until}).fetchall()
     return tuple(_to_sum(tuple(row), len(by)) for row in rows)
 
 
@@ -104,21 +106,23 @@ def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:
     )
 
 
-def load(connection: sqlite3.Connection, run_id: str) -> StoredJournal | None:
+def load(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> StoredJournal | None:
     """Return a run's whole journal. Raises `StorageError` with run and entry if an entry cannot be read."""
     sql = queries()
     # One transaction: entries, messages and usage must be consistent.
     with reading(connection):
-        found = connection.execute(sql["run_number"], (run_id,)).fetchone()
+        number, bound = scoped("run_number", scope)
+        found = connection.execute(number, {**bound, "run_id": run_id}).fetchone()
         if found is None:
             return None
-        (run,) = runs(connection, 1, run_id=run_id)
-        rows = connection.execute(sql["entries"], found).fetchall()
-        sent = _by_entry(run_id, connection.execute(sql["messages_of_entries"], found).fetchall(), _message)
-        used = _by_entry(run_id, connection.execute(sql["usage_of_entries"], found).fetchall(), _usage)
+        (run,) = runs(connection, scope, 1, run_id=run_id)
+        key, owner = (found[0],), found[1]
+        rows = connection.execute(sql["entries"], key).fetchall()
+        sent = _by_entry(run_id, connection.execute(sql["messages_of_entries"], key).fetchall(), _message)
+        used = _by_entry(run_id, connection.execute(sql["usage_of_entries"], key).fetchall(), _usage)
         entries = tuple(_entry(run_id, row, sent, used) for row in rows)
         names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
-        texts = {name: _text(connection, name) for name in names}
+        texts = {name: _text(connection, name, owner) for name in names}
     return StoredJournal(
         run=run, entries=entries, texts={name: body for name, body in texts.items() if body is not None}
     )
@@ -180,6 +184,6 @@ def _texts(body: dict[str, Any]) -> list[str]:
     return [value for value in values if isinstance(value, str)]
 
 
-def _text(connection: sqlite3.Connection, name: str) -> str | None:
-    row = connection.execute(queries()["text"], (name,)).fetchone()
+def _text(connection: sqlite3.Connection, name: str, owner: int) -> str | None:
+    row = connection.execute(queries()["text"], (name, owner)).fetchone()
     return None if row is None else str(row[0])

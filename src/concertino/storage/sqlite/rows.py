@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from hashlib import blake2b
@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 from ...errors import DamagedDataError
 from ...operations import Operation
-from ...scope import Scope
+from ...scope import AnyScope, Scope, TenantScope
 from ...usage import Tokens, UsageRecord
 from ...waits import Resolution, Wait
 from ..codec import decode_json, decode_message, encode_json, encode_message, storable
 from ..types import (
     JOURNAL_VERSION,
+    AccountKind,
     Entry,
     EntryMessage,
     Memory,
@@ -33,7 +34,7 @@ class PutOperation(NamedTuple):
 
     key: str
     run_id: str
-    scope_key: int
+    scope: Scope
     state: str
     row: tuple[Any, ...]
     outcome: str | None
@@ -54,9 +55,33 @@ def hash_key(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
 
-def account_keys(names: Iterable[str]) -> list[bytes]:
-    """Return the keys of accounts, long enough that no two accounts share one."""
-    return [blake2b(name.encode(), digest_size=16).digest() for name in names]
+@lru_cache(4096)
+def scope_key(key: str) -> int:
+    """Return the number to look up the scope with this *key* by."""
+    return hash_key(key)
+
+
+def scope_row(scope: AnyScope) -> dict[str, object]:
+    """Return the columns of *scope*, as parameters of a statement."""
+    if isinstance(scope, Scope):
+        return {"scope_key": scope_key(scope.key), "tenant": scope.tenant, "user": scope.user}
+    return {"tenant": scope.tenant} if isinstance(scope, TenantScope) else {}
+
+
+def account_keys(scope: Scope | TenantScope, run_id: str | None = None) -> list[tuple[AccountKind, bytes]]:
+    """Return the kinds and keys of the accounts that the tree of *run_id* draws on.
+
+    A key is the hash of a name that no other account has, long enough that no two accounts share one.
+    """
+    found: list[tuple[AccountKind, str]] = []
+    if isinstance(scope, Scope):
+        if run_id is not None:
+            found.append(("run", f"{scope.key}{run_id}"))
+        if scope.user:
+            found.append(("user", scope.key))
+    if scope.tenant:
+        found.append(("tenant", scope.tenant))
+    return [(kind, blake2b(f"{kind}:{name}".encode(), digest_size=16).digest()) for kind, name in found]
 
 
 def storable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -64,31 +89,17 @@ def storable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([storable(value) if isinstance(value, str) and not value.isascii() else value for value in row])
 
 
-@lru_cache(4096)
-def scope_key(scope: Scope) -> int:
-    """Return the number to look *scope* up by."""
-    return hash_key(scope.key)
-
-
-def scope_row(scope: Scope) -> dict[str, object]:
-    """Return the parameters of a statement that is limited to *scope*."""
-    return {"scope_key": scope_key(scope), "tenant": scope.tenant, "user": scope.user}
-
-
 def start_row(start: RunStart) -> dict[str, Any]:
     """Return the parameters of `begin_run`, without the root's number."""
     return {
+        **scope_row(start.scope),
         "run_id": start.run_id,
-        "scope_key": scope_key(start.scope),
         "parent_id": start.parent_id,
         "parent_call": start.parent_call,
         "agent": start.agent,
         "agent_path": start.agent_path,
         "conversation_key": hash_key(start.conversation_id),
         "conversation_id": start.conversation_id,
-        "user_key": hash_key(start.scope.user),
-        "user_id": start.scope.user,
-        "organization_id": start.scope.tenant,
         "task": storable(start.task),
         "started": start.started,
         "forked_from": start.forked_from,
@@ -120,7 +131,7 @@ def _message_row(seq: int, entry: EntryMessage) -> tuple[Any, ...]:
 
 
 def _text_row(text: StoredText) -> tuple[Any, ...]:
-    return storable_row((text.id, hash_key(text.user_id), text.run_id, text.user_id, text.body))
+    return storable_row((text.id, text.run_id, text.body))
 
 
 def usage_row(record: UsageRecord) -> tuple[Any, ...]:
@@ -164,8 +175,7 @@ def _operation_row(operation: Operation) -> PutOperation:
         operation.prompt,
     )
     outcome = None if operation.outcome is None else encode_json(operation.outcome)
-    scope = scope_key(operation.scope)
-    return PutOperation(operation.key, operation.run_id, scope, operation.state, storable_row(row), outcome)
+    return PutOperation(operation.key, operation.run_id, operation.scope, operation.state, storable_row(row), outcome)
 
 
 def wait_row(wait: Wait, now: float) -> dict[str, Any]:
@@ -202,7 +212,7 @@ def to_run(row: sqlite3.Row) -> StoredRun:
         agent=row["agent"],
         agent_path=row["agent_path"],
         conversation_id=row["conversation_id"],
-        scope=Scope(row["organization_id"], row["user_id"]),
+        scope=Scope(row["tenant"], row["user_id"]),
         task=row["task"],
         started=row["started"],
         forked_from=row["forked_from"],
@@ -253,7 +263,7 @@ def to_operation(row: sqlite3.Row) -> Operation:
     """Return an operation from its row. Raises `DamagedDataError` if it is corrupt."""
     return Operation(
         key=row["key"],
-        scope=Scope(row["organization_id"], row["user_id"]),
+        scope=Scope(row["tenant"], row["user_id"]),
         run_id=row["run_id"],
         kind=row["kind"],
         state=row["state"],

@@ -5,19 +5,19 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection
 
-from ...errors import RunClaimedError, RunEndedError, RunStateError, UnknownRunError
+from ...errors import ConfigurationError, RunClaimedError, RunEndedError, RunStateError, UnknownRunError
 from ...operations import transition
-from ...scope import Scope
+from ...scope import AnyScope, Operator
 from ..process import is_dead
 from ..types import Due
 from .connection import transaction
-from .rows import scope_row
 from .schema import is_read_only
-from .statements import clock, queries
+from .statements import clock, queries, scoped
 
 
-def due(connection: sqlite3.Connection, limit: int, agents: Collection[str] | None) -> Due:
+def due(connection: sqlite3.Connection, scope: Operator, limit: int, agents: Collection[str] | None) -> Due:
     """Expire overdue waits, and return the trees to resume, the longest due first."""
+    check_operator(scope)
     sql, now = queries(), clock()
     expired = 0 if is_read_only(connection) else _end_overdue(connection, now)
     ready: list[str] = []
@@ -46,7 +46,7 @@ def reschedule(connection: sqlite3.Connection, root: int, now: float) -> None:
     connection.execute(queries()["reschedule"], {"root": root, "now": now})
 
 
-def postpone(connection: sqlite3.Connection, scope: Scope, root_id: str, reason: str, seconds: float | None) -> None:
+def postpone(connection: sqlite3.Connection, scope: AnyScope, root_id: str, reason: str, seconds: float | None) -> None:
     """Postpone a tree, or make it a dead letter."""
     now = clock()
     row = _root(connection, scope, root_id)
@@ -64,13 +64,19 @@ def postpone(connection: sqlite3.Connection, scope: Scope, root_id: str, reason:
     reschedule(connection, row["number"], now)
 
 
-def retry(connection: sqlite3.Connection, scope: Scope, root_id: str) -> None:
+def retry(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> None:
     """Make a dead letter due at once."""
     row = _root(connection, scope, root_id)
     if row["state"] != "dead_letter":
         raise RunStateError(f"run {root_id!r} is {row['state']!r}: only a dead letter can be retried")
     connection.execute(queries()["retry"], {"root": row["number"]})
     reschedule(connection, row["number"], clock())
+
+
+def check_operator(scope: Operator) -> None:
+    """Raise `ConfigurationError` unless *scope* is an operator's: the work is on all tenants at once."""
+    if not isinstance(scope, Operator):
+        raise ConfigurationError(f"only the operator may look after all runs, not {scope!r:.80}: use OPERATOR")
 
 
 def _end_overdue(connection: sqlite3.Connection, now: float) -> int:
@@ -85,9 +91,9 @@ def _end_overdue(connection: sqlite3.Connection, now: float) -> int:
         return expire(connection, now)
 
 
-def _root(connection: sqlite3.Connection, scope: Scope, root_id: str) -> sqlite3.Row:
-    bound = {"run_id": root_id, **scope_row(scope)}
-    row: sqlite3.Row | None = connection.execute(queries()["root_of_scope"], bound).fetchone()
+def _root(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> sqlite3.Row:
+    sql, bound = scoped("root", scope)
+    row: sqlite3.Row | None = connection.execute(sql, {**bound, "run_id": root_id}).fetchone()
     if row is None:
         raise UnknownRunError(f"unknown root run {root_id!r}")
     if row["ending"] is not None:

@@ -22,16 +22,16 @@ CREATE TABLE runs (
     agent_path       TEXT NOT NULL,
     conversation_key INTEGER,
     conversation_id  TEXT NOT NULL,
-    user_key         INTEGER,
+    tenant           TEXT NOT NULL,         -- stays when its user is erased: bills are made by tenant
     user_id          TEXT NOT NULL,
-    organization_id  TEXT NOT NULL,
     task             TEXT NOT NULL,
     started          REAL NOT NULL,
     forked_from      TEXT
 );
 CREATE INDEX runs_by_root ON runs (root, started);
 CREATE INDEX runs_by_conversation ON runs (conversation_key, started);
-CREATE INDEX runs_by_user ON runs (user_key, started);
+CREATE INDEX runs_by_scope ON runs (scope_key, started);
+CREATE INDEX runs_by_tenant ON runs (tenant, started) WHERE tenant <> '';  -- a single tenant needs none
 CREATE INDEX runs_by_start ON runs (started);
 
 -- The state of each run. The row of a root also has the claim on its tree (epoch, owner, process, lease, tries), and
@@ -104,13 +104,13 @@ CREATE INDEX messages_of_run ON messages (run);
 CREATE TABLE texts (
     number          INTEGER PRIMARY KEY,
     id              TEXT UNIQUE,            -- NULL: erased
-    user_key        INTEGER,
+    scope_key       INTEGER,
     run_id          TEXT,                   -- erased with the end of this run
-    organization_id TEXT NOT NULL,
+    tenant          TEXT NOT NULL,
     user_id         TEXT NOT NULL,
     body            TEXT NOT NULL
 );
-CREATE INDEX texts_of_user ON texts (user_key);
+CREATE INDEX texts_of_scope ON texts (scope_key);
 CREATE INDEX texts_of_run ON texts (run_id) WHERE run_id IS NOT NULL;
 
 -- Open operations. Closed ones leave the table, so that recovery costs what is open and not what is old.
@@ -189,9 +189,9 @@ CREATE TABLE commands (
     UNIQUE (run, number)
 );
 
--- Money in billionths of a US dollar. The name is a hash, because it may contain a user's.
+-- Money in billionths of a US dollar. The key is a hash, because the account may be a user's.
 CREATE TABLE accounts (
-    name_key        BLOB PRIMARY KEY,
+    account         BLOB PRIMARY KEY,
     limited         INTEGER NOT NULL,       -- 0: it has no budget now
     limit_tokens    INTEGER,
     limit_money     INTEGER,
@@ -258,16 +258,17 @@ CREATE INDEX events_of_run ON events (run);
 CREATE TABLE memories (
     number    INTEGER PRIMARY KEY,
     id        TEXT UNIQUE,                  -- NULL: erased
-    owner_key INTEGER,
-    owner     TEXT NOT NULL,
+    scope_key INTEGER,
+    tenant    TEXT NOT NULL,
+    user_id   TEXT NOT NULL,
     text      TEXT NOT NULL,
     created   REAL NOT NULL,
     metadata  TEXT NOT NULL                 -- JSON
 );
-CREATE INDEX memories_of_owner ON memories (owner_key);
+CREATE INDEX memories_of_scope ON memories (scope_key);
 
--- The owner is a word of the index, so that a search reads no other owner's entries.
-CREATE VIRTUAL TABLE memory_words USING fts5 (owner_key, words, tokenize = 'unicode61 remove_diacritics 0');
+-- The scope is a word of the index, so that a search reads no other scope's entries.
+CREATE VIRTUAL TABLE memory_words USING fts5 (scope, words, tokenize = 'unicode61 remove_diacritics 0');
 
 CREATE VIEW transcript AS
 SELECT

@@ -1,4 +1,4 @@
-"""The named SQL statements, and the functions that they use."""
+"""The named SQL statements, the functions that they use, and the rule of who reaches what as one SQL predicate."""
 
 from __future__ import annotations
 
@@ -9,11 +9,24 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import cache
 from pathlib import Path
 
+from ...errors import ConfigurationError
+from ...scope import AnyScope, TenantScope
+from .rows import scope_row
+
 clock = time.time
 """Return the store's time. Everything that is scheduled is compared with it, and with no other clock."""
 
 _SQL = Path(__file__).parent / "sql"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_REACHED = re.compile(r"/\*reached (\w+)\*/")
+_PREDICATES = {
+    # The hash is indexed, and the ids decide: another scope may have the same hash.
+    "Scope": "({t}.scope_key = :scope_key AND {t}.tenant = :tenant AND {t}.user_id = :user)",
+    "TenantScope": "({t}.tenant = :tenant AND {t}.tenant <> '')",  # the condition of the index of tenants
+    "TenantScope of a single tenant": "{t}.tenant = ''",
+    "Operator": "true",
+}
+"""The rule `reaches` of each kind of scope, for the owner of a row of the table *t*."""
 _EXACT = Context(prec=2000, traps=[Inexact, InvalidOperation])
 
 
@@ -25,6 +38,25 @@ def queries() -> dict[str, str]:
         _, *pieces = _NAME.split(path.read_text("utf-8"))
         found.update((name, sql.strip()) for name, sql in zip(pieces[::2], pieces[1::2], strict=True))
     return found
+
+
+def scoped(name: str, scope: AnyScope) -> tuple[str, dict[str, object]]:
+    """Return the statement *name*, limited to the rows that *scope* reaches, and the parameters of the limit.
+
+    A statement marks the limit with a comment such as `/*reached r*/`, where `r` is the table with the owner's columns.
+    """
+    kind = type(scope).__name__
+    if isinstance(scope, TenantScope) and not scope.tenant:
+        kind = "TenantScope of a single tenant"
+    return limited(name, kind), scope_row(scope)
+
+
+@cache
+def limited(name: str, kind: str) -> str:
+    """Return the statement *name*, limited for scopes of this kind."""
+    if kind not in _PREDICATES:
+        raise ConfigurationError(f"invalid scope of type {kind}: use a Scope, a TenantScope or OPERATOR")
+    return _REACHED.sub(lambda mark: _PREDICATES[kind].format(t=mark[1]), queries()[name])
 
 
 class _ExactSum:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...operations import Operation
-from ...scope import Scope
+from ...scope import AnyScope, Operator, Scope, TenantScope
 from ...usage import UsageRecord
 from ...waits import Resolution, Wait
 from ..types import (
@@ -47,13 +47,13 @@ class SqlMemories:
     def __init__(self, connection: StoreConnection) -> None:
         self._connection = connection
 
-    async def remember(self, owner: str, text: str) -> Memory:
-        """Store *text* for *owner*; the same text again is the same memory, with its first time."""
-        return await self._connection.write(WriteCall(memories.remember, owner, text))
+    async def remember(self, scope: Scope, text: str) -> Memory:
+        """Store *text* for the user of *scope*; the same text again is the same memory, with its first time."""
+        return await self._connection.write(WriteCall(memories.remember, scope, text))
 
-    async def recall(self, owner: str, query: str, limit: int = 5) -> Sequence[Memory]:
-        """Return the memories of *owner* with words of *query*, the best first (BM25); without words, the newest."""
-        return await self._connection.run(memories.recall, owner, query, limit)
+    async def recall(self, scope: Scope, query: str, limit: int = 5) -> Sequence[Memory]:
+        """Return the memories of *scope* with words of *query*, the best first (BM25); without words, the newest."""
+        return await self._connection.run(memories.recall, scope, query, limit)
 
 
 class SqlStore(SqlMemories):
@@ -71,17 +71,17 @@ class SqlStore(SqlMemories):
     ) -> None:
         await self.close()
 
-    async def begin(self, start: RunStart, entry: Entry, claim: Claim, accounts: Sequence[str] = ()) -> bool:
-        """Start a run with entry 0. Return whether one of *accounts* has a budget."""
-        return await self._connection.write(journal.Beginning(start, entry, claim, accounts))
+    async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> bool:
+        """Start a run with entry 0. Return whether an account of its tree has a budget."""
+        return await self._connection.write(journal.Beginning(start, entry, claim))
 
     async def append(self, entry: Entry) -> Head:
         """Append *entry* to its run, or nothing. When this returns, the entry survives a power cut."""
         return await self._connection.write(journal.Appending(entry))
 
-    async def claim(self, run_id: str, owner: str, seconds: float) -> Claim:
+    async def claim(self, scope: AnyScope, run_id: str, owner: str, seconds: float) -> Claim:
         """Claim the tree of the root *run_id*."""
-        return await self._connection.write(WriteCall(journal.claim_tree, run_id, owner, seconds))
+        return await self._connection.write(WriteCall(journal.claim_tree, scope, run_id, owner, seconds))
 
     async def renew(self, claim: Claim, seconds: float) -> Head:
         """Extend the lease of *claim* to *seconds* from now."""
@@ -91,21 +91,21 @@ class SqlStore(SqlMemories):
         """Release *claim*."""
         await self._connection.write(WriteCall(journal.release, claim))
 
-    async def load(self, run_id: str) -> StoredJournal | None:
+    async def load(self, scope: AnyScope, run_id: str) -> StoredJournal | None:
         """Return a run's whole journal, or None."""
-        return await self._connection.run(reader.load, run_id)
+        return await self._connection.run(reader.load, scope, run_id)
 
-    async def run(self, run_id: str) -> StoredRun | None:
+    async def run(self, scope: AnyScope, run_id: str) -> StoredRun | None:
         """Return one run, or None."""
-        found = await self._connection.run(reader.runs, 1, run_id=run_id)
+        found = await self._connection.run(reader.runs, scope, 1, run_id=run_id)
         return found[0] if found else None
 
     async def runs(
         self,
+        scope: AnyScope,
         *,
         conversation_id: str | None = None,
         root_id: str | None = None,
-        user_id: str | None = None,
         state: str | None = None,
         roots: bool = False,
         limit: int = 50,
@@ -114,63 +114,68 @@ class SqlStore(SqlMemories):
         filters = {
             "conversation_id": conversation_id,
             "root_id": root_id,
-            "user_id": user_id,
             "state": state,
             "roots": roots,
         }
-        return await self._connection.run(reader.runs, limit, **filters)
+        return await self._connection.run(reader.runs, scope, limit, **filters)
 
-    async def messages(self, run_id: str) -> Sequence[StoredMessage]:
+    async def messages(self, scope: AnyScope, run_id: str) -> Sequence[StoredMessage]:
         """Return the messages of a run in the order of their appends."""
-        return await self._connection.run(reader.messages, run_id)
+        return await self._connection.run(reader.messages, scope, run_id)
 
-    async def usage(self, root_id: str) -> Sequence[UsageRecord]:
+    async def usage(self, scope: AnyScope, root_id: str) -> Sequence[UsageRecord]:
         """Return the usage records of a tree in the order of their booking."""
-        return await self._connection.run(reader.usage, root_id)
+        return await self._connection.run(reader.usage, scope, root_id)
 
     async def usage_sums(
-        self, by: Sequence[str], *, since: float | None = None, until: float | None = None
+        self, scope: AnyScope, by: Sequence[str], *, since: float | None = None, until: float | None = None
     ) -> Sequence[UsageSum]:
         """Return sums over the records booked in [*since*, *until*), with exactly added costs."""
-        return await self._connection.run(reader.usage_sums, by, since, until)
+        return await self._connection.run(reader.usage_sums, scope, by, since, until)
 
     async def operations(
-        self, scope: Scope, *, root_id: str | None = None, run_id: str | None = None
+        self, scope: AnyScope, *, root_id: str | None = None, run_id: str | None = None
     ) -> Sequence[Operation]:
-        """Return the stored operations of a tree, of a run, or of *scope*."""
+        """Return the stored operations that match."""
         return await self._connection.run(reader.operations, scope, root_id, run_id)
 
     async def waits(
-        self, *, root_id: str | None = None, run_id: str | None = None, open: bool = True, limit: int = 100
+        self,
+        scope: AnyScope,
+        *,
+        root_id: str | None = None,
+        run_id: str | None = None,
+        open: bool = True,
+        limit: int = 100,
     ) -> Sequence[Wait]:
         """Return waits, the oldest first."""
-        return await self._connection.run(approvals.waits, root_id, run_id, open, limit)
+        return await self._connection.run(approvals.waits, scope, root_id, run_id, open, limit)
 
-    async def wait(self, key: str) -> Wait | None:
+    async def wait(self, scope: AnyScope, key: str) -> Wait | None:
         """Return one wait, or None."""
-        return await self._connection.run(approvals.wait, key)
+        return await self._connection.run(approvals.wait, scope, key)
 
-    async def resolve(self, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
+    async def resolve(self, scope: AnyScope, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
         """Answer a wait and return it with the answer that counts."""
-        return await self._connection.write(WriteCall(approvals.resolve, key, resolution, run_id))
+        return await self._connection.write(WriteCall(approvals.resolve, scope, key, resolution, run_id))
 
-    async def send(self, run_id: str, kind: CommandKind, text: str = "", by: str = "") -> None:
+    async def send(self, scope: AnyScope, run_id: str, kind: CommandKind, text: str = "") -> None:
         """Add a command to *run_id*."""
-        await self._connection.write(WriteCall(approvals.send, run_id, kind, text, by))
+        await self._connection.write(WriteCall(approvals.send, scope, run_id, kind, text))
 
-    async def commands(self, run_id: str, after: int = 0) -> Sequence[Command]:
+    async def commands(self, scope: AnyScope, run_id: str, after: int = 0) -> Sequence[Command]:
         """Return the commands to *run_id* after number *after*."""
-        return await self._connection.run(approvals.commands, run_id, after)
+        return await self._connection.run(approvals.commands, scope, run_id, after)
 
-    async def set_budget(self, account: str, budget: Budget | None) -> None:
-        """Set or remove the limit of *account*."""
-        await self._connection.write(WriteCall(budgets.set_budget, account, budget))
+    async def set_budget(self, scope: Scope | TenantScope, budget: Budget | None, *, run_id: str | None = None) -> None:
+        """Set or remove the limit of the account of a user, a tenant or a run's tree."""
+        await self._connection.write(WriteCall(budgets.set_budget, scope, budget, run_id))
 
-    async def accounts(self, names: Sequence[str]) -> Sequence[Account]:
-        """Return the accounts among *names* that have a budget."""
-        return await self._connection.run(budgets.accounts, names)
+    async def accounts(self, scope: Scope | TenantScope, *, run_id: str | None = None) -> Sequence[Account]:
+        """Return the accounts with a budget that a run of *scope* draws on: the run's own, the user's, the tenant's."""
+        return await self._connection.run(budgets.accounts, scope, run_id)
 
-    async def settle_usage(self, scope: Scope, record: UsageRecord) -> None:
+    async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
         """Replace an unknown or estimated usage record by the provider's bill."""
         await self._connection.write(WriteCall(budgets.settle_usage, scope, record))
 
@@ -178,7 +183,7 @@ class SqlStore(SqlMemories):
         """Append *batch* to the log of its tree, ahead of all later writes."""
         return self._connection.submit(events.AddingEvents(batch))
 
-    async def end_events(self, scope: Scope, root_id: str, items: Sequence[Any]) -> None:
+    async def end_events(self, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
         """Close the log of a root that ended without a process."""
         await self._connection.write(WriteCall(events.end_events, scope, root_id, items))
 
@@ -186,33 +191,33 @@ class SqlStore(SqlMemories):
         """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
         return await self._connection.run(events.open_events, claim)
 
-    async def events(self, scope: Scope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
+    async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
         """Return about *limit* rows of a log after number *after*."""
         return await self._connection.run(events.events, scope, root_id, after, limit)
 
-    async def event_positions(self, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
+    async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
         """Return the last number of each log, and whether it is closed and its root has ended."""
-        return await self._connection.run(events.event_positions, root_ids)
+        return await self._connection.run(events.event_positions, scope, root_ids)
 
-    async def due(self, limit: int = 50, agents: Collection[str] | None = None) -> Due:
+    async def due(self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None) -> Due:
         """Expire overdue waits, and return up to *limit* trees to resume."""
-        return await self._connection.run(schedule.due, limit, agents)
+        return await self._connection.run(schedule.due, scope, limit, agents)
 
-    async def postpone(self, scope: Scope, root_id: str, *, reason: str, seconds: float | None) -> None:
+    async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Postpone a tree by *seconds*, or make it a dead letter with None."""
         await self._connection.write(WriteCall(schedule.postpone, scope, root_id, reason, seconds))
 
-    async def retry(self, scope: Scope, root_id: str) -> None:
+    async def retry(self, scope: AnyScope, root_id: str) -> None:
         """Make a dead letter due at once."""
         await self._connection.write(WriteCall(schedule.retry, scope, root_id))
 
-    async def sweep(self) -> int:
+    async def sweep(self, scope: Operator) -> int:
         """Erase content whose time is over."""
-        return await self._connection.run(erasure.sweep)
+        return await self._connection.run(erasure.sweep, scope)
 
-    async def erase(self, *, user_id: str, organization_id: str | None = None, force: bool = False) -> Erased:
-        """Erase everything about a user except the ledger."""
-        return await self._connection.run(erasure.erase, user_id, organization_id, force=force)
+    async def erase(self, scope: Scope | TenantScope, *, force: bool = False) -> Erased:
+        """Erase everything that *scope* reaches except the ledger."""
+        return await self._connection.run(erasure.erase, scope, force=force)
 
     async def close(self) -> None:
         """Finish pending calls, then release the connection. Closing twice is allowed."""

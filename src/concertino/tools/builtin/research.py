@@ -148,7 +148,7 @@ class ResearchTools:
 
     def _notes_of(self, context: ToolContext) -> _Notes:
         """Return the notes of the user. Without a user each run has its own: no user sees another one's searches."""
-        owner = context.session if context.session.user_id else context.run_id
+        owner = context.scope if context.scope.user else context.run_id
         notes = self._notes.setdefault(owner, _Notes())
         while len(self._notes) > _MOST_OWNERS:
             del self._notes[next(iter(self._notes))]

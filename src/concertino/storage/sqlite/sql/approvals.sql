@@ -30,7 +30,7 @@ FROM waits AS w
 LEFT JOIN answers AS a ON a.key = w.key AND a.kind = w.kind
 JOIN runs AS r ON r.number = w.run
 JOIN runs AS top ON top.number = r.root
-WHERE w.key IS NOT NULL AND /*conditions*/
+WHERE w.key IS NOT NULL AND /*reached r*/ AND /*conditions*/
 ORDER BY w.opened, w.number
 LIMIT :limit;
 
@@ -43,7 +43,7 @@ FROM operations AS o
 JOIN waits AS w ON w.key = o.key AND w.kind = o.waits_for
 JOIN runs AS r ON r.number = w.run
 JOIN runs AS top ON top.number = r.root
-WHERE o.state = 'waiting' AND w.run = o.run AND /*conditions*/
+WHERE o.state = 'waiting' AND w.run = o.run AND /*reached r*/ AND /*conditions*/
 ORDER BY w.opened, w.number
 LIMIT :limit;
 
@@ -56,7 +56,7 @@ FROM waits AS w
 LEFT JOIN answers AS a ON a.key = w.key AND a.kind = w.kind
 JOIN runs AS r ON r.number = w.run
 JOIN runs AS top ON top.number = r.root
-WHERE w.key = ? ORDER BY w.number DESC LIMIT 1;
+WHERE w.key = :key AND /*reached r*/ ORDER BY w.number DESC LIMIT 1;
 
 -- name: early_answer
 SELECT
@@ -64,7 +64,8 @@ SELECT
     '' AS arguments, '' AS arguments_hash, '[]' AS who, '' AS note, a.at AS opened, NULL AS expires,
     a.token, a.verdict, a.content, a.arguments AS other_arguments, a.by, a.at
 FROM answers AS a JOIN runs AS r ON r.number = a.run JOIN runs AS top ON top.number = r.root
-WHERE a.key = ? AND NOT EXISTS (SELECT 1 FROM waits AS w WHERE w.key = a.key AND w.kind = a.kind);
+WHERE a.key = :key AND /*reached r*/
+    AND NOT EXISTS (SELECT 1 FROM waits AS w WHERE w.key = a.key AND w.kind = a.kind);
 
 -- name: answer
 INSERT INTO answers (key, kind, run, token, verdict, at, by, content, arguments)
@@ -90,7 +91,7 @@ ON CONFLICT (key, kind) DO NOTHING;
 
 -- name: command
 UPDATE heads SET commands = commands + 1, stop = stop OR :stop
-WHERE run = (SELECT number FROM runs WHERE run_id = :run_id) AND ending IS NULL
+WHERE run = (SELECT r.number FROM runs AS r WHERE r.run_id = :run_id AND /*reached r*/) AND ending IS NULL
 RETURNING run, root, commands;
 
 -- name: add_command
@@ -98,4 +99,5 @@ INSERT INTO commands (run, number, kind, text, by, at) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: commands
 SELECT number, kind, text, by, at FROM commands
-WHERE run = (SELECT number FROM runs WHERE run_id = ?) AND number > ? ORDER BY number;
+WHERE run = (SELECT r.number FROM runs AS r WHERE r.run_id = :run_id AND /*reached r*/) AND number > :after
+ORDER BY number;

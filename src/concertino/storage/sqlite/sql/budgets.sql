@@ -2,14 +2,14 @@
 
 -- name: account
 SELECT limited, limit_tokens, limit_money, reserved_tokens, reserved_money, spent_tokens, spent_money
-FROM accounts WHERE name_key = ?;
+FROM accounts WHERE account = ?;
 
 -- name: is_limited
-SELECT 1 FROM accounts WHERE name_key = ? AND limited;
+SELECT 1 FROM accounts WHERE account = ? AND limited;
 
 -- name: set_budget
-INSERT INTO accounts VALUES (:name_key, :limited, :tokens, :money, 0, 0, 0, 0)
-ON CONFLICT (name_key) DO UPDATE SET limited = :limited, limit_tokens = :tokens, limit_money = :money;
+INSERT INTO accounts VALUES (:account, :limited, :tokens, :money, 0, 0, 0, 0)
+ON CONFLICT (account) DO UPDATE SET limited = :limited, limit_tokens = :tokens, limit_money = :money;
 
 -- name: reserved
 SELECT settled, tokens, money FROM reservations WHERE id = ? AND account = ?;
@@ -22,9 +22,6 @@ ON CONFLICT (id, account) DO UPDATE SET tokens = excluded.tokens, money = exclud
 INSERT INTO reservations (id, account, settled, tokens, money) VALUES (?, ?, 1, ?, ?)
 ON CONFLICT (id, account) DO UPDATE SET settled = 1, tokens = excluded.tokens, money = excluded.money;
 
--- name: reserved_for
-SELECT account FROM reservations WHERE id = ? AND NOT settled;
-
 -- name: charges
 SELECT account, settled, tokens, money FROM reservations WHERE id = ?;
 
@@ -32,14 +29,10 @@ SELECT account, settled, tokens, money FROM reservations WHERE id = ?;
 UPDATE accounts SET
     reserved_tokens = reserved_tokens + ?, reserved_money = reserved_money + ?,
     spent_tokens = spent_tokens + ?, spent_money = spent_money + ?
-WHERE name_key = ?;
+WHERE account = ?;
 
 -- name: usage_source
 SELECT u.source FROM usage AS u WHERE u.id = :id AND u.run = :run;
-
--- name: run_of_scope
-SELECT number FROM runs
-WHERE run_id = :run_id AND scope_key = :scope_key AND organization_id = :tenant AND user_id = :user;
 
 -- name: correct_usage
 UPDATE usage SET

@@ -20,7 +20,7 @@ UPDATE answers SET content = '', arguments = NULL WHERE run = :run;
 UPDATE commands SET text = '' WHERE run = :run;
 
 -- name: erase_texts_of_run
-UPDATE texts SET id = NULL, run_id = NULL, user_key = NULL, user_id = '', body = ''
+UPDATE texts SET id = NULL, run_id = NULL, scope_key = NULL, tenant = '', user_id = '', body = ''
 WHERE run_id = (SELECT run_id FROM runs WHERE number = :run);
 
 -- name: expire_messages
@@ -52,20 +52,18 @@ WHERE run = :run;
 -- name: due_to_sweep
 SELECT run, erase_at FROM heads WHERE sweep_at IS NOT NULL AND sweep_at <= :now;
 
--- name: runs_of_user
-SELECT r.number, r.run_id, r.organization_id, h.ending IS NOT NULL AS ended
+-- name: runs_to_forget
+SELECT r.number, r.run_id, r.tenant, r.user_id, h.ending IS NOT NULL AS ended
 FROM runs AS r JOIN heads AS h ON h.run = r.number
-WHERE r.user_key = :user_key AND r.user_id = :user_id
-    AND (:organization_id IS NULL OR r.organization_id = :organization_id);
+WHERE r.conversation_key IS NOT NULL AND /*reached r*/;  -- NULL: erased before
 
--- name: open_roots_of_user
+-- name: open_roots
 SELECT DISTINCT r.root, top.erase_after
 FROM runs AS r JOIN heads AS h ON h.run = r.number JOIN heads AS top ON top.run = r.root
-WHERE r.user_key = :user_key AND r.user_id = :user_id AND h.ending IS NULL
-    AND (:organization_id IS NULL OR r.organization_id = :organization_id);
+WHERE h.ending IS NULL AND /*reached r*/;
 
 -- name: attempts_of_tree
-SELECT o.*, r.run_id, r.organization_id, r.user_id, r.agent_path, NULL AS content
+SELECT o.*, r.run_id, r.tenant, r.user_id, r.agent_path, NULL AS content
 FROM operations AS o JOIN runs AS r ON r.number = o.run
 WHERE o.root = :root AND o.kind = 'model_call' AND o.state = 'running';
 
@@ -77,7 +75,7 @@ UPDATE messages SET body = '', kept = '', later = NULL, progress = NULL WHERE ru
 
 -- name: forget_run
 UPDATE runs SET
-    conversation_key = NULL, conversation_id = '', user_key = NULL, user_id = '', task = '', scope_key = :scope_key
+    conversation_key = NULL, conversation_id = '', user_id = '', task = '', scope_key = :scope_key
 WHERE number = :run;
 
 -- name: forget_end
@@ -95,22 +93,24 @@ UPDATE answers SET key = NULL, content = '', arguments = NULL, by = '' WHERE run
 UPDATE commands SET text = '', by = '' WHERE run = :run;
 
 -- name: forget_texts
-UPDATE texts SET id = NULL, user_key = NULL, user_id = '', run_id = NULL, body = ''
-WHERE user_key = :user_key AND user_id = :user_id
-    AND (:organization_id IS NULL OR organization_id = :organization_id);
+UPDATE texts AS t SET id = NULL, scope_key = NULL, tenant = '', user_id = '', run_id = NULL, body = ''
+WHERE t.id IS NOT NULL AND /*reached t*/;
 
 -- name: forget_answerer
-UPDATE answers SET by = '' WHERE by = :user_id;
+-- A user may have answered for other users of the tenant. Another tenant's user may have the same id.
+UPDATE answers SET by = ''
+WHERE by = :user AND by <> '' AND (SELECT tenant FROM runs WHERE number = run) = :tenant;
 
 -- name: forget_sender
-UPDATE commands SET by = '' WHERE by = :user_id;
+UPDATE commands SET by = ''
+WHERE by = :user AND by <> '' AND (SELECT tenant FROM runs WHERE number = run) = :tenant;
 
 -- name: forget_memories
-UPDATE memories SET id = NULL, owner_key = NULL, owner = '', text = '', metadata = '{}'
-WHERE owner_key = :user_key AND owner = :user_id;
+UPDATE memories AS m SET id = NULL, scope_key = NULL, tenant = '', user_id = '', text = '', metadata = '{}'
+WHERE m.id IS NOT NULL AND /*reached m*/;
 
 -- name: forget_account
-DELETE FROM accounts WHERE name_key = ?;
+DELETE FROM accounts WHERE account = ?;
 
 -- name: forget_reservations
 DELETE FROM reservations WHERE account = ?;

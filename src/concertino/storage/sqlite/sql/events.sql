@@ -5,25 +5,19 @@ INSERT INTO event_logs (root, last, closed) SELECT number, 0, 0 FROM runs WHERE 
 
 -- name: advance_log
 UPDATE event_logs SET
-    last = ?,
-    closed = ? AND (SELECT h.ending IS NOT NULL FROM heads AS h WHERE h.run = event_logs.root)
-WHERE root = (SELECT number FROM runs WHERE run_id = ?)
-    AND last = ?
+    last = :last,
+    closed = :ends AND (SELECT h.ending IS NOT NULL FROM heads AS h WHERE h.run = event_logs.root)
+WHERE root = (SELECT r.number FROM runs AS r WHERE r.run_id = :root_id AND /*reached r*/)
+    AND last = :first - 1
     AND NOT closed
-    AND (SELECT h.epoch FROM heads AS h WHERE h.run = event_logs.root) = ?
+    AND (SELECT h.epoch FROM heads AS h WHERE h.run = event_logs.root) = :epoch
 RETURNING root;
 
 -- name: log
 SELECT r.number AS root, coalesce(l.last, 0) AS last, coalesce(l.closed, 0) AS closed, h.epoch,
     h.ending IS NOT NULL AS ended
 FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
-WHERE r.run_id = :run_id AND r.root = r.number;
-
--- name: scoped_log
-SELECT r.number AS root, coalesce(l.last, 0) AS last, coalesce(l.closed, 0) AS closed, h.ending IS NOT NULL AS ended
-FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
-WHERE r.run_id = :run_id AND r.root = r.number
-    AND r.scope_key = :scope_key AND r.organization_id = :tenant AND r.user_id = :user;
+WHERE r.run_id = :run_id AND r.root = r.number AND /*reached r*/;
 
 -- name: add_event_row
 -- A sub-agent that could not start has no row in runs.
@@ -72,7 +66,7 @@ RETURNING root, last;
 -- name: event_position
 SELECT l.last, l.closed, h.ending IS NOT NULL AS ended
 FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
-WHERE r.run_id = ?;
+WHERE r.run_id = :run_id AND /*reached r*/;
 
 -- name: erase_events
 UPDATE events SET body = '', source = NULL WHERE run = :run AND body <> '';

@@ -3,10 +3,10 @@
 -- name: begin_run
 INSERT INTO runs (
     number, run_id, root, scope_key, parent_id, parent_call, agent, agent_path, conversation_key, conversation_id,
-    user_key, user_id, organization_id, task, started, forked_from
+    tenant, user_id, task, started, forked_from
 )
 SELECT next.number, :run_id, coalesce(:root, next.number), :scope_key, :parent_id, :parent_call, :agent, :agent_path,
-    :conversation_key, :conversation_id, :user_key, :user_id, :organization_id, :task, :started, :forked_from
+    :conversation_key, :conversation_id, :tenant, :user, :task, :started, :forked_from
 FROM (SELECT coalesce(max(number), 0) + 1 AS number FROM runs) AS next
 WHERE true
 ON CONFLICT (run_id) DO NOTHING
@@ -22,15 +22,15 @@ VALUES (?, ?, 'running', 1, 0, 0, ?, ?, ?, ?, 0, 0, '', ?, ?);
 -- name: advance
 UPDATE heads SET
     entries = entries + 1,
-    state = coalesce(?, state),
-    tries = CASE WHEN ? AND run = root THEN 0 ELSE tries END
-WHERE run = (SELECT number FROM runs WHERE run_id = ?)
-    AND entries = ?
-    AND (ending IS NULL OR ?)
+    state = coalesce(:state, state),
+    tries = CASE WHEN :progress AND run = root THEN 0 ELSE tries END
+WHERE run = (SELECT r.number FROM runs AS r WHERE r.run_id = :run_id AND /*reached r*/)
+    AND entries = :seq
+    AND (ending IS NULL OR :late)
     AND EXISTS (
         SELECT 1 FROM heads AS top
-        WHERE top.run = heads.root AND top.epoch = ?
-            AND (top.owner = ? OR heads.ending IS NOT NULL AND top.owner = '')
+        WHERE top.run = heads.root AND top.epoch = :epoch
+            AND (top.owner = :owner OR heads.ending IS NOT NULL AND top.owner = '')
     )
 RETURNING
     run,
@@ -43,13 +43,13 @@ RETURNING
 UPDATE heads SET tries = 0 WHERE run = ?;
 
 -- name: position
-SELECT r.number, r.root, h.state, h.entries, h.ending, h.commands, h.stop, top.run_id AS root_id, t.epoch, t.owner,
+SELECT r.number, r.root, h.state, h.entries, h.ending, h.commands, h.stop, r.tenant, r.user_id, top.run_id AS root_id, t.epoch, t.owner,
     t.lease, t.tries, t.state AS root_state, t.ending AS root_ending
 FROM runs AS r
 JOIN heads AS h ON h.run = r.number
 JOIN heads AS t ON t.run = r.root
 JOIN runs AS top ON top.number = r.root
-WHERE r.run_id = ?;
+WHERE r.run_id = :run_id AND /*reached r*/;
 
 -- name: add_entry
 INSERT INTO journal (seq, epoch, kind, step, version, body, content, run, at, erased)
@@ -60,8 +60,8 @@ INSERT INTO messages (entry, role, tokens, keep_seconds, keep_progress, progress
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_text
-INSERT INTO texts (id, user_key, run_id, organization_id, user_id, body)
-SELECT ?, ?, ?, organization_id, ?, ? FROM runs WHERE number = ?
+INSERT INTO texts (id, scope_key, run_id, tenant, user_id, body)
+SELECT ?, scope_key, ?, tenant, user_id, ? FROM runs WHERE number = ?
 ON CONFLICT (id) DO NOTHING;
 
 -- name: add_usage
@@ -72,7 +72,10 @@ INSERT INTO usage (
 ON CONFLICT (id) DO NOTHING;
 
 -- name: run_number
-SELECT number FROM runs WHERE run_id = ?;
+SELECT r.number, r.scope_key FROM runs AS r WHERE r.run_id = :run_id AND /*reached r*/;
+
+-- name: run_of_tree
+SELECT number FROM runs WHERE run_id = ? AND root = ?;
 
 -- name: add_end
 INSERT INTO ends (answer, error, ended, keep_seconds) VALUES (?, ?, ?, ?);
@@ -100,10 +103,12 @@ RETURNING epoch, tries;
 
 -- name: renew
 UPDATE heads SET lease = :lease, process = :process, ready_at = CASE WHEN ready_at IS NOT NULL THEN :lease END
-WHERE run = (SELECT number FROM runs WHERE run_id = :root_id) AND epoch = :epoch AND owner = :owner
+WHERE run = (SELECT r.number FROM runs AS r WHERE r.run_id = :root_id AND /*reached r*/)
+    AND epoch = :epoch AND owner = :owner
 RETURNING entries, commands, stop;
 
 -- name: release
 UPDATE heads SET owner = '', process = '', lease = 0
-WHERE run = (SELECT number FROM runs WHERE run_id = :root_id) AND epoch = :epoch AND owner = :owner
+WHERE run = (SELECT r.number FROM runs AS r WHERE r.run_id = :root_id AND /*reached r*/)
+    AND epoch = :epoch AND owner = :owner
 RETURNING run;

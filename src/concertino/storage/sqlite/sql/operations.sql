@@ -47,24 +47,24 @@ RETURNING waits_for, outcome;
 DELETE FROM operations WHERE root = :root AND (run = :run OR :run = :root) RETURNING outcome;
 
 -- name: operations
-SELECT o.*, r.run_id, r.organization_id, r.user_id, c.content
+SELECT o.*, r.run_id, r.tenant, r.user_id, c.content
 FROM operations AS o
-JOIN runs AS r ON r.number = o.run
+JOIN runs AS r ON r.number = o.run AND r.root = o.root AND r.scope_key = o.scope_key
 LEFT JOIN outcomes AS c ON c.number = o.outcome
-WHERE o.scope_key = :scope_key AND r.organization_id = :tenant AND r.user_id = :user AND /*conditions*/
+WHERE /*reached r*/ AND /*conditions*/
 ORDER BY o.step, o.call_index, o.key;
 
 -- name: operation_of_run
 SELECT o.scope_key, o.key, o.run, o.root, o.state, o.waits_for, o.remote
 FROM runs AS r JOIN operations AS o ON o.scope_key = r.scope_key AND o.key = :key
-WHERE r.run_id = :run_id AND o.run = r.number;
+WHERE r.run_id = :run_id AND o.run = r.number AND /*reached r*/;
 
 -- name: operation_of_wait
 SELECT o.scope_key, o.key, o.run, o.root, o.state, o.waits_for, o.remote
 FROM waits AS w
 JOIN runs AS r ON r.number = w.run
 JOIN operations AS o ON o.scope_key = r.scope_key AND o.key = w.key
-WHERE w.key = :key AND o.run = r.number;
+WHERE w.key = :key AND o.run = r.number AND /*reached r*/;
 
 -- name: answer_operation
 UPDATE operations SET state = :state, answered = 1, expires = NULL WHERE scope_key = :scope_key AND key = :key;

@@ -9,19 +9,19 @@ JOIN heads AS h ON h.run = r.number
 JOIN heads AS t ON t.run = r.root
 JOIN runs AS top ON top.number = r.root
 LEFT JOIN ends AS e ON e.number = h.ending
-WHERE /*conditions*/
+WHERE /*reached r*/ AND /*conditions*/
 ORDER BY r.started DESC, r.number DESC
 LIMIT :limit;
 
 -- name: messages
 SELECT coalesce(m.kept, m.body), m.tokens, CASE WHEN m.keep_progress THEN m.progress END
 FROM messages AS m
-WHERE m.run = (SELECT number FROM runs WHERE run_id = ?) AND coalesce(m.kept, m.body) <> ''
+WHERE m.run = (SELECT r.number FROM runs AS r WHERE r.run_id = :run_id AND /*reached r*/) AND coalesce(m.kept, m.body) <> ''
 ORDER BY m.number;
 
 -- name: usage
 SELECT u.*, r.run_id FROM runs AS r JOIN usage AS u ON u.run = r.number
-WHERE r.root = (SELECT number FROM runs WHERE run_id = ?)
+WHERE r.root = (SELECT number FROM runs WHERE run_id = :root_id) AND /*reached r*/
 ORDER BY u.booking;
 
 -- name: entries
@@ -35,7 +35,7 @@ SELECT u.*, r.run_id FROM usage AS u JOIN runs AS r ON r.number = u.run
 WHERE u.run = ? AND u.entry IS NOT NULL ORDER BY u.booking;
 
 -- name: text
-SELECT body FROM texts WHERE id = ?;
+SELECT body FROM texts WHERE id = ? AND scope_key = ?;
 
 -- name: usage_sums
 SELECT /*columns*/
@@ -43,7 +43,7 @@ SELECT /*columns*/
     sum(u.cache_write_1h),
     exact_sum(u.cost), sum(u.cost IS NULL), sum(u.source = 'estimated'), sum(u.source = 'unknown')
 FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
-WHERE u.booked >= coalesce(:since, u.booked) AND (:until IS NULL OR u.booked < :until)
+WHERE u.booked >= coalesce(:since, u.booked) AND (:until IS NULL OR u.booked < :until) AND /*reached r*/
 /*grouping*/;
 
 -- name: identity

@@ -45,11 +45,10 @@ SELECT process FROM found WHERE process IS NOT NULL;
 -- name: end_leases
 UPDATE heads SET lease = min(lease, :now), process = '' WHERE process = :process RETURNING run;
 
--- name: root_of_scope
+-- name: root
 SELECT r.number, h.state, h.ending, h.owner, h.lease
 FROM runs AS r JOIN heads AS h ON h.run = r.number
-WHERE r.run_id = :run_id AND r.root = r.number
-    AND r.scope_key = :scope_key AND r.organization_id = :tenant AND r.user_id = :user;
+WHERE r.run_id = :run_id AND r.root = r.number AND /*reached r*/;
 
 -- name: postpone
 UPDATE heads SET not_before = :until, reason = :reason, state = coalesce(:state, state) WHERE run = :root;
