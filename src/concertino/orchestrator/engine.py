@@ -192,17 +192,12 @@ class ToolOrchestrator:
     def _open(self) -> RunSession:
         if self._run is not None:
             raise ConfigurationError("this ToolOrchestrator has run already; create one per run")
-        self._run = open_run(
-            self.chat,
-            self._resources,
-            self._config,
-            self._registry,
-            self.run_id,
-            tool_call_limit=self._tool_call_limit,
-            parent=self._parent,
-            lease=self._lease,
+        agent = (self._config, self._registry, self.run_id)
+        limit, parent, lease = self._tool_call_limit, self._parent, self._lease
+        self._run = run = open_run(
+            self.chat, self._resources, *agent, tool_call_limit=limit, parent=parent, lease=lease
         )
-        return self._run
+        return run
 
     # -- the loop ------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ def plain(value: Any) -> Any:
 def custom_data(name: str, data: Any) -> Any:
     """Return the data of a custom event as new JSON values.
 
-    Raises `ConfigurationError` if *name* is no name, *data* is not JSON, or their text is longer than the limit.
+    Raises `ConfigurationError` if *name* is invalid, *data* are not JSON, or their text is longer than the limit.
     """
     if not isinstance(name, str) or not 0 < len(name) <= 100:
         raise ConfigurationError(f"emit({name!r:.120}, ...): the name must be a text of 1 to 100 characters")

@@ -75,17 +75,17 @@ def unpack(rows: Iterable[StoredEvents], after: int) -> list[tuple[int, RunEvent
     for row in rows:
         kind: type[Any] = Event
         values: list[Any] = []
-        place = 0
+        position = 0
         for offset, item in row.items:
             if isinstance(item, str):
-                values[place] = item
+                values[position] = item
                 event = kind(*values)
             else:
                 event = event_from_json(item)
                 kind = type(event)
                 if kind in PIECES:
                     names = [field.name for field in fields(kind)]
-                    place, values = names.index(PIECES[kind]), [getattr(event, name) for name in names]
+                    position, values = names.index(PIECES[kind]), [getattr(event, name) for name in names]
             if row.first + offset > after:
                 found.append((row.first + offset, event))
     found.sort(key=itemgetter(0))

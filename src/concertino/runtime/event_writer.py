@@ -26,7 +26,7 @@ WINDOW = 0.025
 """Seconds for which events are collected before they are stored together."""
 LINGER = 2.0
 """Seconds after which the pieces of a complete answer are removed, so that readers who follow it get the last ones."""
-TAIL = 256
+TAIL = 512
 """Number of stored events that stay in memory, for readers in this process who keep up."""
 _HIGH_WATER = 1_000
 _RETRY = 0.25

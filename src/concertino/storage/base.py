@@ -221,7 +221,7 @@ class EventStore(Protocol):
         ...
 
     async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
-        """Return, for each root in reach, its log's last number, whether the log is closed, and whether the run ended."""
+        """Return, for each root in reach, its log's last number, and whether log and run have ended."""
         ...
 
 

@@ -144,19 +144,19 @@ class Attempt:
         if kind is TextChunk:
             self._text.append(chunk.text)  # type: ignore[union-attr]
             if stream is not None:
-                place = (run.id, run.path, run.tree.content_index)
-                stream.put(TextDelta(*place, chunk.text, self._audience, self.usage_id))  # type: ignore[union-attr]
+                origin = (run.id, run.path, run.tree.content_index)
+                stream.put(TextDelta(*origin, chunk.text, self._audience, self.usage_id))  # type: ignore[union-attr]
         elif kind is ReasoningChunk:
             self._reasoning.append(chunk.text)  # type: ignore[union-attr]
             if stream is not None:
-                place = (run.id, run.path, run.tree.content_index)
-                stream.put(ReasoningDelta(*place, chunk.text, self._audience, self.usage_id))  # type: ignore[union-attr]
+                origin = (run.id, run.path, run.tree.content_index)
+                stream.put(ReasoningDelta(*origin, chunk.text, self._audience, self.usage_id))  # type: ignore[union-attr]
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
             if stream is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
-                place = (run.id, run.path, run.tree.content_index)
-                stream.put(ToolCallDelta(*place, call_id, chunk.name, chunk.arguments, self.usage_id))
+                origin = (run.id, run.path, run.tree.content_index)
+                stream.put(ToolCallDelta(*origin, call_id, chunk.name, chunk.arguments, self.usage_id))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))
         elif isinstance(chunk, Dropped):
