@@ -37,7 +37,8 @@ ConcertinoError
 │   ├── RunClaimedError           another process is working on the run
 │   ├── UnknownWaitError
 │   └── NotAllowedError
-├── BudgetError                   an account has too little left for a reservation
+├── LimitError                    a limit of the run allows no further work
+│   └── BudgetError               an account has too little left for a reservation
 ├── EngineError                   a defect of the engine; the run fails
 └── RunError                      a run failed; carries the partial result
 
@@ -46,7 +47,7 @@ Every message states what is wrong, which value caused it, and what to do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from .messages import AssistantMessage
@@ -235,11 +236,36 @@ class NotAllowedError(RunStateError):
     """This person may not answer the wait."""
 
 
-class BudgetError(ConcertinoError):
+LimitReason = Literal[
+    "tool_calls",
+    "steps",
+    "hook_seconds",
+    "answer",
+    "budget",
+    "model_calls",
+    "all_tool_calls",
+    "seconds",
+    "received",
+    "tokens",
+    "cost",
+]
+"""The limit that is reached. `budget`: an account does not cover another step. `answer`: an answer went far beyond its
+token limit. The others are fields of `Limits`."""
+
+
+class LimitError(ConcertinoError):
+    """A limit of the run, or of its tree, allows no further work; `reason` names it as `AgentConfig.on_limit` does."""
+
+    def __init__(self, message: str, reason: LimitReason) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class BudgetError(LimitError):
     """An account has too little left for a reservation; `account` is its kind: `run`, `user` or `tenant`."""
 
     def __init__(self, message: str, account: str, tokens: int | None = None, money: Any = None) -> None:
-        super().__init__(message)
+        super().__init__(message, "budget")
         self.account = account
         self.tokens = tokens
         """Remaining tokens; None: unlimited."""

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 Audience = Literal["answer", "draft", "internal"]
 """Intended readers of a text. `answer`: the user, as the run's answer. `draft`: work in progress that a front end may
 show apart from the answer. `internal`: developers only."""
-RunStatus = Literal["completed", "failed", "cancelled", "suspended"]
-"""`suspended`: the run waits for answers from outside and continues when it is resumed. The others are final."""
+RunStatus = Literal["completed", "limited", "failed", "cancelled", "suspended"]
+"""`limited`: no answer was possible within a limit or a budget; the error names it. `suspended`: the run waits for
+answers from outside and continues when it is resumed. The others are final."""
 NoticeCode = Literal[
     "user_message_cut",
     "context_trimmed",

@@ -96,7 +96,7 @@ class Parses(AgentConfig):
 async def test_arguments_nested_too_deeply_to_parse_are_an_error_of_the_call(stop_reason: Any, play: Play) -> None:
     deep = Answer(calls=(call("echo", "[" * 100_000),), stop_reason=stop_reason)
     with ScriptedModel(deep, "I see.") as model:
-        seen = await play(model, Parses(), limits=lambda *_: Limits(context=1_000_000))
+        seen = await play(model, Parses(), limits=lambda *_: Limits(context=1_000_000, output=10_000))
     assert (seen.result.status, seen.result.text) == ("completed", "I see.")
     (result,) = [message for message in seen.result.messages if isinstance(message, ToolMessage)]
     assert result.is_error

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..messages import SystemMessage
+from ..errors import LimitReason
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.journal.data_policy import DataPolicy, ToolData
-from ..orchestrator.outcome import Continue, LimitReason, NextStep
+from ..orchestrator.outcome import Continue, NextStep
 from ..orchestrator.run import RunContext
 
 _PROMPT = """\
@@ -36,7 +36,7 @@ class ResearcherAgent(AgentConfig[None]):
 
     def on_limit(self, run: RunContext[None], reason: LimitReason) -> NextStep:
         """Take one last step in which the researcher must answer."""
-        return Continue(messages=(SystemMessage(_ENOUGH),), tool_choice="none")
+        return Continue(prompt=_ENOUGH, tool_choice="none")
 
     def get_data_policy(self) -> DataPolicy:
         """Keep everything in full except the search history, which is useful only during the research."""

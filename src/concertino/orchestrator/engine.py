@@ -4,42 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import Any, TypeVar, assert_never
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, assert_never
 
-from ..errors import BudgetError, ConfigurationError, HookError, RunError, RunStateError, StorageError, ToolError
-from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus, Steered, StoppedWork
+from ..errors import ConfigurationError, LimitError, RunError, RunStateError, StorageError, ToolError
+from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus, Steered
 from ..ids import new_run_id
-from ..messages import AssistantMessage, Text, UserMessage
+from ..messages import UserMessage
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
 from .event_stream import EventRecorder, EventStream, Observer
-from .hooks import Hooks, hooks_of
+from .hooks import Hooks, hooks_of, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
-from .journal.replay import OpenTurn, Replay
+from .journal.replay import Replay
 from .lifecycle.open import begin, build_messages, fitting, open_run
 from .lifecycle.result import open_waits, result_of
 from .lifecycle.resume import child_result, resume
-from .lifecycle.seal import closed_calls, seal_below
+from .lifecycle.seal import close_open_turn, seal_below
+from .meter import at_limit, interrupted
 from .model_call.ask import Questions
 from .model_call.attempt import ORPHANED
 from .model_call.request import TurnRequests
 from .model_call.summarize import PATIENCE
-from .outcome import CONTINUE, Continue, Fail, Finish, StepOutcome, Suspend, result_message
+from .outcome import CONTINUE, Continue, Fail, Finish, Limited, StepOutcome, Suspend
 from .plain import load_state
 from .recorder import record_end
 from .resources import Resources
-from .run import RunContext, RunSession
+from .run import RunContext, RunSession, refuse
 from .tool_calls.context import Parent
 from .turn import TurnRunner
 from .validation import check_run
 
 log = logging.getLogger("concertino")
 
-BUDGET_EXHAUSTED = "The budget is exhausted; no answer could be produced."
-T = TypeVar("T")
 _DEFAULT = Resources()
 """The resources of runs that are given none: no store, the default limits."""
 
@@ -89,6 +88,8 @@ class ToolOrchestrator:
         self._cause: Exception | None = None
         self._opened = False
         self._stopped = False
+        self._prepares, self._takes_turns = False, True
+        self._reached: LimitError | None = None  # interrupted the run, and its agent has not decided what follows
 
     @property
     def refused(self) -> Exception | None:
@@ -126,8 +127,7 @@ class ToolOrchestrator:
     async def record(self, recorder: EventRecorder) -> None:
         """Run with all events to *recorder*; then `result` is set. Raises as `stream`."""
         run = self._open()
-        run.recorder = recorder
-        run.show(EventStream(self._observers, run.tree.policies, recorder=recorder))
+        run.show(EventStream(self._observers, run.tree.policies, recorder=recorder), recorder)
         self._task = asyncio.create_task(self._drive(run))
         try:
             await self._task
@@ -169,10 +169,7 @@ class ToolOrchestrator:
         self._cancel(STOP_DEADLINE, parked=self._resources.store is not None)
 
     def steer(self, message: str) -> None:
-        """Add a message of the user to the running agent before its next step.
-
-        For a run without a store; otherwise use `Runtime.steer`, which survives a crash.
-        """
+        """Add a user's message before the next step of a run without a store; with one, use `Runtime.steer`."""
         if self._run is not None:
             self._run.steers.append(message)
 
@@ -194,36 +191,53 @@ class ToolOrchestrator:
             raise ConfigurationError("this ToolOrchestrator has run already; create one per run")
         agent = (self._config, self._registry, self.run_id)
         limit, parent, lease = self._tool_call_limit, self._parent, self._lease
-        self._run = run = open_run(
-            self.chat, self._resources, *agent, tool_call_limit=limit, parent=parent, lease=lease
-        )
-        return run
+        self._run = open_run(self.chat, self._resources, *agent, tool_call_limit=limit, parent=parent, lease=lease)
+        return self._run
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
-    async def _drive(self, run: RunSession) -> None:
+    async def _drive(self, run: RunSession) -> None:  # noqa: C901, PLR0912 - one loop, and every way in which it ends
         """Prepare, take turns while the agent continues, and conclude. However it ends, `result` is set."""
         hooks = hooks_of(self._config)
         task = asyncio.current_task()
         assert task is not None
         if self._parent is not None:
             run.tree.add_task(run.id, task)
+        run.meter.open_runs += 1
         try:
             turns = await self._prepare(run, hooks)
             outcome: StepOutcome = CONTINUE
-            while run.opened is not None or isinstance(outcome := await self._next_step(run, hooks, outcome), Continue):
-                outcome = await turns.run()
+            while self._takes_turns:
+                try:
+                    if self._prepares:
+                        self._prepares = False
+                        for message in await within_patience(run, "prepare", hooks.prepare(run.context)):
+                            run.add(message)
+                    if self._reached is not None:
+                        reached, self._reached = self._reached, None
+                        outcome = await interrupted(run, hooks, reached)
+                    while run.opened is not None or isinstance(
+                        outcome := await self._next_step(run, hooks, outcome), Continue
+                    ):
+                        outcome = await turns.run()
+                    self._takes_turns = False
+                except LimitError as error:  # it does not end the run: the agent decides
+                    self._reached = error
+                except asyncio.CancelledError:
+                    if self._reached is None or self._stopped or task.uncancel():
+                        raise
             await self._conclude(run, hooks, outcome)
-            await self._end(run, outcome)
         except BaseException as raised:
             if not await self._broke_off(run, raised):
                 raise
         finally:
+            run.meter.end_run(run.id)
             if self._parent is None:
                 run.tree.on_stop = None
+                run.meter.stop()
             else:
                 run.tree.remove_task(task)
-            run.context.ask = _refuse  # the last reference back to the engine: nothing waits for the garbage collector
+            run.context.ask = refuse  # the last reference back to the engine: nothing waits for the garbage collector
         assert self._result is not None
         if run.context.own_progress is not None:
             run.context.own_progress.end()
@@ -237,8 +251,10 @@ class ToolOrchestrator:
         self._opened = True
         if run.recorder is not None:
             await run.recorder.open(run.tree, run.scope, resumed=self._resume)
-            run.tree.flush_events = run.recorder.flush
-        self._emit_start(run)
+        call = self._parent.call_id if self._parent else None
+        run.emit(RunStarted, self._config.name, run.chat.message, call, self._resume)
+        if run.repairs:
+            run.notify("history_repaired", run.repairs)
         context = run.context
         if hooks.initialize_agent_state.own:
             context.agent_state = await hooks.initialize_agent_state(context)
@@ -246,9 +262,7 @@ class ToolOrchestrator:
             context.agent_state = load_state(context.agent_state, found.agent_state)
         else:
             build_messages(run, self._config, None if found is None else found.started.skipped)
-            if hooks.prepare.own:
-                for message in await self._within_patience(run, "prepare", hooks.prepare(context)) or ():
-                    run.add(message)
+            self._prepares = hooks.prepare.own
         self._requests = TurnRequests(run, hooks)
         return TurnRunner(run, hooks, self._requests, self._spawn)
 
@@ -273,13 +287,9 @@ class ToolOrchestrator:
             run.context = RunContext(run, ask)
         elif run.journal.on:
             await begin(run, self._parent)
+        if self._parent is None:
+            run.meter.start(self._time_is_over)
         return found
-
-    def _emit_start(self, run: RunSession) -> None:
-        call = self._parent.call_id if self._parent else None
-        run.emit(RunStarted, self._config.name, run.chat.message, call, self._resume)
-        if run.repairs:
-            run.notify("history_repaired", run.repairs)
 
     async def _next_step(self, run: RunSession, hooks: Hooks, last: StepOutcome) -> StepOutcome:
         """Return `Continue` for another step, after applying what the last one and the hook decided; else how it ends.
@@ -294,64 +304,55 @@ class ToolOrchestrator:
         if isinstance(last, Finish):
             if not steers:
                 return last
-            self._answer(run, run.state.text if last.text is None else last.text)
+            run.answer(run.state.text if last.text is None else last.text)
             last = CONTINUE
         for text in steers:
             run.add(UserMessage(fitting(run, text)))
             run.state.has_tool_calls = True
             run.emit(Steered, text)
+        state, meter = run.state, run.meter
+        if state.last_step and state.step >= state.last_step:
+            return Finish()
         decide = hooks.should_continue_loop
         decision = await decide(run.context) if decide.own else decide.default(run.context)
         for step in (last, decision):
             if isinstance(step, Continue) and step is not CONTINUE:
                 run.apply(step)
-        return decision
+        most_steps = run.limits.steps or max(100, 2 * run.limits.tool_calls)
+        if (
+            state.step < most_steps
+            and meter.model_calls + meter.open_runs < meter.most_model_calls
+            and meter.tool_calls < meter.most_tool_calls
+            and meter.received < meter.most_received
+            and meter.reached is None
+        ) or (state.last_step or not isinstance(decision, Continue)):
+            return decision
+        reached = meter.limit() or ("steps", f"the limit of {most_steps:,} steps is reached")
+        return await at_limit(run, hooks, *reached, state.step + 1)
 
     async def _conclude(self, run: RunSession, hooks: Hooks, outcome: StepOutcome) -> None:
+        """Set the answer and end the run: as `Limited` if a limit has left it without one."""
         match outcome:
             case Finish(text):
-                self._answer(run, run.state.text if text is None else text)
-            case Continue() | Fail():
+                run.answer(run.state.text if text is None else text)
+            case Continue() | Fail() | Limited():
                 pass
             case Suspend():
+                await self._end(run, outcome)
                 return
             case _:
                 assert_never(outcome)
+        before = run.state.text
         if hooks.conclude.own:
-            concluded = await self._within_patience(run, "conclude", hooks.conclude(run.context, run.state.text))
-            if concluded is not None:
-                self._answer(run, concluded)
-        if run.state.budget_reached and not run.state.text:
-            self._answer(run, BUDGET_EXHAUSTED)
-
-    def _answer(self, run: RunSession, text: str) -> None:
-        """Set the answer, and end the conversation with it if the model did not write it."""
-        if text != run.state.text:
-            run.state.text = text
-            run.add(AssistantMessage((Text(text),)))
-
-    async def _within_patience(self, run: RunSession, hook: str, work: Coroutine[Any, Any, T]) -> T | None:
-        """Run a *hook* that may take long. A cancelled run does not wait for a hook that ignores its cancellation.
-
-        Returns None if no budget covers a question that the hook asked: the run continues without the hook's value.
-        """
-        task = asyncio.create_task(work)
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            task.cancel()
-            done, _ = await asyncio.wait([task], timeout=run.tree.patience)
-            if not done:
-                run.tree.note_stopped("not_stopped", StoppedWork(agent_path=run.path, what="hook", name=hook))
-            raise
-        try:
-            return task.result()
-        except HookError as error:
-            if not isinstance(error.__cause__, BudgetError):
-                raise
-            run.state.budget_reached = True
-            run.notify("budget_reached", str(error.__cause__))
-            return None
+            try:
+                run.answer(await within_patience(run, "conclude", hooks.conclude(run.context, before)))
+            except LimitError as reached:
+                run.notify("budget_reached" if reached.reason == "budget" else "limit_reached", str(reached))
+        if isinstance(outcome, Limited) and run.state.text not in (before, ""):
+            outcome = Finish()  # the agent has an answer of its own
+        elif isinstance(outcome, Finish) and run.state.limit is not None and not run.state.text.strip():
+            outcome = Limited("no answer was possible within the limits")
+        await self._end(run, outcome)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -361,6 +362,13 @@ class ToolOrchestrator:
             self._stopped = True
             self._task.cancel()
 
+    def _time_is_over(self) -> None:
+        """Interrupt the run, so that its agent can end it."""
+        if self._task is not None and self._run is not None and self._takes_turns:
+            why = f"the limit of {self._run.limits.seconds:g} seconds of work is reached"
+            self._reached = LimitError(why, "seconds")
+            self._task.cancel()
+
     async def _end(self, run: RunSession, outcome: StepOutcome) -> None:
         """End a run that has completed or failed by its own decision, or suspend it."""
         status: RunStatus = "completed"
@@ -368,6 +376,8 @@ class ToolOrchestrator:
         match outcome:
             case Fail():
                 status, error = "failed", outcome.error
+            case Limited():
+                status, error = "limited", outcome.why
             case Suspend():
                 status = "suspended"
         assert self._requests is not None
@@ -420,7 +430,8 @@ class ToolOrchestrator:
                     self._result = before
                 elif not stays_open:
                     if self._resume:
-                        await self._close_open_turn(run, status, error)
+                        await close_open_turn(run, error)
+                        self._result = result_of(run, status, error)
                     await record_end(run, status, error)
                 elif run.tree.lost is None and not run.orphaned:
                     await run.journal.append(UsageBooked(), run.state.step)
@@ -433,17 +444,6 @@ class ToolOrchestrator:
         task = asyncio.create_task(end())
         run.tree.add_task(run.id, task)
         await asyncio.wait([task], timeout=run.tree.patience if status == "cancelled" else None)
-
-    async def _close_open_turn(self, run: RunSession, status: RunStatus, error: str) -> None:
-        """Complete the turn that an earlier process left open and this one did not reach."""
-        if isinstance(run.opened, OpenTurn) and run.tree.store is not None:
-            operations = await run.tree.store.operations(run.scope, run_id=run.id)
-            for outcome, native in closed_calls(run.tree, run.path, operations):
-                run.add(result_message(outcome, native=native))
-            run.journal.close([operation.key for operation in operations if operation.kind == "tool_call"])
-            self._result = result_of(run, status, error)
-        if self._parent is None:
-            await seal_below(run.tree, "cancelled", error)
 
     # -- sub-agents ----------------------------------------------------------------------------------------------
 
@@ -462,6 +462,8 @@ class ToolOrchestrator:
         run = parent.run
         if run.ended:
             raise ToolError(ORPHANED)
+        if not parent.again and (why := run.meter.refuse_spawn(run.path)) is not None:
+            raise ToolError(why)
         result, started = await child_result(run, parent) if parent.again else (None, False)
         if result is None:
             child = ToolOrchestrator(
@@ -480,9 +482,10 @@ class ToolOrchestrator:
                     run.count_calls(child.result.tool_calls)
         else:
             run.count_calls(result.tool_calls)
+            run.meter.restore_run(result.tool_calls)
         if run.ended:
             raise ToolError(ORPHANED)
-        if result.status not in ("completed", "suspended"):
+        if result.status in ("failed", "cancelled"):
             raise RunError(result.error or "the sub-agent failed", result)
         return result
 
@@ -493,8 +496,3 @@ class ToolOrchestrator:
         await self._drive(run)
         assert self._result is not None
         return self._result
-
-
-async def _refuse(prompt: str, *, system: str | None = None) -> str:  # noqa: ARG001 - as `AskModel`
-    """Refuse a question to the model of a run that has ended."""
-    raise RunStateError("the run has ended: its hooks can ask nothing more")

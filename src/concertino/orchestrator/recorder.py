@@ -65,9 +65,12 @@ async def record_request(
     reserve: Reservation | None = None,
     *,
     own_messages: bool,
+    prompt: str = "",
     after: ProviderError | None = None,
 ) -> None:
     """Record a turn's request before it is sent, with everything that led to it; *after* ended the previous attempt.
+
+    *prompt* is the text after the conversation that this request alone contains.
 
     Raises `BudgetError`, and records nothing, if an account does not cover *reserve*.
     """
@@ -91,14 +94,15 @@ async def record_request(
         settings=request_settings(request),
         extra=plain(request.extra) if request.extra else {},
         messages=message_texts(request.messages) if own_messages else None,
+        prompt=prompt or None,
         after=None if after is None else type(after).__name__,
         after_text=None if after is None else str(after),
     )
-    if own_messages or request.system != run.system or request.tools is not specs:
-        prompt = tokens_of(request, run.resources.counter)
+    if own_messages or prompt or request.system != run.system or request.tools is not specs:
+        tokens = tokens_of(request, run.resources.counter)
     else:
-        prompt = run.window.estimated_tokens
-    operation = _attempt_operation(run, prepared, reserve, prompt)
+        tokens = run.window.estimated_tokens
+    operation = _attempt_operation(run, prepared, reserve, tokens)
     await journal.append(entry, run.state.step, [operation], reserve=reserve)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ..errors import RunStateError
 from ..events import Audience, CustomEvent, Notice, NoticeCode, RunProgress
 from ..ids import handle_for, usage_id
-from ..messages import Message, Messages, ToolSpec
+from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import OperationState
 from ..providers.base import Model
 from ..scope import Scope
@@ -22,6 +23,7 @@ from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
 from .lifecycle.repair import NOTHING_CHECKED
+from .meter import Meter
 from .model_call.budget import Reserve
 from .outcome import Continue
 from .plain import custom_data
@@ -87,7 +89,7 @@ class RunContext(Generic[S]):
         """The structured result of each tool's last call, by tool name."""
         self.ask: AskModel = ask
         """Ask the run's model one question outside the conversation, without tools: `await run.ask("...")` returns its
-        text. The call is retried, budgeted and booked like any other. Raises `BudgetError`, and `ProviderError`."""
+        text. The call is retried, budgeted and booked like any other. Raises `LimitError`, and `ProviderError`."""
 
     @property
     def messages(self) -> Messages:
@@ -138,6 +140,7 @@ class RunSession:
         "id",
         "journal",
         "limits",
+        "meter",
         "model",
         "model_id",
         "opened",
@@ -171,6 +174,7 @@ class RunSession:
         registry: ToolRegistry,
         limits: Limits,
         tree: Tree,
+        meter: Meter,
     ) -> None:
         self.id = id
         self.path = path
@@ -184,6 +188,8 @@ class RunSession:
         self.tree = tree
         self.audience: Audience = "answer"
         """Intended readers of the text of the run's turns."""
+        self.meter = meter
+        """What the run has used of the limits of its tree."""
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
         """The conversation, and the part of it that is sent."""
         self.journal = Journal(tree, id, self.scope, self.window.tokens_of)
@@ -237,7 +243,7 @@ class RunSession:
     def reserve(self) -> Reserve:
         """Computes what the budgets of the run reserve."""
         if self._reserve is None:
-            self._reserve = Reserve(self.resources, self.limits)
+            self._reserve = Reserve(self.resources, self.limits, self.meter, self.id)
         return self._reserve
 
     def fixed(self, specs: tuple[ToolSpec, ...]) -> dict[str, str]:
@@ -268,9 +274,9 @@ class RunSession:
             return self.limits
         return self.resources.limits_of(self.scope, model, self.agent)
 
-    def show(self, stream: EventStream | None) -> None:
-        """Show the run's events in *stream*."""
-        self.stream = stream
+    def show(self, stream: EventStream | None, recorder: EventRecorder | None = None) -> None:
+        """Show the run's events in *stream*, which leads to *recorder*."""
+        self.stream, self.recorder = stream, recorder
         if stream is not None:
             self.emit = stream.emitter(self.id, self.path, self.tree)
 
@@ -295,18 +301,28 @@ class RunSession:
             self.journal.replace(messages)
 
     def apply(self, step: Continue) -> None:
-        """Append the messages of *step* and set its tool choice."""
+        """Append the messages of *step*, and set the tool choice and the prompt of the next request."""
         for message in step.messages:
             self.add(message)
+        if step.prompt:
+            before = self.state.prompt
+            self.state.prompt = f"{before}\n\n{step.prompt}" if before else step.prompt
         if step.tool_choice is not None:
             self.state.tool_choice = step.tool_choice
+
+    def answer(self, text: str) -> None:
+        """Set the answer, and end the conversation with it if the model did not write it."""
+        if text != self.state.text:
+            self.state.text = text
+            self.add(AssistantMessage((Text(text),)))
 
     async def new_steers(self) -> list[str]:
         """Return the messages sent to the running agent since the last step."""
         steers, self.steers = self.steers, []
+        journal = self.journal
         if self.tree.store is not None:
-            for command in await self.tree.store.commands(self.scope, self.id, after=self.journal.processed):
-                self.journal.processed = command.number
+            for command in await self.tree.store.commands(self.scope, self.id, after=journal.processed):
+                journal.processed = command.number
                 if command.kind == "steer":
                     steers.append(command.text)
         return steers
@@ -362,10 +378,20 @@ class RunSession:
 
         *ended* is the state in which a model attempt has ended.
         """
-        if self.tree.ledger.book(record) and self.journal.on:
+        if not self.tree.ledger.book(record):
+            return
+        if self.meter.sums:
+            self.meter.add(record)
+        if self.journal.on:
             self.journal.book(record, self.reserve.settlement(record) if self.tree.budgeted else None, ended)
 
     def next_attempt(self) -> str:
         """Return the usage id of the next attempt of this step; the same in every process."""
         self.attempts += 1
+        self.meter.model_calls += 1
         return usage_id(self.id, self.state.step, str(self.attempts))
+
+
+async def refuse(prompt: str, *, system: str | None = None) -> str:  # noqa: ARG001 - as `AskModel`
+    """Refuse a question to the model of a run that has ended."""
+    raise RunStateError("the run has ended: its hooks can ask nothing more")

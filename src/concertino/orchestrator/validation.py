@@ -108,6 +108,7 @@ _CHAT: dict[str, tuple[Check, str]] = {
     "budget": (_optional(_is(Budget)), "use a Budget, or None"),
     "system_prompt": _OPTIONAL_TEXT,
     "chatbot_id": _OPTIONAL_TEXT,
+    "send_tools": (_is(bool), "use True or False"),
     "summary": _TEXT,
     "conversation_id": _TEXT,
     "personalization": _TEXT,

@@ -118,6 +118,7 @@ class EventWriter:
             self._replaced, voided = _undone(rows)
             self._pending[:0] = voided
         self._claim = tree.claim
+        tree.flush_events = self.flush
         self.opened.set()
 
     def flush(self, run_id: str = "", seq: int = 0) -> None:

@@ -43,7 +43,7 @@ def list_(
         typer.Option(
             metavar="STATE",
             help="running, interrupted (its process has ended), suspended (it waits for answers), "
-            "dead_letter (its processes did not survive it), completed, failed or cancelled.",
+            "dead_letter (its processes did not survive it), completed, limited, failed or cancelled.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Include the runs of sub-agents.")] = False,

@@ -112,6 +112,8 @@ def _ending(result: RunResult, context: CommandContext) -> tuple[str, int]:
     match result.status:
         case "completed":
             return f"stored in {context.database} as {result.run_id}", 0
+        case "limited":
+            return f"concertino: no answer within the limits: {result.error}; its results so far are in {stored}", 1
         case "failed":
             return f"concertino: the run failed: {result.error}; its results so far are in {stored}", 1
         case "cancelled":

@@ -28,7 +28,7 @@ from ..plain import plain
 from ..run_state import RunState
 
 Json = dict[str, Any]
-EndStatus = Literal["completed", "failed", "cancelled"]
+EndStatus = Literal["completed", "limited", "failed", "cancelled"]
 
 
 @record(kw_only=True)
@@ -56,13 +56,15 @@ class Position:
             state.has_tool_calls,
             state.errored_tools,
             state.disabled_tools,
-            state.limit_reached,
-            state.budget_reached,
+            state.limit,
+            state.last_step,
             self.index,
             self.attempts,
         ]
         if state.tool_choice != "auto":
             body["choice"] = _choice_json(state.tool_choice)
+        if state.prompt:
+            content["next_prompt"] = state.prompt
         for name, value, part in (
             ("carrying_cost", self.carrying_cost, body),
             ("commands", self.commands, body),
@@ -74,15 +76,16 @@ class Position:
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Position:
-        step, iteration, has_calls, errored, disabled, limit, budget, index, attempts = body["position"]
+        step, iteration, has_calls, errored, disabled, limit, last_step, index, attempts = body["position"]
         state = RunState(
             step=step,
             iteration=iteration,
             has_tool_calls=has_calls,
             errored_tools=tuple(errored),
             disabled_tools=tuple(disabled),
-            limit_reached=limit,
-            budget_reached=budget,
+            limit=limit or None,
+            last_step=last_step,
+            prompt=content.get("next_prompt", ""),
             tool_choice=_choice(body.get("choice", "auto")),
         )
         carrying = body.get("carrying_cost")
@@ -106,7 +109,8 @@ class Started:
     """`provider:name`."""
     policy: list[Any]
     """The data policy, as `policy_form` writes it."""
-    limits: dict[str, int]
+    limits: dict[str, Any]
+    """The values that differ from the defaults, as `limits_form` writes them."""
     before: Sequence[str]
     """Ids of the texts of the messages before the user's."""
     skipped: Sequence[int] = ()
@@ -114,6 +118,8 @@ class Started:
     context: list[Any] | None = None
     """The context state that the run continues; see `pack_context`."""
     chatbot: str | None = None
+    without_tools: bool = False
+    """Whether the agent may call no tools."""
     forked_from: str | None = None
     message: str = ""
     system_prompt: str | None = None
@@ -123,15 +129,23 @@ class Started:
     attachments: Sequence[Sequence[str]] = ()
 
     def write(self, body: Json, content: Json) -> None:
-        for name in ("model", "policy", "limits", "before", "skipped", "context", "chatbot", "forked_from"):
+        for name in ("model", "policy", "limits", "before", "skipped", "context", "chatbot"):
             _put(body, name, getattr(self, name))
+        _put(body, "without_tools", self.without_tools)
+        _put(body, "forked_from", self.forked_from)
         for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
             _put(content, name, getattr(self, name))
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Started:
         names = [item.name for item in dataclasses.fields(cls)]
-        return cls(**{"before": (), **{name: value for name, value in {**body, **content}.items() if name in names}})
+        return cls(
+            **{
+                "before": (),
+                "limits": {},
+                **{name: value for name, value in {**body, **content}.items() if name in names},
+            }
+        )
 
 
 @record(kw_only=True)
@@ -196,6 +210,8 @@ class ModelRequested:
     extra: Mapping[str, Any] = field(default_factory=dict)
     messages: Sequence[str] | None = None
     """The encoded messages of a request that a hook has given its own."""
+    prompt: str | None = None
+    """Text for the model after the conversation, in this request alone."""
     after: str | None = None
     """The class of the error that the previous attempt ended with."""
     after_text: str | None = None
@@ -209,7 +225,7 @@ class ModelRequested:
         for name in ("system", "run_system", "run_tools", "breakpoints", "calls_of", "after"):
             if (value := getattr(self, name)) is not None:
                 body[name] = value
-        for name in ("cache_key", "messages", "after_text"):
+        for name in ("cache_key", "messages", "prompt", "after_text"):
             if (value := getattr(self, name)) is not None:
                 content[name] = value
         _put(content, "settings", self.settings)
@@ -225,7 +241,7 @@ class ModelRequested:
             parallel=parallel,
             tools=tools,
             **{n: body.get(n) for n in ("system", "run_system", "run_tools", "breakpoints", "calls_of", "after")},
-            **{n: content.get(n) for n in ("cache_key", "messages", "after_text")},
+            **{n: content.get(n) for n in ("cache_key", "messages", "prompt", "after_text")},
             settings=content.get("settings", {}),
             extra=content.get("extra", {}),
         )

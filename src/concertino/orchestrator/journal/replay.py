@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ...errors import ConfigurationError, DamagedDataError, RunStateError, StorageError
 from ...events import StopReceipt
-from ...messages import AssistantMessage, Message, ToolCall, ToolSpec
+from ...messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolSpec
 from ...providers.base import ModelRequest
 from ...records import record
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
@@ -28,6 +28,7 @@ from .entries import (
     ModelRequested,
     Position,
     RequestRecord,
+    Resumed,
     SideAnswered,
     SideRequested,
     Started,
@@ -92,6 +93,8 @@ class OpenRequest:
     """`provider:name` of the model that it goes to."""
     own_messages: bool
     """Whether a hook has given it messages of its own."""
+    prompt: str
+    """The text after the conversation that this request alone contains."""
 
 
 @record(frozen=False)
@@ -141,6 +144,10 @@ class Replay:
     side_answers: list[SideAnswered] = field(default_factory=list)
     """Answers to hooks' questions since the last boundary."""
     commands: int = 0
+    seconds: float = 0.0
+    """Seconds that processes have worked on the run, without the time between them."""
+    at: float = 0.0
+    """The time of the last entry, by the store's clock."""
     entries: int = 0
     error: str | None = None
     receipt: StopReceipt | None = None
@@ -159,6 +166,9 @@ class Replay:
             where = f"run {self.run.start.run_id}, entry {step.seq} ({step.entry.kind})"
             raise DamagedDataError(f"the journal of {where} is damaged: {e!r}; stop or erase the run") from e
         self.entries = step.seq + 1
+        if not isinstance(step.entry, Started | Resumed):
+            self.seconds += max(step.at - self.at, 0.0)
+        self.at = step.at
 
     def _apply(self, step: JournalStep) -> None:
         entry, common = step.entry, step.common
@@ -234,7 +244,7 @@ class Replay:
             self.state.calls_of.update(entry.calls_of)
         self.stage, self.turn, self.side_answers = "requested", None, []
         own = entry.messages is not None
-        self.request = OpenRequest(self._request(entry), entry.request.model, own)
+        self.request = OpenRequest(self._request(entry), entry.request.model, own, entry.prompt or "")
 
     def _request(self, entry: ModelRequested) -> ModelRequest:
         """Return the request as it was sent: a pure function of what is recorded up to here."""
@@ -242,7 +252,7 @@ class Replay:
         if entry.messages is not None:
             messages = [self._message(text) for text in entry.messages]
         else:
-            messages = list(self.view.shown)
+            messages = [*self.view.shown, *([SystemMessage(entry.prompt)] if entry.prompt else ())]
         tools = self.tools if entry.tools is True else tuple(spec_of(self.texts[key]) for key in entry.tools)
         return ModelRequest(
             model=sent.name or sent.model.partition(":")[2],

@@ -21,7 +21,8 @@ from ..chat import Attachment, Chat
 from ..journal.data_policy import policy_form
 from ..journal.entries import Started, message_texts, pack_context
 from ..journal.lease import Tree
-from ..resources import Resources
+from ..meter import Meter
+from ..resources import Resources, limits_form
 from ..run import RunSession
 from ..tool_calls.context import Parent
 from .repair import NOTHING_CHECKED, call_ids, repaired
@@ -67,6 +68,7 @@ def open_run(
         registry=registry.copy(),
         limits=limits,
         tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
+        meter=parent.run.meter if parent else Meter(limits),
     )
     if (audience := config.audience) not in AUDIENCES:
         raise ConfigurationError(f"agent {config.name!r}: audience={audience!r:.80}: use {', '.join(AUDIENCES)}")
@@ -154,15 +156,17 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
     prompt = config.prompt or registry.base_prompt()
     if chat.system_prompt is not None and config.allow_prompt_override:
         prompt = chat.system_prompt
-    sections = [
-        prompt.strip(),
-        _section("When to use which tool", _rules(registry)),
-        _section("How the user wants to be answered", chat.personalization),
-        _section("Facts about the user", "\n".join(f"- {memory}" for memory in chat.memories)),
-        _section("Rules of this project", chat.project_rules),
-        _section("Files that the user attached", _files(chat.attachments)),
-    ]
-    return "\n\n".join(section for section in sections if section)
+    sections = [prompt.strip()]
+    for title, text in (
+        ("When to use which tool", _rules(registry)),
+        ("How the user wants to be answered", chat.personalization),
+        ("Facts about the user", "\n".join([f"- {memory}" for memory in chat.memories]) if chat.memories else ""),
+        ("Rules of this project", chat.project_rules),
+        ("Files that the user attached", _files(chat.attachments) if chat.attachments else ""),
+    ):
+        if text := text.strip():
+            sections.append(f"# {title}\n{text}")
+    return "\n\n".join(filter(None, sections))
 
 
 def before_user_message(chat: Chat, model: str) -> list[Message]:
@@ -209,11 +213,12 @@ def _started(run: RunSession) -> Started:
     return Started(
         model=run.model_id,
         policy=policy_form(journal.policy),
-        limits=dataclasses.asdict(run.limits),
+        limits=limits_form(run.limits),
         before=before,
         skipped=_skipped(chat, len(before)),
         context=None if chat.context is None else pack_context(chat.context, journal.text_ids),
         chatbot=chat.chatbot_id,
+        without_tools=not chat.send_tools,
         message=chat.message,
         system_prompt=chat.system_prompt,
         personalization=chat.personalization,
@@ -240,10 +245,6 @@ def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
     """Return the indexes of examples and older summary among the messages before the user's."""
     first = earlier - len(chat.history) - bool(chat.summary)
     return (*range(first), *range(first + len(chat.history), earlier))
-
-
-def _section(title: str, text: str) -> str:
-    return f"# {title}\n{text.strip()}" if text.strip() else ""
 
 
 def _rules(registry: ToolRegistry) -> str:

@@ -14,7 +14,8 @@ from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
 from ..journal.replay import Replay, replay
-from ..resources import Limits
+from ..meter import Meter
+from ..resources import limits_from
 from ..run import RunSession
 from ..tool_calls.context import Parent
 from .open import example_count
@@ -45,6 +46,11 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
                 tree.ledger.book(record)
         run.first_record = 0
         _restore(run, found)
+        if parent is None:
+            run.meter = Meter(run.limits)
+            run.meter.open_runs = 1
+            run.meter.restore_usage(tree.ledger.records(run.path))
+        run.meter.restore_run(found.state.tool_calls, found.seconds, found.at)
         await _book_lost(run, store)
         assert tree.claim is not None
         await run.journal.append(Resumed(sure=tree.claim.sure), run.state.step)
@@ -91,13 +97,14 @@ def _chat_of(found: Replay, chat: Chat) -> Chat:
         project_rules=given.project_rules,
         attachments=[Attachment(*file) for file in given.attachments],
         chatbot_id=given.chatbot,
+        send_tools=not given.without_tools,
         budget=chat.budget,
     )
 
 
 def _restore(run: RunSession, found: Replay) -> None:
     """Restore everything but the agent's own state."""
-    run.limits = Limits(**found.started.limits)
+    run.limits = limits_from(found.started.limits)
     run.window = TokenEngine(run.resources.counter, run.limits.context, run.resources.retention)
     run.state, run.attempts, run.data = found.state, found.attempts, found.data
     run.tree.content_index = max(run.tree.content_index, found.index)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from ...errors import BrokenStreamError, ProviderError, RateLimitError, ToolError
+from ...errors import BrokenStreamError, LimitError, ProviderError, RateLimitError, ToolError
 from ...events import Audience, Notice, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
 from ...ids import new_call_id
 from ...messages import AssistantMessage, Part, Text, ToolCall
@@ -24,12 +24,15 @@ from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord, UsageSource
 from ..hooks import Hooks
+from ..meter import FRAME, TOKEN
 from ..recorder import Prepared
 from ..run import RunSession
 from .budget import tokens_of
 from .retry import not_billed
 
 ORPHANED = "the run that this sub-agent belongs to has ended"
+_CALL = 32
+"""Characters that a call counts for in addition to its arguments."""
 OnReady = Callable[[list[ToolCall]], None]
 """Called with the calls whose arguments are complete, in order, while the model is still writing."""
 
@@ -44,6 +47,7 @@ class Attempt:
         "_arguments",
         "_audience",
         "_hooks",
+        "_left",
         "_limit",
         "_reasoning",
         "_renamed",
@@ -86,16 +90,22 @@ class Attempt:
         self._arguments: list[str] = []
         self._renamed: dict[str, str] = {}
         self._reply: Reply | None = None
+        self._left = 0
+        """The characters that may still arrive."""
         self._sent = False
         self._settled = False
 
     async def answer(self, on_ready: OnReady | None = None) -> None:
         """Send the request and read the answer to its end. The usage is booked unless this raises; then call `close`.
 
-        Raises `ProviderError`; `BrokenStreamError` if the stream ends without the final message.
+        Raises `ProviderError`; `BrokenStreamError` if the stream ends without the final message; `LimitError` if the
+        answer exceeds its token limit by far.
         """
-        run = self._run
-        stream = self._stream
+        run, meter, stream = self._run, self._run.meter, self._stream
+        most = (self.request.max_output_tokens or run.limits.output) * TOKEN + FRAME
+        if not run.state.last_step:
+            most = max(min(most, meter.most_received - meter.received), 0)
+        self._left = most
         chunks = self.model.stream(self.request) if self._limit is None else self._admitted(self._limit)
         self._sent = self._limit is None
         try:
@@ -103,14 +113,24 @@ class Attempt:
                 self._take(chunk)
                 if on_ready is not None and self.ready:
                     on_ready(self.ready)
+                if self._left < 0:
+                    raise self._too_long(most)
                 if run.parent is not None and run.orphaned:
                     raise ToolError(ORPHANED)
                 if stream is not None and stream.behind:
                     await stream.drained()
         finally:
+            meter.received += most - self._left
             if (aclose := getattr(chunks, "aclose", None)) is not None:
                 await aclose()
         await self._settle()
+
+    def _too_long(self, most: int) -> LimitError:
+        tokens = self.request.max_output_tokens or self._run.limits.output
+        if most < tokens * TOKEN + FRAME:
+            total = self._run.meter.most_received
+            return LimitError(f"the limit of {total:,} received characters is reached", "received")
+        return LimitError(f"the answer of {self.model_id} exceeded its limit of {tokens:,} tokens by far", "answer")
 
     async def _admitted(self, limit: RateLimit) -> AsyncIterator[ModelEvent]:
         """Stream the answer once the key's rate limit admits the request. A 429 pauses every run that uses the key."""
@@ -142,23 +162,27 @@ class Attempt:
     def _take(self, chunk: ModelEvent) -> None:
         kind, run, stream = type(chunk), self._run, self._stream
         if kind is TextChunk:
-            self._text.append(chunk.text)  # type: ignore[union-attr]
+            self._text.append(text := chunk.text)  # type: ignore[union-attr]
+            self._left -= len(text)
             if stream is not None:
                 origin = (run.id, run.path, run.tree.content_index)
-                stream.put(TextDelta(*origin, chunk.text, self._audience, self.usage_id))  # type: ignore[union-attr]
+                stream.put(TextDelta(*origin, text, self._audience, self.usage_id))
         elif kind is ReasoningChunk:
-            self._reasoning.append(chunk.text)  # type: ignore[union-attr]
+            self._reasoning.append(text := chunk.text)  # type: ignore[union-attr]
+            self._left -= len(text)
             if stream is not None:
                 origin = (run.id, run.path, run.tree.content_index)
-                stream.put(ReasoningDelta(*origin, chunk.text, self._audience, self.usage_id))  # type: ignore[union-attr]
+                stream.put(ReasoningDelta(*origin, text, self._audience, self.usage_id))
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
+            self._left -= len(chunk.arguments)
             if stream is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
                 origin = (run.id, run.path, run.tree.content_index)
                 stream.put(ToolCallDelta(*origin, call_id, chunk.name, chunk.arguments, self.usage_id))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))
+            self._left -= _CALL if self._arguments else _CALL + len(chunk.call.arguments)
         elif isinstance(chunk, Dropped):
             run.emit(Notice, "not_sent", f"not sent to {self.model_id}: {'; '.join(chunk.what)}")
         elif isinstance(chunk, Reply):

@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
 
-from ...errors import ConfigurationError, ContextTooLongError, ProviderError
+from ...errors import ConfigurationError, ContextTooLongError, LimitError, ProviderError
 from ...events import AttemptFailed, Audience, StoppedWork
 from ...providers.base import Model, ModelRequest, model_id
 from ..hooks import Hooks
@@ -79,7 +79,7 @@ class ModelCall:
     ) -> Model:
         """Return the model to call next, once it may be called. Raises *error* if no attempt is left."""
         following = retries.after(error, attempt.model_id, seen=attempt.seen)
-        if following is None:
+        if following is None or not self._run.meter.has_model_call:
             raise error
         name, seconds = following
         reported = f"{type(error).__name__}: {error}"
@@ -114,11 +114,16 @@ class SideCall:
         self._call = ModelCall(run, hooks, audience)
 
     async def answer(self, model: Model, request: ModelRequest) -> Attempt:
-        """Return the attempt that was answered. Raises `BudgetError`, and `ProviderError` as `ModelCall` does."""
+        """Return the attempt that was answered.
+
+        Raises `LimitError` if no limit or budget covers it, and `ProviderError` as `ModelCall` does.
+        """
         return await self._call.answer(await self._prepare(model, request), self._renew)
 
     async def _prepare(self, model: Model, request: ModelRequest) -> Prepared:
         run = self._run
+        if (found := run.meter.limit()) is not None:
+            raise LimitError(found[1], found[0])
         prepared = Prepared(model, model_id(model), request, run.next_attempt())
         if run.journal.on:
             reserve = None

@@ -63,6 +63,9 @@ class ToolCalls:
         self._error: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     # -- before they run -----------------------------------------------------------------------------------------
 
     def start_early(self, calls: Sequence[ToolCall]) -> None:
@@ -90,6 +93,7 @@ class ToolCalls:
         if not self._again:
             for call in calls:
                 state.calls_of[call.name] = state.calls_of.get(call.name, 0) + 1
+            run.meter.tool_calls += len(calls)
             total = state.tool_calls.get(run.path, 0) + len(calls)
             run.count_calls({run.path: total})
         for early in self._calls:
