@@ -6,6 +6,7 @@ sends the whole conversation again.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -91,8 +92,15 @@ class Opaque:
 Part = Text | Reasoning | ToolCall | Opaque
 
 
+class _Digested:
+    """Cache of a medium's digest."""
+
+    __slots__ = ("_digest",)
+    _digest: str
+
+
 @record
-class Media:
+class Media(_Digested):
     """An image, a document or a recording, given as `data`, `url` or `file_id`."""
 
     media_type: str
@@ -103,6 +111,16 @@ class Media:
     file_id: str | None = None
     """The provider's id of an uploaded file."""
     name: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of `data` in hexadecimal, by which a store keeps it; empty without data."""
+        try:
+            return self._digest
+        except AttributeError:
+            digest = hashlib.sha256(self.data.encode()).hexdigest() if self.data else ""
+            object.__setattr__(self, "_digest", digest)
+            return digest
 
 
 class _Wired:

@@ -69,7 +69,7 @@ def _with_passages(messages: Sequence[Message], passages: str) -> tuple[Message,
     for index in range(len(changed) - 1, -1, -1):
         message = changed[index]
         if isinstance(message, UserMessage):
-            changed[index] = UserMessage(f"{passages}\n\nThe user asks: {message.text}")
+            changed[index] = UserMessage(f"{passages}\n\nThe user asks: {message.text}", message.media)
             break
     return tuple(changed)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from ..context_state import ContextState
-from ..messages import Message
+from ..messages import Media, Message
 from ..providers.base import Model
 from ..records import record
 from ..scope import Scope
@@ -30,6 +30,8 @@ class Chat:
     """The user's message."""
     model: Model | str | None = field(default=None, kw_only=True)
     """The model that answers, or its id, unless the agent chooses another one; None for `Resources.model`."""
+    media: Sequence[Media] = field(default=(), kw_only=True)
+    """Images, documents and recordings that belong to the message. The run fails if the model cannot take one."""
     history: Sequence[Message] = field(default=(), kw_only=True)
     """The conversation so far: the `messages` of the results of earlier runs, one after another. A history that no
     provider would accept is repaired, and a `Notice` reports how."""

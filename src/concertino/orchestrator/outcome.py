@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..messages import AssistantMessage, Message, Retain, ToolCall, ToolChoice, ToolMessage, UserMessage
+from ..messages import AssistantMessage, Media, Message, Retain, ToolCall, ToolChoice, ToolMessage, UserMessage
 from ..records import record
 
 
@@ -151,6 +151,8 @@ class Outcome:
     """The uncut result, if `content` is shortened."""
     summary: str | None = None
     """Text that replaces the content once it is no longer sent."""
+    media: tuple[Media, ...] = ()
+    """Images and documents next to `content`."""
     retain: Retain = "window"
     handle: str = ""
     """The handle under which the model can recall the whole result."""
@@ -165,7 +167,7 @@ def result_message(outcome: Outcome, *, native: bool) -> Message:
     """Return an outcome as a message: a user message if the model's message does not contain the call."""
     call = outcome.call
     if not native:
-        return UserMessage(f"[result of {call.name}]\n{outcome.content}", tool=call.name)
+        return UserMessage(f"[result of {call.name}]\n{outcome.content}", outcome.media, tool=call.name)
     return ToolMessage(
         call.id,
         call.name,
@@ -173,6 +175,7 @@ def result_message(outcome: Outcome, *, native: bool) -> Message:
         outcome.is_error,
         outcome.whole,
         outcome.summary,
+        outcome.media,
         retain=outcome.retain,
         handle=outcome.handle,
     )

@@ -25,7 +25,6 @@ from .journal.entries import (
     SideRequested,
     SummaryReady,
     Suspended,
-    message_texts,
     request_settings,
     spec_text,
 )
@@ -93,7 +92,7 @@ async def record_request(
         cache_key=changes.get("cache_key"),
         settings=request_settings(request),
         extra=plain(request.extra) if request.extra else {},
-        messages=message_texts(request.messages) if own_messages else None,
+        messages=journal.message_texts(request.messages) if own_messages else None,
         prompt=prompt or None,
         after=None if after is None else type(after).__name__,
         after_text=None if after is None else str(after),

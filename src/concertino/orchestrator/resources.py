@@ -48,6 +48,8 @@ class Limits:
     """Tool calls that count as iterations, of the agent itself; a sub-agent has its own limit."""
     parallel_tools: int = 64
     """Tools that run at the same time; 1 for one after another."""
+    media_bytes: int = 20_000_000
+    """Bytes of all media of one message or one tool result."""
     steps: int | None = None
     """Steps of the agent itself; None for 100, or twice `tool_calls` if that is more."""
     hook_seconds: float = 300.0
@@ -88,7 +90,7 @@ class Limits:
 _OPTIONAL = ("steps", "model_calls", "all_tool_calls", "tokens")
 _USUAL = {item.name: item.default for item in fields(Limits)}
 _NAMES = tuple(_USUAL)
-_WHOLE = ("context", "output", "tool_calls", "parallel_tools", "depth", "received", *_OPTIONAL)
+_WHOLE = ("context", "output", "tool_calls", "parallel_tools", "media_bytes", "depth", "received", *_OPTIONAL)
 
 
 def limits_form(limits: Limits) -> dict[str, Any]:

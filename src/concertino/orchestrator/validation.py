@@ -6,6 +6,7 @@ frozen: the next run of a long conversation checks only the new messages.
 
 from __future__ import annotations
 
+import binascii
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -193,8 +194,8 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
     if chat.context is not None and resources.kept(chat.context) is not None:
         valid = {**_DEFAULTS, "context": chat.context}
     _check_fields(chat, _CHAT, valid)
-    if not isinstance(chat.message, str) or not (resume or chat.message.strip()):
-        raise ConfigurationError(f"Chat(message={chat.message!r:.80}): the message must be text and not empty")
+    if chat.media or not isinstance(chat.message, str) or not (resume or chat.message.strip()):
+        _check_message(chat, resume=resume)
     if run_id is not None and (not isinstance(run_id, str) or not run_id or ":" in run_id):
         raise ConfigurationError(f"invalid run_id {run_id!r:.80}: use text without ':'")
     if resources.store is None and (resume or chat.budget is not None):
@@ -205,6 +206,14 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
     _check_contents("history", chat.history)
     for examples in chat.few_shot.values():
         _check_contents("few_shot", examples)
+
+
+def _check_message(chat: Chat, *, resume: bool) -> None:
+    if not isinstance(chat.message, str) or not (resume or chat.media or chat.message.strip()):
+        raise ConfigurationError(f"Chat(message={chat.message!r:.80}): the message must be text and not empty")
+    media = tuple(chat.media)
+    if media and (problem := media_problem(media) or content_problem(media)):
+        raise ConfigurationError(f"Chat(media=...): {problem}")
 
 
 _DEFAULTS: dict[str, object] = {f.name: f.default for f in dataclasses.fields(Chat)}
@@ -246,12 +255,12 @@ def _problem(message: Message) -> str:
         return "" if valid else "use a tuple of Text, Reasoning, ToolCall and Opaque as parts"
     if isinstance(message, ToolMessage):
         valid = isinstance(message.call_id, str) and isinstance(message.name, str) and isinstance(message.content, str)
-        return _media_problem(message.media) if valid else "use text as call_id, name and content"
+        return media_problem(message.media) if valid else "use text as call_id, name and content"
     if not isinstance(message, UserMessage | SystemMessage):
         return _USE_MESSAGES
     if not isinstance(message.text, str):
         return "use text as its text"
-    return _media_problem(message.media) if isinstance(message, UserMessage) else ""
+    return media_problem(message.media) if isinstance(message, UserMessage) else ""
 
 
 def _is_part(value: object) -> bool:
@@ -262,12 +271,34 @@ def _is_part(value: object) -> bool:
     return isinstance(value, Opaque) and isinstance(value.raw, str)
 
 
-def _media_problem(media: object) -> str:
-    valid = media == () or (isinstance(media, tuple) and all(map(_is_media, media)))
-    return "" if valid else "use a tuple of Media with a type and base64 text, a URL or a file id as media"
+def media_problem(media: object, most: int | None = None) -> str:
+    """Return what is wrong with *media*, or "".
+
+    It must be a tuple of media with a type and one content each: base64 text, a URL or a provider's file id. With
+    *most*, their contents must not exceed that many bytes together.
+    """
+    if not isinstance(media, tuple):
+        return "use a tuple of Media"
+    for item in media:
+        if not isinstance(item, Media) or not isinstance(item.media_type, str) or "/" not in item.media_type:
+            return f"{item!r:.80}: use Media with a type such as 'image/png'"
+        given = [value for value in (item.data, item.url, item.file_id) if value]
+        if len(given) != 1 or not isinstance(given[0], str):
+            return f"{item!r:.80}: give it one of data (base64 text), url and file_id"
+    if most is not None and (size := _size(media)) > most:
+        return f"{size:,} bytes of media exceed Limits(media_bytes={most:,}): send less, or raise the limit"
+    return ""
 
 
-def _is_media(value: object) -> bool:
-    return isinstance(value, Media) and _are_texts(
-        [value.media_type, value.data or "", value.url or "", value.file_id or ""]
-    )
+def content_problem(media: Sequence[Media]) -> str:
+    """Return the medium of new *media* whose data is not base64, or ""."""
+    for item in media:
+        try:
+            binascii.a2b_base64(item.data or "", strict_mode=True)
+        except (binascii.Error, ValueError) as error:
+            return f"{item!r:.80}: its data is not base64 text: {error}"
+    return ""
+
+
+def _size(media: Sequence[Media]) -> int:
+    return sum(len(item.data) * 3 // 4 for item in media if item.data)

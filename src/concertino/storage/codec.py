@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -54,20 +55,26 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
 
 
-def encode_message(message: Message) -> str:
-    """Return *message* as JSON text in valid Unicode. Raises `StorageError` if it cannot be encoded."""
+def encode_message(message: Message, contents: dict[str, str] | None = None) -> str:
+    """Return *message* as JSON text in valid Unicode. Raises `StorageError` if it cannot be encoded.
+
+    With *contents*, the text names the content of media by its digest, and the content itself is added to *contents*.
+    """
     if not isinstance(message, _MESSAGES):
         raise StorageError(f"cannot store a {type(message).__name__}: pass a message")
     form: dict[str, Any] = {"v": VERSION, "role": message.role, **_plain(message)}
     if isinstance(message, AssistantMessage):
         form["parts"] = [_plain_part(part) for part in message.parts]
     if media := form.pop("media", ()):
-        form["media"] = [_plain(item) for item in media]
+        form["media"] = [_media_form(item, contents) for item in media]
     return encode_json(form)
 
 
-def decode_message(text: str) -> Message:
-    """Return the message encoded as *text*. Raises `StorageError` if it is corrupt or of a newer format."""
+def decode_message(text: str, contents: Mapping[str, str] | None = None) -> Message:
+    """Return the message encoded as *text*, with the *contents* of its media by digest.
+
+    Raises `StorageError` if it is corrupt or of a newer format, or if the content of a medium is missing.
+    """
     form = _load(text)
     if not isinstance(form, dict) or not isinstance(version := form.pop("v", None), int):
         raise DamagedDataError("corrupt stored message: it has no format version")
@@ -82,7 +89,7 @@ def decode_message(text: str) -> Message:
         if cls is AssistantMessage:
             values["parts"] = tuple(_part(part) for part in parts)
         if media:
-            values["media"] = tuple(Media(**_joined(item)) for item in media)
+            values["media"] = tuple(_media(item, contents or {}) for item in media)
         return cls(**values)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DamagedDataError(f"corrupt stored message: {error!r}") from error
@@ -130,6 +137,22 @@ def _plain(value: Message | Part | Media) -> dict[str, Any]:
         for name, omitted in _FIELDS[type(value)]
         if (field := getattr(value, name)) is not None and field != omitted
     }
+
+
+def _media_form(media: Media, contents: dict[str, str] | None) -> dict[str, Any]:
+    form = _plain(media)
+    if contents is not None and media.data:
+        contents[media.digest] = form.pop("data")
+        form["digest"] = media.digest
+    return form
+
+
+def _media(form: dict[str, Any], contents: Mapping[str, str]) -> Media:
+    if (digest := form.pop("digest", None)) is not None:
+        if digest not in contents:
+            raise DamagedDataError(f"corrupt stored message: the content of its medium {digest[:12]} is missing")
+        form["data"] = contents[digest]
+    return Media(**_joined(form))
 
 
 def _plain_part(part: Part) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from decimal import Decimal
 from typing import Any, Literal
@@ -182,6 +182,8 @@ class Entry:
     """Content that resuming needs and that the data policy may forbid; None: nothing."""
     messages: Sequence[EntryMessage] = ()
     texts: Sequence[StoredText] = ()
+    contents: Mapping[str, str] | None = None
+    """Contents of media that the texts and the content name, by digest; those of `messages` are found by the store."""
     usage: Sequence[UsageRecord] = ()
     operations: Sequence[Operation] = ()
     """Operations to insert or update; those of any run of the same tree. An ended operation keeps its state, except
@@ -248,6 +250,8 @@ class StoredJournal:
     entries: Sequence[StoredEntry]
     texts: dict[str, str]
     """Bodies of the texts that entries name in `body["texts"]`, by id; erased texts are missing."""
+    contents: Mapping[str, str] = field(default_factory=dict)
+    """Contents of the run's media by digest."""
 
 
 @record(kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from ..errors import ConfigurationError, ToolArgumentsError
 from ..events import RunResult
-from ..messages import Retain, ToolSpec
+from ..messages import Media, Retain, ToolSpec
 from ..records import record
 from ..scope import Scope
 from ..usage import Tokens
@@ -35,6 +35,8 @@ class ToolResult:
     """Structured result for the product: in the `ToolDone` event and in the run's result, never sent to the model."""
     summary: str | None = None
     """Replacement for the content once it has left the view, and in the stored history of a `once` result."""
+    media: tuple[Media, ...] = ()
+    """Images and documents for the model, next to the content."""
 
 
 @record

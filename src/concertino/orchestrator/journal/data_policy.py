@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from ...errors import ConfigurationError
-from ...messages import AssistantMessage, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
+from ...messages import AssistantMessage, Media, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
 from ...records import record
 from ...storage.types import EntryMessage, RunEnd, RunStart
 
@@ -73,6 +73,8 @@ class DataPolicy:
     text: Treatment = "keep"
     """Text of the user, the product and the model: messages, steering, the answer, the run's error."""
     reasoning: Treatment = "keep"
+    media: Treatment = "keep"
+    """Images, documents and recordings of messages and results. They stay only where the text next to them does."""
     tools: Mapping[str, ToolData] = field(default_factory=dict, hash=False)
     """Treatments by tool name."""
     other_tools: ToolData = field(default_factory=ToolData)
@@ -87,7 +89,7 @@ class DataPolicy:
     """Whether all content is kept unchanged and without a time limit."""
 
     def __post_init__(self) -> None:
-        _check_treatments(self, "text", "reasoning")
+        _check_treatments(self, "text", "reasoning", "media")
         _check_fields(self)
         object.__setattr__(self, "tools", dict(self.tools))
         treatments = list(self._treatments())
@@ -119,7 +121,7 @@ class DataPolicy:
         return _shortest(treatments) if all(map(_stays, treatments)) else 0.0
 
     def _treatments(self) -> Iterator[Treatment]:
-        yield from (self.text, self.reasoning)  # `_stricter` and `policy_of` depend on this order
+        yield from (self.text, self.reasoning, self.media)  # `_stricter` and `policy_of` depend on this order
         for tool in (self.other_tools, *self.tools.values()):
             yield from (tool.arguments, tool.results)
 
@@ -216,7 +218,7 @@ def _bare(policy: DataPolicy, call: ToolCall) -> ToolCall:
     return ToolCall(call.id, tool_name(policy, call.name), arguments)
 
 
-def _filtered(policy: DataPolicy, message: Message) -> Message | None:
+def _filtered(policy: DataPolicy, message: Message) -> Message | None:  # noqa: PLR0911 - one per kind
     """Return *message* after the policy: the same object if all of it is kept, None if all of it is dropped."""
     treatments, key = _applying(policy, message), policy.hash_key
     if all(map(_stays, treatments)):
@@ -226,17 +228,24 @@ def _filtered(policy: DataPolicy, message: Message) -> Message | None:
             left = [_left(policy, how, part) for how, part in zip(treatments, parts, strict=False)]
             kept = tuple([part for part in left if part is not None])
             return replace(message, parts=kept) if kept else None
-        case _ if "drop" in treatments:
+        case _ if treatments[0] == "drop":
             return None
-        case ToolMessage(whole=whole):
-            name = tool_name(policy, message.name)
-            content = _treated(treatments[0], message.content if whole is None else whole, key)
+        case ToolMessage(content=content, whole=whole):
+            how, whole = treatments[0], content if whole is None else whole
+            if _stays(how):
+                return replace(message, content=content + _notes(policy, message.media), media=())
+            name, content = tool_name(policy, message.name), _treated(how, whole, key)
             return replace(message, name=name, content=content, whole=None, summary=None, media=())
-        case UserMessage():
-            tool = message.tool and tool_name(policy, message.tool)
-            return replace(message, text=_treated(treatments[0], message.text, key), tool=tool, media=())
+        case UserMessage(text=text):
+            text = text + _notes(policy, message.media) if _stays(treatments[0]) else _treated(treatments[0], text, key)
+            return replace(message, text=text, tool=message.tool and tool_name(policy, message.tool), media=())
         case SystemMessage():
             return replace(message, text=stored_text(policy, message.text))
+
+
+def _notes(policy: DataPolicy, media: Iterable[Media]) -> str:
+    """Return a note for each of *media* that is not kept, unless the policy drops them."""
+    return "" if policy.media == "drop" else "".join([f"\n[{m.name or m.media_type} was not kept]" for m in media])
 
 
 def _left(policy: DataPolicy, how: Treatment, part: Part) -> Part | None:
@@ -263,11 +272,13 @@ def _applying(policy: DataPolicy, message: Message) -> list[Treatment]:
             each += [policy.reasoning for call in message.tool_calls if call.signature]
             each += [policy.text for call in message.tool_calls if not policy.knows(call.name)]
             return each + (list(policy._treatments()) if any(map(_may_quote, parts)) else [])
-        case ToolMessage():
-            return [_tool(policy, message.name).results]
-        case UserMessage(tool=str() as tool):
-            return [_tool(policy, tool).results]
-        case UserMessage() | SystemMessage():
+        case ToolMessage(media=media):
+            return [_tool(policy, message.name).results, *([policy.media] if media else [])]
+        case UserMessage(tool=str() as tool, media=media):
+            return [_tool(policy, tool).results, *([policy.media] if media else [])]
+        case UserMessage(media=media):
+            return [policy.text, *([policy.media] if media else [])]
+        case SystemMessage():
             return [policy.text]
 
 
@@ -338,10 +349,10 @@ def _check_fields(policy: DataPolicy) -> None:
 @lru_cache
 def _stricter(policy: DataPolicy) -> DataPolicy:
     """Return *policy* with `redact` for each `KeepFor`, for sinks that cannot forget."""
-    text, reasoning, *rest = ["redact" if isinstance(how, KeepFor) else how for how in policy._treatments()]
+    text, reasoning, media, *rest = ["redact" if isinstance(how, KeepFor) else how for how in policy._treatments()]
     other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
     named = dict(zip(policy.tools, tools, strict=True))
-    return replace(policy, text=text, reasoning=reasoning, tools=named, other_tools=other)
+    return replace(policy, text=text, reasoning=reasoning, media=media, tools=named, other_tools=other)
 
 
 def policy_form(policy: DataPolicy) -> list[Any]:
@@ -355,12 +366,13 @@ def policy_of(form: Sequence[Any]) -> DataPolicy:
     """Restore a policy from `policy_form`. It redacts instead of hashing, since the secret is not stored."""
     written, names, whole, tools_of_run = form
     known: dict[Any, Treatment] = {"keep": "keep", "redact": "redact", "hash": "redact", "drop": "drop"}
-    text, reasoning, *rest = [known[how] if how in known else KeepFor(how) for how in written]
+    text, reasoning, media, *rest = [known[how] if how in known else KeepFor(how) for how in written]
     other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
     named = dict(zip(names, tools, strict=True))
     return DataPolicy(
         text=text,
         reasoning=reasoning,
+        media=media,
         tools=named,
         other_tools=other,
         keep_whole_results=whole,

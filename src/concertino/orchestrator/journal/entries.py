@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from ...context_state import ContextState
 from ...errors import DamagedDataError, ErasedError
 from ...events import StopReceipt
-from ...messages import AssistantMessage, ForcedTool, Message, ToolCall, ToolChoice, ToolSpec
+from ...messages import AssistantMessage, ForcedTool, Media, Message, ToolCall, ToolChoice, ToolSpec
 from ...operations import OperationState
 from ...providers.base import ModelRequest, OutputSchema
 from ...records import record
@@ -113,6 +113,8 @@ class Started:
     """The values that differ from the defaults, as `limits_form` writes them."""
     before: Sequence[str]
     """Ids of the texts of the messages before the user's."""
+    media: str | None = None
+    """Id of the text of a user message with the media that belong to the user's message."""
     skipped: Sequence[int] = ()
     """Indexes in `before` that the next run of the conversation does not have."""
     context: list[Any] | None = None
@@ -131,6 +133,8 @@ class Started:
     def write(self, body: Json, content: Json) -> None:
         for name in ("model", "policy", "limits", "before", "skipped", "context", "chatbot"):
             _put(body, name, getattr(self, name))
+        if self.media is not None:
+            body["media"] = self.media
         _put(body, "without_tools", self.without_tools)
         _put(body, "forked_from", self.forked_from)
         for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
@@ -565,14 +569,14 @@ def spec_of(text: str) -> ToolSpec:
     return ToolSpec(*json.loads(text))
 
 
-def message_texts(messages: Sequence[Message]) -> list[str]:
-    """Return the encoded messages."""
-    return [encode_message(message) for message in messages]
+def message_texts(messages: Sequence[Message], contents: dict[str, str]) -> list[str]:
+    """Return the encoded messages. The contents of their media are added to *contents*, by digest."""
+    return [encode_message(message, contents) for message in messages]
 
 
-def message_of(text: str) -> Message:
-    """Return an encoded message."""
-    return decode_message(text)
+def message_of(text: str, contents: Mapping[str, str]) -> Message:
+    """Return an encoded message, with the *contents* of its media."""
+    return decode_message(text, contents)
 
 
 def pack_context(context: ContextState, text_ids: Any) -> list[Any]:
@@ -593,13 +597,16 @@ def outcome_json(outcome: Outcome) -> Json:
     fields = [item for item in dataclasses.fields(outcome) if item.name != "call"]
     kept = {item.name: getattr(outcome, item.name) for item in fields}
     kept["data"] = plain(kept["data"])
+    if outcome.media:
+        kept["media"] = [plain(media) for media in outcome.media]
     usual = {item.name: item.default for item in fields}
     return {name: value for name, value in kept.items() if value != usual[name] and value != []}
 
 
 def outcome_of(call: ToolCall, written: Mapping[str, Any]) -> Outcome:
     """Return the outcome of *call* that `outcome_json` wrote."""
-    return Outcome(call, **written)
+    media = tuple([Media(**form) for form in written.get("media", ())])
+    return Outcome(call, **{**written, "media": media})
 
 
 def empty_answer() -> AssistantMessage:

@@ -5,13 +5,13 @@ Resume, fork, the command line and exports read these steps; nothing else reads 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
 from ...errors import ConfigurationError, DamagedDataError, RunStateError, StorageError
 from ...events import StopReceipt
-from ...messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolSpec
+from ...messages import AssistantMessage, Media, Message, SystemMessage, ToolCall, ToolSpec, UserMessage
 from ...providers.base import ModelRequest
 from ...records import record
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
@@ -115,9 +115,13 @@ class Replay:
 
     run: StoredRun
     texts: dict[str, str]
+    contents: Mapping[str, str]
+    """Contents of media by digest."""
     started: Started = field(init=False)
     before: tuple[Message, ...] = ()
     """Messages before the run: examples, the history, its summary."""
+    media: tuple[Media, ...] = ()
+    """The media of the user's message."""
     view: View = field(default_factory=unmeasured_view)
     """The conversation and what the model sees of it."""
     added: list[Message] = field(default_factory=list)
@@ -174,7 +178,10 @@ class Replay:
         entry, common = step.entry, step.common
         if isinstance(entry, Started):
             self.started = entry
-            self.before = tuple(message_of(self.texts[key]) for key in entry.before)
+            if entry.media is not None:
+                message = message_of(self.texts[entry.media], self.contents)
+                self.media = message.media if isinstance(message, UserMessage) else ()
+            self.before = tuple(message_of(self.texts[key], self.contents) for key in entry.before)
             self.view = unmeasured_view(self.before)
         added_before = len(self.added)
         self._apply_log(common, step.messages)
@@ -211,7 +218,7 @@ class Replay:
                     if isinstance(message, AssistantMessage):
                         self.state.text = message.text
             else:
-                replaced = [message_of(self.texts[key]) for key in change]
+                replaced = [message_of(self.texts[key], self.contents) for key in change]
                 self.view, self.replaced = unmeasured_view([*replaced, self.messages[-1]]), True
 
     def _apply_edits(self, common: Common) -> None:
@@ -270,7 +277,7 @@ class Replay:
 
     def _message(self, text: str) -> Message:
         if text not in self._decoded:
-            self._decoded[text] = message_of(text)
+            self._decoded[text] = message_of(text, self.contents)
         return self._decoded[text]
 
     def _apply_answer(self, entry: ModelAnswered, added_before: int) -> None:
@@ -343,4 +350,4 @@ def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:
 def _empty(journal: StoredJournal) -> Replay:
     if not journal.entries:
         raise DamagedDataError(f"run {journal.run.start.run_id} has no journal")
-    return Replay(journal.run, journal.texts)
+    return Replay(journal.run, journal.texts, journal.contents)

@@ -37,6 +37,8 @@ class _Gathered:
     messages: list[Message] = field(default_factory=list)
     progress: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    contents: dict[str, str] | None = None
+    """Contents of media that texts name, by digest; None: of none."""
     calls: dict[str, Operation] = field(default_factory=dict)
     """Tool calls by key, as they are now."""
     closed: list[str] = field(default_factory=list)
@@ -49,6 +51,7 @@ class _Gathered:
             getattr(self, name).extend(getattr(later, name))
         for name in ("progress", "texts", "calls"):
             getattr(self, name).update(getattr(later, name))
+        self.contents = {**(self.contents or {}), **(later.contents or {})} or None
         mine, other = self.common, later.common
         mine.log.extend(other.log)
         mine.counts.update(other.counts)
@@ -129,7 +132,7 @@ class Journal:
     def replace(self, messages: Sequence[Message]) -> None:
         """Record that *messages* replace the conversation except its last message."""
         common = self._gathered.common
-        common.log.append(self.text_ids(message_texts(messages)))
+        common.log.append(self.message_ids(messages))
         common.edits = ()
 
     def book(self, record: UsageRecord, settlement: Settlement | None, ended: OperationState | None = None) -> None:
@@ -176,6 +179,15 @@ class Journal:
         ids = [text_id(owner, body) for body in bodies]
         self._gathered.texts.update(zip(ids, bodies, strict=True))
         return ids
+
+    def message_texts(self, messages: Sequence[Message]) -> list[str]:
+        """Return the encoded messages; the next entry has the contents of their media."""
+        contents = self._gathered.contents = self._gathered.contents or {}
+        return message_texts(messages, contents)
+
+    def message_ids(self, messages: Sequence[Message]) -> list[str]:
+        """Return the ids of messages as texts that runs share; see `text_ids`."""
+        return self.text_ids(self.message_texts(messages))
 
     def changes(self, **values: Any) -> dict[str, Any]:
         """Return those of *values* that differ from the values recorded last under their names, and remember them."""
@@ -327,6 +339,7 @@ class Journal:
             if gathered.messages
             else (),
             texts=[StoredText(id=key, body=text, run_id=run_id) for key, text in gathered.texts.items()],
+            contents=gathered.contents,
             usage=tuple(gathered.usage),
             operations=[operation for operation in changed if operation.key not in gone],
             closed=closed,

@@ -6,14 +6,14 @@ import dataclasses
 import time
 
 from ...ids import new_run_id, usage_id
-from ...messages import Message
+from ...messages import Message, UserMessage
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Claim, StoredJournal
 from ...token_engine.counting.base import EstimatingCounter
 from ...token_engine.counting.sizes import message_text
 from ..journal.data_policy import policy_of
-from ..journal.entries import ModelRequested, Position, message_texts, spec_text
+from ..journal.entries import ModelRequested, Position, spec_text
 from ..journal.lease import LEASE, Tree
 from ..journal.replay import Replay, replay, request_entry
 from ..journal.writer import Journal
@@ -46,12 +46,14 @@ async def fork(store: Store, journal: StoredJournal, step: int) -> str:
     tree.claim = Claim(root_id=new_id, scope=old.scope, epoch=1, owner=process_owner(), seconds=LEASE, tries=1)
     made = Journal(tree, new_id, old.scope, _count)
     made.policy = policy_of(found.started.policy)
-    before = made.text_ids(message_texts(found.before))
+    before = made.message_ids(found.before)
     context = found.started.context
     if context is not None:
         logs = [made.text_ids([found.texts[key] for key in log]) for log in context[:2]]
         context = [*logs, *context[2:]]
-    await made.start(start, dataclasses.replace(found.started, before=before, context=context, forked_from=old.run_id))
+    media = made.message_ids([UserMessage("", found.media)])[0] if found.media else None
+    started = dataclasses.replace(found.started, before=before, media=media, context=context, forked_from=old.run_id)
+    await made.start(start, started)
     for message in found.added:
         made.add(message)
     if [*found.before, *found.added] != found.messages:

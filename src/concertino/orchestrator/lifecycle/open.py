@@ -19,12 +19,13 @@ from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig
 from ..chat import Attachment, Chat
 from ..journal.data_policy import policy_form
-from ..journal.entries import Started, message_texts, pack_context
+from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
 from ..meter import Meter
 from ..resources import Resources, limits_form
 from ..run import RunSession
 from ..tool_calls.context import Parent
+from ..validation import media_problem
 from .repair import NOTHING_CHECKED, call_ids, repaired
 
 RAG_TOOL = "rag"
@@ -51,6 +52,8 @@ def open_run(
     limits = resources.limits_of(chat.scope, model, config)
     if tool_call_limit is not None:
         limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
+    if chat.media and (problem := media_problem(tuple(chat.media), limits.media_bytes)):
+        raise ConfigurationError(f"Chat(media=...): {problem}")
     name = model_id(model)
     resources.preload_prices(model, name)
     checked, changes = NOTHING_CHECKED, ""
@@ -129,7 +132,7 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
         run.journal.edit(run.window.edits)
-    run.add(UserMessage(fitting(run, chat.message)))
+    run.add(UserMessage(fitting(run, chat.message), tuple(chat.media) if chat.media else ()))
     run.state.tool_choice = first_tool_choice(chat, run.registry)
 
 
@@ -209,12 +212,13 @@ def _started(run: RunSession) -> Started:
     """Return entry 0 of the journal: what the run is given."""
     chat, journal = run.chat, run.journal
     earlier = before_user_message(chat, run.model_id)
-    before = journal.text_ids(message_texts(earlier)) if earlier else []
+    before = journal.message_ids(earlier) if earlier else []
     return Started(
         model=run.model_id,
         policy=policy_form(journal.policy),
         limits=limits_form(run.limits),
         before=before,
+        media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         skipped=_skipped(chat, len(before)),
         context=None if chat.context is None else pack_context(chat.context, journal.text_ids),
         chatbot=chat.chatbot_id,

@@ -87,6 +87,7 @@ def _chat_of(found: Replay, chat: Chat) -> Chat:
     return Chat(
         given.message,
         model=chat.model,
+        media=found.media,
         history=found.before,
         context=None if given.context is None else unpack_context(given.context, found.texts),
         scope=start.scope,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import ToolError
 from ...ids import call_key, handle_for
-from ...messages import AssistantMessage, ToolCall
+from ...messages import AssistantMessage, Media, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
 from ...token_engine.recall import RECALL, cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
@@ -21,6 +21,7 @@ from ..outcome import Ask, Deny, Outcome
 from ..plain import as_text
 from ..recorder import record_calls
 from ..run import RunSession
+from ..validation import content_problem, media_problem
 from .approval import NeedsAnswer, answer_text, approved_arguments, arguments_text
 from .context import CallContext
 
@@ -255,11 +256,21 @@ class Call:
         outcome.retain = tool.retain
         if isinstance(value, ToolResult):
             outcome.data, outcome.summary = value.data, value.summary
+            if value.media:
+                self._attach(outcome, value.media)
         if self.siblings:
             self._cut(tool, outcome)
         else:
             self._uncut = tool, outcome
         return outcome
+
+    def _attach(self, outcome: Outcome, media: tuple[Media, ...]) -> None:
+        """Add a result's media. The model reads why media that cannot be sent are missing."""
+        problem = media_problem(media, self._run.limits.media_bytes) or content_problem(media)
+        if problem:
+            outcome.content += f"\n[the media of this result were left out: {problem}]"
+        else:
+            outcome.media = media
 
     def cut_early(self) -> None:
         """Shorten the result of a call that ended before the number of calls was known."""

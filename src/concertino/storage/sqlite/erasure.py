@@ -12,6 +12,7 @@ from ..types import Erased, RunEnd
 from .budgets import charge_reserved
 from .connection import checkpoint, transaction
 from .journal import end_tree, erase_content
+from .media import release_contents
 from .rows import account_keys, scope_key, to_operation, usage_row
 from .schedule import check_operator
 from .statements import clock, queries, scoped
@@ -117,6 +118,7 @@ def _forget_run(connection: sqlite3.Connection, run: int, tenant: str) -> None:
     sql, bound = queries(), {"run": run, "scope_key": scope_key(Scope(tenant).key)}
     for name in (*_OF_A_USER, *_OF_A_USERS_RUN):
         connection.execute(sql[name], bound)
+    release_contents(connection, run)
     connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None})
 
 
@@ -125,7 +127,8 @@ def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None,
     over = erase_at is not None and erase_at <= now
     if over:
         erase_content(connection, run)
-    connection.execute(sql["expire_messages"], bound)
+    if connection.execute(sql["expire_messages"], bound).rowcount:
+        release_contents(connection, run)
     if connection.execute(sql["expire_end"], bound).fetchall():
         connection.execute(sql["expire_task"], bound)
     connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None if over else erase_at})

@@ -12,6 +12,7 @@ from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
 from .approvals import FROM_OUTSIDE, open_waits
 from .budgets import reserve, settle
 from .connection import Write
+from .media import add_contents, release_contents
 from .rows import EntryRows, PutOperation, account_keys, entry_rows, scope_key, start_row, storable_row
 from .schedule import reschedule
 from .statements import clock, limited, queries, scoped
@@ -112,6 +113,8 @@ def _write(
         execute(sql["add_message"], (*message, run))
     for text in rows.texts:
         execute(sql["add_text"], (*text, run))
+    if rows.contents:
+        add_contents(connection, run, rows.contents)
     for run_id, usage in rows.usage:
         _book(connection, run, root, entry, run_id, (*usage, now))
     for put in rows.operations:
@@ -201,6 +204,7 @@ def erase_content(connection: sqlite3.Connection, run: int) -> None:
     """Erase what the data policy does not keep after a run's end."""
     for name in _CONTENT:
         connection.execute(queries()[name], {"run": run})
+    release_contents(connection, run)
 
 
 def _end_one(connection: sqlite3.Connection, run: int, end: RunEnd, now: float) -> None:

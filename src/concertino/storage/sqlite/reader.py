@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar, get_args
 
@@ -14,6 +14,7 @@ from ...usage import Tokens, UsageRecord
 from ..codec import decode_json
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .connection import reading
+from .media import contents_of
 from .rows import hash_key, to_message, to_operation, to_run, to_usage
 from .statements import queries, scoped
 
@@ -54,8 +55,13 @@ def runs(connection: sqlite3.Connection, scope: AnyScope, limit: int, /, **asked
 
 def messages(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> tuple[StoredMessage, ...]:
     """Return the messages of a run in the form that the data policy leaves."""
-    sql, bound = scoped("messages", scope)
-    return tuple(to_message(row) for row in connection.execute(sql, {**bound, "run_id": run_id}).fetchall())
+    with reading(connection):
+        sql, bound = scoped("messages", scope)
+        rows = connection.execute(sql, {**bound, "run_id": run_id}).fetchall()
+        sql, bound = scoped("run_number", scope)
+        found = connection.execute(sql, {**bound, "run_id": run_id}).fetchone()
+        contents = contents_of(connection, found[0]) if found else {}
+    return tuple(to_message(row, contents) for row in rows)
 
 
 def usage(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> tuple[UsageRecord, ...]:
@@ -118,13 +124,18 @@ def load(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> Stored
         (run,) = runs(connection, scope, 1, run_id=run_id)
         key, owner = (found[0],), found[1]
         rows = connection.execute(sql["entries"], key).fetchall()
-        sent = _by_entry(run_id, connection.execute(sql["messages_of_entries"], key).fetchall(), _message)
+        contents = contents_of(connection, found[0])
+        messages = connection.execute(sql["messages_of_entries"], key).fetchall()
+        sent = _by_entry(run_id, messages, lambda row: _message(row, contents))
         used = _by_entry(run_id, connection.execute(sql["usage_of_entries"], key).fetchall(), _usage)
         entries = tuple(_entry(run_id, row, sent, used) for row in rows)
         names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
         texts = {name: _text(connection, name, owner) for name in names}
     return StoredJournal(
-        run=run, entries=entries, texts={name: body for name, body in texts.items() if body is not None}
+        run=run,
+        entries=entries,
+        texts={name: body for name, body in texts.items() if body is not None},
+        contents=contents,
     )
 
 
@@ -166,8 +177,8 @@ def _by_entry(run_id: str, rows: Iterable[sqlite3.Row], build: Callable[[sqlite3
     return found
 
 
-def _message(row: sqlite3.Row) -> StoredMessage:
-    return to_message((row["body"], row["tokens"], row["progress"]))
+def _message(row: sqlite3.Row, contents: Mapping[str, str]) -> StoredMessage:
+    return to_message((row["body"], row["tokens"], row["progress"]), contents)
 
 
 def _usage(row: sqlite3.Row) -> UsageRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from hashlib import blake2b
@@ -48,6 +48,8 @@ class EntryRows(NamedTuple):
     texts: list[tuple[Any, ...]]
     usage: list[tuple[str, tuple[Any, ...]]]
     operations: list[PutOperation]
+    contents: dict[str, str]
+    """Contents of media by digest."""
 
 
 def hash_key(name: str) -> int:
@@ -110,23 +112,25 @@ def entry_rows(entry: Entry) -> EntryRows:
     """Return the rows of *entry*, encoded before any lock is taken. Raises `StorageError` if one cannot be encoded."""
     body = encode_json(entry.body)
     content = None if entry.content is None else encode_json(entry.content)
+    contents = dict(entry.contents) if entry.contents else {}
     return EntryRows(
         (entry.seq, entry.claim.epoch, entry.kind, entry.step, JOURNAL_VERSION, body, content),
-        [_message_row(entry.seq, message) for message in entry.messages],
+        [_message_row(entry.seq, message, contents) for message in entry.messages],
         [_text_row(text) for text in entry.texts],
         [(record.run_id, usage_row(record)) for record in entry.usage],
         [_operation_row(operation) for operation in entry.operations],
+        contents,
     )
 
 
-def _message_row(seq: int, entry: EntryMessage) -> tuple[Any, ...]:
+def _message_row(seq: int, entry: EntryMessage, contents: dict[str, str]) -> tuple[Any, ...]:
     message, keep = entry.message, entry.keep
-    body, kept = encode_message(message), None
+    body, kept = encode_message(message, contents), None
     if keep is not message:
-        kept = "" if keep is None else encode_message(keep)
+        kept = "" if keep is None else encode_message(keep, contents)
         kept = None if kept == body else kept
     progress = encode_json(list(entry.progress)) if entry.progress else None
-    later = None if entry.later is None else encode_message(entry.later)
+    later = None if entry.later is None else encode_message(entry.later, contents)
     return (seq, message.role, entry.tokens, entry.keep_seconds, entry.keep_progress, progress, body, kept, later)
 
 
@@ -234,11 +238,14 @@ def to_run(row: sqlite3.Row) -> StoredRun:
     )
 
 
-def to_message(row: Sequence[Any]) -> StoredMessage:
-    """Return a message from `body, tokens, progress`. Raises `DamagedDataError` if it is corrupt."""
+def to_message(row: Sequence[Any], contents: Mapping[str, str]) -> StoredMessage:
+    """Return a message from `body, tokens, progress`, with the *contents* of its media.
+
+    Raises `DamagedDataError` if it is corrupt.
+    """
     body, tokens, progress = row
     steps = () if progress is None else tuple(decode_json(progress, list))
-    return StoredMessage(message=decode_message(body), tokens=tokens, progress=steps)
+    return StoredMessage(message=decode_message(body, contents), tokens=tokens, progress=steps)
 
 
 def to_usage(row: sqlite3.Row) -> UsageRecord:

@@ -113,6 +113,22 @@ CREATE TABLE texts (
 CREATE INDEX texts_of_scope ON texts (scope_key);
 CREATE INDEX texts_of_run ON texts (run_id) WHERE run_id IS NOT NULL;
 
+-- Contents of images, documents and recordings. Messages name them by digest.
+CREATE TABLE media (
+    number    INTEGER PRIMARY KEY,
+    scope_key INTEGER,                      -- NULL: erased
+    digest    TEXT,                         -- SHA-256; NULL: erased
+    body      TEXT NOT NULL,                -- base64; '': erased
+    UNIQUE (scope_key, digest)
+);
+
+CREATE TABLE media_of_runs (
+    run   INTEGER NOT NULL,
+    media INTEGER NOT NULL,
+    PRIMARY KEY (run, media)
+) WITHOUT ROWID;
+CREATE INDEX runs_of_media ON media_of_runs (media);
+
 -- Open operations. Closed ones leave the table, so that recovery costs what is open and not what is old.
 CREATE TABLE operations (
     scope_key  INTEGER NOT NULL,

@@ -1,0 +1,28 @@
+"""Contents of media: stored once per scope by their digest, and erased with the last run that has them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+
+from .statements import queries
+
+
+def add_contents(connection: sqlite3.Connection, run: int, contents: Mapping[str, str]) -> None:
+    """Store *contents*, by digest, for *run*; inside a transaction."""
+    sql = queries()
+    for digest, body in contents.items():
+        connection.execute(sql["add_content"], {"run": run, "digest": digest, "body": body})
+        connection.execute(sql["link_content"], {"run": run, "digest": digest})
+
+
+def contents_of(connection: sqlite3.Connection, run: int) -> dict[str, str]:
+    """Return the contents of the media of *run*, by digest."""
+    return {row[0]: row[1] for row in connection.execute(queries()["contents_of_run"], (run,)).fetchall()}
+
+
+def release_contents(connection: sqlite3.Connection, run: int) -> None:
+    """Erase contents that *run* no longer has and no other run has either; inside a transaction."""
+    sql = queries()
+    for (media,) in connection.execute(sql["unlink_contents"], {"run": run}).fetchall():
+        connection.execute(sql["erase_content_of"], {"media": media})

@@ -1,0 +1,26 @@
+-- Contents of media (see schema.sql).
+
+-- name: add_content
+INSERT INTO media (scope_key, digest, body) SELECT scope_key, :digest, :body FROM runs WHERE number = :run
+ON CONFLICT (scope_key, digest) DO NOTHING;
+
+-- name: link_content
+INSERT INTO media_of_runs (run, media)
+SELECT r.number, m.number FROM runs AS r JOIN media AS m ON m.scope_key = r.scope_key
+WHERE r.number = :run AND m.digest = :digest
+ON CONFLICT (run, media) DO NOTHING;
+
+-- name: contents_of_run
+SELECT m.digest, m.body FROM media_of_runs AS l JOIN media AS m ON m.number = l.media WHERE l.run = ?;
+
+-- name: unlink_contents
+-- Those that no message of the run names any more.
+DELETE FROM media_of_runs WHERE run = :run AND NOT EXISTS (
+    SELECT 1 FROM messages AS s JOIN media AS m ON m.number = media_of_runs.media
+    WHERE s.run = :run AND instr(s.body, m.digest)
+)
+RETURNING media;
+
+-- name: erase_content_of
+UPDATE media SET digest = NULL, scope_key = NULL, body = ''
+WHERE number = :media AND NOT EXISTS (SELECT 1 FROM media_of_runs WHERE media = :media);

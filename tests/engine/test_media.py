@@ -1,0 +1,204 @@
+"""Images, documents and recordings: in messages and results, in the store, after a crash, and their erasure."""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concertino import (
+    AgentConfig,
+    Ask,
+    Chat,
+    DataPolicy,
+    Limits,
+    Resources,
+    Runtime,
+    Scope,
+    SqliteStore,
+    ToolOrchestrator,
+    ToolResult,
+    tool,
+)
+from concertino.errors import ConfigurationError
+from concertino.messages import Media, ToolMessage, UserMessage
+from concertino.providers import ModelRequest
+from concertino.testing import ScriptedModel, call
+
+PICTURE = Media("image/png", base64.b64encode(b"\x89PNG a cat " * 50).decode(), name="cat.png")
+PAPER = Media("application/pdf", base64.b64encode(b"%PDF a paper " * 50).decode(), name="paper.pdf")
+
+
+@tool(effect="read")
+def chart() -> ToolResult:
+    """Draw a chart."""
+    return ToolResult("a chart", media=(PICTURE,))
+
+
+@tool(effect="once")
+def publish() -> str:
+    """Publish the picture."""
+    return "published"
+
+
+class Viewer(AgentConfig):
+    """Looks at pictures and draws charts."""
+
+    name = "viewer"
+    tools = (chart, publish)
+
+
+class Careful(Viewer):
+    """Asks before it publishes."""
+
+    def authorize_tool_call(self, run: Any, call: Any, arguments: Any) -> Any:
+        """Ask for the approval of one tool."""
+        return Ask() if call.name == "publish" else super().authorize_tool_call(run, call, arguments)
+
+
+class Forgetful(Viewer):
+    """Keeps no media."""
+
+    policy = DataPolicy(media="redact")
+
+    def get_data_policy(self) -> DataPolicy:
+        """Return the policy of the class."""
+        return self.policy
+
+
+def copies(folder: Path, media: Media) -> int:
+    """Return how often the files of *folder* contain the start of a content."""
+    assert media.data is not None
+    return sum(file.read_bytes().count(media.data.encode()[:60]) for file in folder.iterdir())
+
+
+def media_of(request: ModelRequest) -> list[str]:
+    """Return the names of the media in a request, in order."""
+    return [item.name for message in request.messages for item in getattr(message, "media", ())]
+
+
+async def test_media_reach_the_model_from_messages_and_results() -> None:
+    """The user's media are sent with the message, and a tool's media with its result."""
+    seen: list[list[str]] = []
+
+    def look(request: ModelRequest) -> Any:
+        seen.append(media_of(request))
+        return call("chart") if len(seen) == 1 else "A cat."
+
+    run = ToolOrchestrator(Chat("What is this?", media=(PAPER,), model=ScriptedModel(look, look)), Viewer())
+    result = await run.run()
+    assert seen == [["paper.pdf"], ["paper.pdf", "cat.png"]]
+    assert [message.media for message in result.messages if isinstance(message, ToolMessage)] == [(PICTURE,)]
+
+
+async def test_a_message_may_consist_of_media_alone() -> None:
+    """A picture needs no words."""
+    result = await ToolOrchestrator(Chat(media=[PICTURE], model=ScriptedModel("A cat.")), Viewer()).run()
+    assert result.messages[0] == UserMessage("", (PICTURE,))
+
+
+@pytest.mark.parametrize(
+    ("media", "words"),
+    [
+        ((Media("image/png", "no base64!"),), "base64"),
+        ((Media("png", PICTURE.data),), "type"),
+        ((Media("image/png"),), "one of data"),
+        ((Media("image/png", "QQ==", url="https://x"),), "one of data"),
+        (("cat.png",), "Media"),
+    ],
+)
+async def test_invalid_media_are_refused_before_the_run(media: Any, words: str) -> None:
+    """The error names the medium and the remedy."""
+    with pytest.raises(ConfigurationError, match=words):
+        await ToolOrchestrator(Chat("x", media=media, model=ScriptedModel("x")), Viewer()).run()
+
+
+async def test_media_over_the_limit() -> None:
+    """A message is refused; a result keeps its text, and the model reads what is missing."""
+    resources = Resources(limits=lambda *_: Limits(media_bytes=100))
+    with pytest.raises(ConfigurationError, match="media_bytes=100"):
+        await ToolOrchestrator(
+            Chat("x", media=(PICTURE,), model=ScriptedModel("x")), Viewer(), resources=resources
+        ).run()
+    result = await ToolOrchestrator(
+        Chat("x", model=ScriptedModel(call("chart"), "ok")), Viewer(), resources=resources
+    ).run()
+    (message,) = [message for message in result.messages if isinstance(message, ToolMessage)]
+    assert message.media == ()
+    assert message.content.startswith("a chart\n[the media of this result were left out")
+
+
+async def test_media_survive_an_approval_in_another_process(tmp_path: Path) -> None:
+    """The resumed request is the same, byte for byte; each content is stored once."""
+    path = tmp_path / "runs.db"
+    requests: list[ModelRequest] = []
+
+    def last(request: ModelRequest) -> str:
+        requests.append(request)
+        return "done"
+
+    async with await SqliteStore.open(path) as store:
+        first = ScriptedModel([call("chart"), call("publish")])
+        chat = Chat("Publish this.", media=(PAPER, PICTURE), history=[UserMessage("Before.", (PAPER,))], model=first)
+        runtime = Runtime([Careful()], Resources(store=store, model=first))
+        run = await runtime.start(chat, "viewer")
+        (wait,) = (await run.result()).waiting
+        await runtime.close()
+    async with await SqliteStore.open(path) as store:
+        model = ScriptedModel(last)
+        runtime = Runtime([Careful()], Resources(store=store, model=model, models=lambda _: model))
+        await runtime.approve(chat.scope, wait.key)
+        result = await (await runtime.resume(chat.scope, run.id)).result()
+        assert result.status == "completed"
+        assert media_of(requests[0]) == ["paper.pdf", "paper.pdf", "cat.png", "cat.png"]
+        replayed = list(await runtime.replay(chat.scope, run.id))
+        assert list(replayed[-1][2].messages) == list(requests[0].messages)
+        again = await runtime.create_fork(chat.scope, run.id, 2)
+        await runtime.close()
+    assert again
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM media").fetchall() == [(2,)]
+        assert PICTURE.data is not None
+        for table in ("messages", "texts", "journal", "outcomes"):
+            rows = database.execute(f"SELECT * FROM {table}").fetchall()
+            assert PICTURE.data not in str(rows), table
+
+
+@pytest.mark.parametrize("how", ["redact", "drop"])
+async def test_media_that_the_policy_forbids_leave_no_copy(tmp_path: Path, how: Any) -> None:
+    """The text stays, and with `redact` a note; the file holds no byte of the content once the run has ended."""
+    path = tmp_path / "runs.db"
+    model = ScriptedModel(call("chart"), "A cat.")
+    agent = Forgetful()
+    agent.policy = DataPolicy(media=how)
+    async with await SqliteStore.open(path) as store:
+        runtime = Runtime([agent], Resources(store=store, model=model))
+        scope = Scope("acme", "ann")
+        run = await runtime.start(Chat("What is this?", media=(PAPER,), scope=scope), "viewer")
+        await run.result()
+        kept = [stored.message for stored in await store.messages(scope, run.id)]
+        await runtime.close()
+    note = "\n[paper.pdf was not kept]" if how == "redact" else ""
+    assert kept[0] == UserMessage("What is this?" + note)
+    assert copies(tmp_path, PAPER) == copies(tmp_path, PICTURE) == 0
+
+
+async def test_media_are_erased_with_the_last_run_that_has_them(tmp_path: Path) -> None:
+    """Erasing one user's runs keeps another user's copy; erasing both leaves no byte."""
+    path = tmp_path / "runs.db"
+    ann, bob = Scope("acme", "ann"), Scope("acme", "bob")
+    async with await SqliteStore.open(path) as store:
+        runtime = Runtime([Viewer()], Resources(store=store, model=ScriptedModel("1", "2", "3")))
+        runs = [await runtime.start(Chat("Look.", media=(PAPER,), scope=scope), "viewer") for scope in (ann, ann, bob)]
+        for run in runs:
+            await run.result()
+        await runtime.close()
+        await store.erase(ann)
+        (kept, _) = await store.messages(bob, runs[2].id)
+        assert kept.message == UserMessage("Look.", (PAPER,))
+        await store.erase(bob)
+    assert copies(tmp_path, PAPER) == 0
