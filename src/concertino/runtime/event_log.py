@@ -17,7 +17,7 @@ from ..storage.base import Store
 from .event_pieces import unpack, without_replaced
 from .event_writer import EventWriter
 
-POLL = 0.04
+POLL = 0.025
 """Seconds between two looks for the events of other processes, while a reader waits for them."""
 GRACE = 1.0
 """Seconds to wait for the last event of a run that has ended. A process that died between the two never writes it."""
