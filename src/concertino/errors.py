@@ -11,6 +11,7 @@ ConcertinoError
 │   └── ToolArgumentsError        the arguments do not match the tool's schema
 ├── LibraryError                  a search or a fetch failed
 │   └── CorpusError               a document collection is missing, empty or unreadable
+├── InvalidOutputError            a model's answer does not match its output type
 ├── ContextFloorError             the smallest possible request exceeds the context window
 ├── ProviderError                 a model provider failed
 │   ├── AuthenticationError
@@ -37,6 +38,7 @@ ConcertinoError
 │   ├── RunClaimedError           another process is working on the run
 │   ├── UnknownWaitError
 │   └── NotAllowedError
+├── WorkerError                   work on untrusted data failed in its process, or exceeded a limit
 ├── LimitError                    a limit of the run allows no further work
 │   └── BudgetError               an account has too little left for a reservation
 ├── EngineError                   a defect of the engine; the run fails
@@ -101,6 +103,10 @@ class LibraryError(ConcertinoError):
 
 class CorpusError(LibraryError):
     """A document collection is missing, empty or unreadable."""
+
+
+class InvalidOutputError(ConcertinoError):
+    """A model's answer does not match its output type; the message names the problems."""
 
 
 class ContextFloorError(ConcertinoError):
@@ -236,6 +242,16 @@ class NotAllowedError(RunStateError):
     """This person may not answer the wait."""
 
 
+class WorkerError(ConcertinoError):
+    """Work on untrusted data exceeded a limit of CPU time or memory, ended its process, or raised an exception."""
+
+    def __init__(self, message: str, *, raised: str = "") -> None:
+        super().__init__(message)
+        self.raised = raised
+        """Type of the exception that the work raised; "" for a limit or a process that has ended."""
+        self.detail = message.removeprefix(f"{raised}: ")
+
+
 LimitReason = Literal[
     "tool_calls",
     "steps",
@@ -283,3 +299,11 @@ class RunError(ConcertinoError):
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
         self.result = result
+
+
+def error_text(error: BaseException) -> str:
+    """Return the type and the message of *error*, whatever its `__str__` does."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - code of a tool may raise anything, such as SystemExit
+        return type(error).__name__

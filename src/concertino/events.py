@@ -41,6 +41,8 @@ NoticeCode = Literal[
     "summary_failed",
     "context_not_applied",
     "history_repaired",
+    "tool_data_dropped",
+    "attachments_unread",
 ]
 
 
@@ -98,6 +100,8 @@ class TextDelta(Event):
 
     text: str
     audience: Audience = "answer"
+    call_id: str | None = None
+    """Id of the tool call whose tool asked the model; None for the text of a turn or of a hook's question."""
     attempt: str = ""
     """Id of the attempt at a model call, as in its usage record: it tells the texts of concurrent calls apart."""
 
@@ -108,8 +112,18 @@ class ReasoningDelta(Event):
 
     text: str
     audience: Audience = "answer"
-    """The audience of the text that follows the reasoning."""
+    call_id: str | None = None
+    """See `TextDelta.call_id`."""
     attempt: str = ""
+
+
+@record(frozen=False)
+class PartialOutput(Event):
+    """The part of a typed answer that has arrived so far, for an agent with an `output_type`."""
+
+    value: Any
+    """Plain JSON, neither complete nor validated; replaces the earlier value. A string that is being written is cut
+    off."""
 
 
 @record(frozen=False)
@@ -349,6 +363,8 @@ class RunResult:
     """Structured result of each tool's last call in this run, by tool name."""
     messages: tuple[Message, ...] = field(repr=False)
     """Messages that this run added, starting with the user's: append them to the history of the next run."""
+    output: Any = None
+    """The validated answer of a completed run whose agent has an `output_type`; None otherwise."""
     error: str | None = None
     waiting: tuple[Wait, ...] = field(default=(), repr=False)
     """Open waits of a suspended run, including those of sub-agents."""
@@ -379,6 +395,7 @@ RunEvent = (
     | AttemptFailed
     | TextDelta
     | ReasoningDelta
+    | PartialOutput
     | ToolCallDelta
     | TurnCompleted
     | QuestionAnswered

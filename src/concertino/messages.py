@@ -23,6 +23,9 @@ Retain = Literal["once", "window", "pin"]
 while it fits the context window and removing it does not pay. `pin`: always. The store also replaces a `once` result
 by its summary unless the data policy keeps whole results."""
 
+Effort = Literal["none", "minimal", "low", "medium", "high"]
+"""The amount of reasoning before the answer."""
+
 StopReason = Literal["end", "tool_calls", "length", "filter", "broken", "pause"]
 """Why a model stopped: it finished, it called tools, it reached the output limit, a filter cut the answer, the stream
 broke, or the provider paused a long turn of its own tools, which continues when the conversation is sent again."""

@@ -52,14 +52,14 @@ async def test_a_side_question_is_no_part_of_the_answer() -> None:
 
     class Picks(AgentConfig):
         async def prepare(self, run: RunContext[None]) -> list[Message]:
-            return [SystemMessage(await run.ask("Which tools? JSON", system="select"))]
+            return [SystemMessage(await run.ask("Which tools? JSON", system="select", audience="draft"))]
 
     events = await run(Picks(), '[{"tool":"stats"}]', "Final answer.")
     assert texts(events, "answer") == "Final answer."
-    assert texts(events, "internal") == '[{"tool":"stats"}]'
+    assert texts(events, "draft") == '[{"tool":"stats"}]'
     (asked,) = [event for event in events if isinstance(event, QuestionAnswered)]
-    assert (asked.text, asked.audience) == ('[{"tool":"stats"}]', "internal")
-    attempts = {event.attempt for event in events if isinstance(event, TextDelta) and event.audience == "internal"}
+    assert (asked.text, asked.audience) == ('[{"tool":"stats"}]', "draft")
+    attempts = {event.attempt for event in events if isinstance(event, TextDelta) and event.audience == "draft"}
     assert attempts == {asked.attempt}
     (turn,) = [event for event in events if isinstance(event, TurnCompleted)]
     assert (turn.audience, turn.attempt != asked.attempt) == ("answer", True)

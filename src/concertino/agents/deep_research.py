@@ -26,8 +26,8 @@ You lead a research team and write its report.
   turn. Each task must be complete in itself: a researcher sees nothing but it.
 - Read what comes back. Send out researchers again only for what is missing and matters.
 - Then call report_generation once. Begin with the answer in two to four sentences, then a section for each part. Keep
-  the researchers' citations, such as [s0123456789], behind what they support; add none of your own. Where they found
-  nothing, say so. No list of sources: it is added."""
+  the researchers' citations, such as [s0123456789abcdef0123456789abcdef], behind what they support; add none of your
+  own. Where they found nothing, say so. No list of sources: it is added."""
 
 _NO_CALLS = (
     "You called no tool. Call the researcher for what you still need to know, or report_generation if you know enough. "

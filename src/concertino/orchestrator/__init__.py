@@ -13,14 +13,13 @@ from .journal.replay import JournalStep, Replay, read_steps, replay, requests
 from .model_call.retry import Retry
 from .outcome import Allow, Ask, Continue, Deny, Fail, Finish, NextStep, Outcome, Special, Turn
 from .resources import Limits, LimitsFunction, Resources, limits_within
-from .run import AskModel, RunContext
+from .run import Prompt, RunContext
 from .run_state import RunState
 
 __all__ = [
     "AgentConfig",
     "Allow",
     "Ask",
-    "AskModel",
     "Attachment",
     "Chat",
     "Continue",
@@ -36,6 +35,7 @@ __all__ = [
     "NextStep",
     "Observer",
     "Outcome",
+    "Prompt",
     "Replay",
     "Resources",
     "Retry",

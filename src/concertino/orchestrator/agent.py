@@ -74,6 +74,12 @@ class AgentConfig(Generic[S]):
     run."""
     audience: Audience = "answer"
     """Intended readers of the text of the agent's turns, in its events. A sub-agent's text is a `draft` at most."""
+    output_type: Any = None
+    """The type of the answer: a pydantic model, a dataclass, a TypedDict, a union or list of these (`Answer | str`
+    allows plain text), or a JSON Schema as a dict. The result has the validated value as `output`. None: text."""
+    output_retries: int = 2
+    """How often the model is asked again, with the error, for an answer that does not match `output_type`. After that
+    the run fails."""
     allow_prompt_override: bool = False
     """Whether `Chat(system_prompt=...)` replaces the prompt."""
 

@@ -20,11 +20,10 @@ from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import Replay
 from .lifecycle.open import begin, build_messages, fitting, open_run
-from .lifecycle.result import open_waits, result_of
+from .lifecycle.result import final_outcome, open_waits, result_of, typed_output
 from .lifecycle.resume import child_result, resume
 from .lifecycle.seal import close_open_turn, seal_below
 from .meter import at_limit, interrupted
-from .model_call.ask import Questions
 from .model_call.attempt import ORPHANED
 from .model_call.request import TurnRequests
 from .model_call.summarize import PATIENCE
@@ -32,7 +31,7 @@ from .outcome import CONTINUE, Continue, Fail, Finish, Limited, StepOutcome, Sus
 from .plain import load_state
 from .recorder import record_end
 from .resources import Resources
-from .run import RunContext, RunSession, refuse
+from .run import RunContext, RunSession, RunWork, no_work
 from .tool_calls.context import Parent
 from .turn import TurnRunner
 from .validation import check_run
@@ -82,7 +81,6 @@ class ToolOrchestrator:
         self.run_id = run_id or (parent.child_id() if parent else new_run_id())
         self._run: RunSession | None = None
         self._requests: TurnRequests | None = None
-        self._questions: Questions | None = None
         self._task: asyncio.Task[Any] | None = None
         self._result: RunResult | None = None
         self._cause: Exception | None = None
@@ -237,7 +235,8 @@ class ToolOrchestrator:
                 run.meter.stop()
             else:
                 run.tree.remove_task(task)
-            run.context.ask = refuse  # the last reference back to the engine: nothing waits for the garbage collector
+            # The last references back to the engine: nothing waits for the garbage collector.
+            run.work = run.context._work = no_work
         assert self._result is not None
         if run.context.own_progress is not None:
             run.context.own_progress.end()
@@ -268,14 +267,17 @@ class ToolOrchestrator:
 
     async def _start(self, run: RunSession, hooks: Hooks) -> Replay | None:
         """Record the start of the run, or return the replay of the run that is resumed."""
-        found = None
+        found = made = None
 
-        async def ask(prompt: str, *, system: str | None = None) -> str:
-            if self._questions is None:
-                self._questions = Questions(run, hooks, () if found is None else found.side_answers)
-            return await self._questions.ask(prompt, system=system)
+        def work() -> RunWork:
+            nonlocal made
+            from .work import OutsideWork  # noqa: PLC0415 - most runs do none
 
-        run.context = RunContext(run, ask)
+            made = made or OutsideWork(run, hooks, self._spawn)
+            return made
+
+        run.work = work
+        run.context = RunContext(run)
         if self._parent is None:
             run.tree.on_stop = self._stop_requested
         if hooks.get_data_policy.own:
@@ -284,7 +286,7 @@ class ToolOrchestrator:
         if self._resume:
             found = await resume(run, self._parent)
             # The first context has the state from before the journal was read.
-            run.context = RunContext(run, ask)
+            run.context = RunContext(run)
         elif run.journal.on:
             await begin(run, self._parent)
         if self._parent is None:
@@ -303,7 +305,7 @@ class ToolOrchestrator:
             steers = await run.new_steers()
         if isinstance(last, Finish):
             if not steers:
-                return last
+                return last if run.output is None else final_outcome(run, last)
             run.answer(run.state.text if last.text is None else last.text)
             last = CONTINUE
         for text in steers:
@@ -326,7 +328,7 @@ class ToolOrchestrator:
             and meter.received < meter.most_received
             and meter.reached is None
         ) or (state.last_step or not isinstance(decision, Continue)):
-            return decision
+            return decision if run.output is None else final_outcome(run, decision)
         reached = meter.limit() or ("steps", f"the limit of {most_steps:,} steps is reached")
         return await at_limit(run, hooks, *reached, state.step + 1)
 
@@ -372,7 +374,7 @@ class ToolOrchestrator:
     async def _end(self, run: RunSession, outcome: StepOutcome) -> None:
         """End a run that has completed or failed by its own decision, or suspend it."""
         status: RunStatus = "completed"
-        error = None
+        error = output = None
         match outcome:
             case Fail():
                 status, error = "failed", outcome.error
@@ -380,11 +382,14 @@ class ToolOrchestrator:
                 status, error = "limited", outcome.why
             case Suspend():
                 status = "suspended"
+            case _ if run.output is not None:
+                output, error = typed_output(run)
+                status = "completed" if error is None else "failed"
         assert self._requests is not None
         if self._requests.summaries is not None:
             await self._requests.summaries.settle(PATIENCE)
         waiting = await open_waits(run) if status == "suspended" else ()
-        self._result = result_of(run, status, error, waiting)
+        self._result = result_of(run, status, error, waiting, output)
         if status != "suspended":
             if self._resume and self._parent is None:
                 await seal_below(run.tree, "cancelled", "the run above it has ended")
@@ -464,7 +469,7 @@ class ToolOrchestrator:
             raise ToolError(ORPHANED)
         if not parent.again and (why := run.meter.refuse_spawn(run.path)) is not None:
             raise ToolError(why)
-        result, started = await child_result(run, parent) if parent.again else (None, False)
+        result, started = await child_result(run, parent, agent.output_type) if parent.again else (None, False)
         if result is None:
             child = ToolOrchestrator(
                 run.chat.for_child(task, run.model),

@@ -115,6 +115,7 @@ class HasLimits(Protocol):
 
     name: str
     tool_call_limit: int
+    output_retries: int
 
 
 class LimitsFunction(Protocol):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from ..errors import RunStateError
 from ..events import Audience, CustomEvent, Notice, NoticeCode, RunProgress
 from ..ids import handle_for, usage_id
 from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
-from ..operations import OperationState
+from ..operations import Operation, OperationState
 from ..providers.base import Model
 from ..scope import Scope
 from ..token_engine.recall import RECALL
 from ..token_engine.token_engine import TokenEngine
+from ..tools.base import ToolContext, ToolResult, Work
 from ..tools.progress import Progress
 from ..tools.registry import ToolRegistry
 from ..usage import Tokens, UsageRecord, UsageSource
@@ -34,26 +36,36 @@ from .tool_calls.timeouts import Deadlines
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
+    from ..tools.ask_settings import AskSettings
+    from .output import Output
+
     S = DefaultTypeVar("S", default=None)
 else:
     S = TypeVar("S")
 
 
-class AskModel(Protocol):
-    """Asks the run's model one question outside the conversation; see `RunContext.ask`."""
-
-    async def __call__(self, prompt: str, *, system: str | None = None) -> str:
-        """Return the model's answer to *prompt*."""
+Prompt: TypeAlias = str | Sequence[Message]
+"""A question, or the messages of a conversation that ends with it."""
 
 
-class RunContext(Generic[S]):
+class RunWork(Protocol):
+    """The questions and calls of one run outside its turns. *by* is the tool call that makes them; None for a hook."""
+
+    async def ask(self, by: ToolContext | None, prompt: Prompt, output_type: Any, settings: AskSettings) -> Any:
+        """See `Work.ask`."""
+
+    async def call(self, by: ToolContext | None, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """See `Work.call`."""
+
+
+class RunContext(Work, Generic[S]):
     """One run of one agent. Hooks read from it; they return what they decide."""
 
     __slots__ = (
         "_emit",
         "_window",
+        "_work",
         "agent_state",
-        "ask",
         "chat",
         "data",
         "deps",
@@ -67,8 +79,9 @@ class RunContext(Generic[S]):
         "state",
     )
 
-    def __init__(self, run: RunSession, ask: AskModel) -> None:
+    def __init__(self, run: RunSession) -> None:
         self._emit = run.emit
+        self._work = run.work
         self.own_progress: Progress | None = None
         """The `progress`, once a hook has used it."""
         self._window = run.window
@@ -87,9 +100,6 @@ class RunContext(Generic[S]):
         self.agent_state: S = None  # type: ignore[assignment]  # until the agent has made its state
         self.data: dict[str, Any] = run.data
         """The structured result of each tool's last call, by tool name."""
-        self.ask: AskModel = ask
-        """Ask the run's model one question outside the conversation, without tools: `await run.ask("...")` returns its
-        text. The call is retried, budgeted and booked like any other. Raises `LimitError`, and `ProviderError`."""
 
     @property
     def messages(self) -> Messages:
@@ -114,6 +124,13 @@ class RunContext(Generic[S]):
     def notify(self, code: NoticeCode, text: str) -> None:
         """Send the consumer a `Notice`."""
         self._emit(Notice, code, text)
+
+    async def _ask(self, prompt: Prompt, output_type: Any, settings: AskSettings) -> Any:
+        return await self._work().ask(None, prompt, output_type, settings)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """See `Work.call`."""
+        return await self._work().call(None, tool, arguments or {})
 
 
 class RunSession:
@@ -144,14 +161,18 @@ class RunSession:
         "model",
         "model_id",
         "opened",
+        "output",
+        "outside",
         "parent",
         "path",
+        "phase",
         "recallable",
         "recorder",
         "registry",
         "repairs",
         "resources",
         "scope",
+        "side_answers",
         "skipped",
         "state",
         "steers",
@@ -159,6 +180,7 @@ class RunSession:
         "system",
         "tree",
         "window",
+        "work",
     )
 
     def __init__(  # noqa: PLR0913, PLR0915 - every part is required
@@ -227,6 +249,16 @@ class RunSession:
         self.deadlines: Deadlines | None = None
         self.recallable = False
         """Whether the model can call `recall`."""
+        self.output: Output | None = None
+        """The agent's output type."""
+        self.work: Callable[[], RunWork] = no_work
+        """Returns the work outside turns, created when it is first needed."""
+        self.side_answers: dict[tuple[str, str], list[str]] = {}
+        """Recorded answers that a repeated hook or tool gets again, by the call that asked and the question."""
+        self.phase = 0
+        """The number of requests and answers of turns that are recorded. A hook repeats what followed the last one."""
+        self.outside: dict[str, Operation | None] = {}
+        """Calls outside turns since the last request, by key; with their operations if an earlier process made them."""
         self._reserve: Reserve | None = None
         self._fixed_of: object = None
         self._fixed: dict[str, str] = {}
@@ -344,7 +376,7 @@ class RunSession:
 
     def tool_name(self, name: str) -> str:
         """Return *name* if a tool has it, else the mark for names that the model invented, which are text."""
-        return name if name in self.registry else UNKNOWN_TOOL
+        return name if name in self.registry.by_name else UNKNOWN_TOOL
 
     def record(
         self,
@@ -392,6 +424,6 @@ class RunSession:
         return usage_id(self.id, self.state.step, str(self.attempts))
 
 
-async def refuse(prompt: str, *, system: str | None = None) -> str:  # noqa: ARG001 - as `AskModel`
-    """Refuse a question to the model of a run that has ended."""
-    raise RunStateError("the run has ended: its hooks can ask nothing more")
+def no_work() -> RunWork:
+    """Refuse work outside turns before a run starts and after it has ended."""
+    raise RunStateError("the run has ended: its hooks and tools can ask and call nothing more")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import ContextFloorError, ProviderError
 from ..events import StepStarted, ToolsSelected, TurnCompleted
-from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
+from ..messages import ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
 from ..providers.base import Model
 from ..storage.base import Store
@@ -34,7 +34,7 @@ from .recorder import Prepared, record_answer
 from .run import RunSession
 from .tool_calls.context import Spawn
 from .tool_calls.dispatch import INTERRUPTED, ToolCalls
-from .tool_calls.tool_call import cut_off_call
+from .tool_calls.tool_call import cut_off_call, known_call, known_calls
 
 
 class TurnRunner:
@@ -48,7 +48,7 @@ class TurnRunner:
         self._hooks = hooks
         self._requests = requests
         self._spawn = spawn
-        self._model_call = ModelCall(run, hooks, run.audience)
+        self._model_call = ModelCall(run, hooks, audience=run.audience)
         self._starts_early = hooks.config.start_tools_early and not hooks.selects_calls
         self._turn: Turn | None = None
         self._calls: ToolCalls | None = None
@@ -149,11 +149,19 @@ class TurnRunner:
         turn = Turn(message, attempt.calls)
         if self._hooks.interpret_response.own:
             turn = await self._hooks.interpret_response(run.context, message)
+        calls = attempt.calls if turn.message is message else turn.message.tool_calls
+        for call in (*calls, *turn.calls):
+            if call.name not in run.registry.by_name:
+                turn = Turn(
+                    known_calls(turn.message, run.registry),
+                    tuple([known_call(each, run.registry) for each in turn.calls]),
+                )
+                calls = turn.message.tool_calls
+                break
         self._turn = turn
         if turn.message.parts:  # no provider accepts an empty message
             run.add(turn.message)
         run.state.text = turn.message.text
-        calls = attempt.calls if turn.message is message else turn.message.tool_calls
         self._native = frozenset([call.id for call in calls])
         run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
@@ -318,7 +326,7 @@ class TurnRunner:
         if not calls:
             state.iteration += 1
         for call in calls:
-            tool = run.registry.get(call.name)
+            tool = run.registry.by_name.get(call.name)
             if tool is None or tool.counts_as_iteration:
                 state.iteration += 1
         last = run.limits.tool_calls - 1
@@ -350,7 +358,7 @@ class TurnRunner:
             return  # a parked run is resumed from its journal
         if turn is None:
             assert attempt is not None
-            message: AssistantMessage = attempt.message
+            message = known_calls(attempt.message, run.registry)
             turn = Turn(message, message.tool_calls)
             if message.parts:
                 run.add(message)

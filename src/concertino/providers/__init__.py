@@ -3,9 +3,9 @@
 The adapters are in `concertino.providers.anthropic`, `.openai` and `.google`.
 """
 
+from ..messages import Effort
 from .base import (
     Dropped,
-    Effort,
     Model,
     ModelEvent,
     ModelRequest,

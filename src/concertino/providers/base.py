@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from ..messages import AssistantMessage, Message, ToolCall, ToolChoice, ToolSpec
+from ..messages import AssistantMessage, Effort, Message, ToolCall, ToolChoice, ToolSpec
 from ..records import record
 from ..usage import Tokens, UsageSource
-
-Effort = Literal["none", "minimal", "low", "medium", "high"]
-"""The amount of reasoning before the answer."""
 
 
 @record
@@ -116,8 +113,9 @@ ModelEvent = Dropped | TextChunk | ReasoningChunk | ToolCallChunk | ToolCallRead
 class Model(Protocol):
     """A model of a provider, ready for requests.
 
-    Two optional attributes describe it: `summarises = True` if it can summarise a conversation, and `context_window`
-    (tokens) if it knows its own.
+    Three optional attributes describe it: `summarises = True` if it can summarise a conversation, `context_window`
+    (tokens) if it knows its own, and `takes_schema(schema, tools=)`, which returns whether it accepts an `OutputSchema`
+    in a request with or without tools; a model without this method accepts all.
     """
 
     provider: str

@@ -11,7 +11,8 @@ from functools import lru_cache
 
 from ..errors import UnsupportedError
 from ..ids import SINCE_GPT_5_6, in_family
-from .base import Effort, ModelRequest
+from ..messages import Effort
+from .base import ModelRequest
 
 DEFAULT_CONTEXT = 128_000
 DEFAULT_OUTPUT = {"anthropic": 32_000, "google": 65_536}
@@ -132,6 +133,11 @@ def check_settings(request: ModelRequest, provider: str, *, chat: bool = False) 
         raise unsupported(
             provider, model, f"effort={effort!r} together with tools", 'use api="responses" or effort="none"'
         )
+
+
+def takes_schema(model: str, *, tools: bool) -> bool:
+    """Return whether *model* accepts an output schema, in a request with or without *tools*."""
+    return not in_family(_NO_SCHEMA, model) and not (tools and in_family(_SCHEMA_OR_TOOLS, model))
 
 
 def unsupported(provider: str, model: str, field: str, remedy: str) -> UnsupportedError:

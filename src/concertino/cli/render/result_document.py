@@ -14,11 +14,12 @@ from ...events import RunEvent, RunResult, ToolDone
 from ...messages import AssistantMessage, ToolMessage
 from ...records import record
 from ...tools.builtin.research import SEARCH_TOOLS
+from ...tools.library import SOURCE_ID
 from ...usage import total
 from .format import subject
 
-_CITATION = re.compile(r" ?\[(s[0-9a-f]{10}(?:\s*[,;]\s*s[0-9a-f]{10})*)\]")
-_ID = re.compile(r"s[0-9a-f]{10}")
+_CITATION = re.compile(rf" ?\[({SOURCE_ID}(?:\s*[,;]\s*{SOURCE_ID})*)\]")
+_ID = re.compile(SOURCE_ID)
 _FIELDS = ("id", "title", "location")
 
 
@@ -90,7 +91,8 @@ class CitedSources:
 
     def _add(self, value: Any) -> None:
         if isinstance(value, dict) and all(isinstance(value.get(field), str) for field in _FIELDS):
-            self._found[value["id"]] = {field: value[field] for field in _FIELDS}
+            # A line break in a title could forge an entry in the list of sources.
+            self._found[value["id"]] = {field: " ".join(value[field].split()) for field in _FIELDS}
 
 
 def result_document(result: RunResult, *, question: str, conversation_id: str, sources: CitedSources) -> ResultDocument:

@@ -209,6 +209,8 @@ class ModelRequested:
     breakpoints: Sequence[int] | None = None
     cache_key: str | None = None
     """If it changed."""
+    schema: Literal[True] | str | None = None
+    """Id of the request's output schema; True if it is that of the last request that had one."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Request settings that a hook has set."""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -226,7 +228,7 @@ class ModelRequested:
     def write(self, body: Json, content: Json) -> None:
         body["request"] = self.request.write()
         body["asks"] = [_choice_json(self.choice), self.parallel, self.tools]
-        for name in ("system", "run_system", "run_tools", "breakpoints", "calls_of", "after"):
+        for name in _OPTIONAL:
             if (value := getattr(self, name)) is not None:
                 body[name] = value
         for name in ("cache_key", "messages", "prompt", "after_text"):
@@ -244,7 +246,7 @@ class ModelRequested:
             choice=_choice(choice),
             parallel=parallel,
             tools=tools,
-            **{n: body.get(n) for n in ("system", "run_system", "run_tools", "breakpoints", "calls_of", "after")},
+            **{name: body.get(name) for name in _OPTIONAL},
             **{n: content.get(n) for n in ("cache_key", "messages", "prompt", "after_text")},
             settings=content.get("settings", {}),
             extra=content.get("extra", {}),
@@ -268,20 +270,23 @@ class SideRequested:
 
 @record(kw_only=True)
 class SideAnswered:
-    """A hook's question has its answer. A hook that runs again after a crash gets this answer instead of a new one."""
+    """A question outside the conversation has its answer. What runs again after a crash gets this answer again."""
 
     kind: ClassVar[EntryKind] = "side_answered"
     question: str
     """A digest of the question."""
     answer: str
+    caller: str = ""
+    """The key of the tool call that asked; empty for a hook."""
 
     def write(self, body: Json, content: Json) -> None:
         body["question"] = self.question
+        _put(body, "caller", self.caller)
         content["answer"] = self.answer
 
     @classmethod
     def read(cls, body: Json, content: Json) -> SideAnswered:
-        return cls(question=body["question"], answer=content.get("answer", ""))
+        return cls(question=body["question"], answer=content.get("answer", ""), caller=body.get("caller", ""))
 
 
 @record(kw_only=True)
@@ -539,7 +544,9 @@ def decode(stored: StoredEntry, run_id: str, *, strict: bool = True) -> tuple[Jo
 
 # -- parts of entries ------------------------------------------------------------------------------------------------
 
-_SETTINGS = ("output_schema", "effort", "temperature", "stop")
+_OPTIONAL = ("system", "run_system", "run_tools", "schema", "breakpoints", "calls_of", "after")
+"""Fields of a request's structure that are stored if they are set."""
+_SETTINGS = ("effort", "temperature", "stop")
 """Parts of a request that only a hook sets."""
 
 
@@ -552,8 +559,6 @@ def request_settings(request: ModelRequest) -> Json:
 def settings_of(written: Mapping[str, Any]) -> Json:
     """Return the keyword arguments of `ModelRequest` that `request_settings` wrote."""
     found = dict(written)
-    if "output_schema" in found:
-        found["output_schema"] = OutputSchema(**found["output_schema"])
     if "stop" in found:
         found["stop"] = tuple(found["stop"])
     return found
@@ -567,6 +572,16 @@ def spec_text(spec: ToolSpec) -> str:
 def spec_of(text: str) -> ToolSpec:
     """Return the tool's definition that `spec_text` wrote."""
     return ToolSpec(*json.loads(text))
+
+
+def schema_text(schema: OutputSchema) -> str:
+    """Return an output schema as text, which runs share."""
+    return json.dumps([schema.name, schema.schema, schema.strict], ensure_ascii=False)
+
+
+def schema_of(text: str) -> OutputSchema:
+    """Return the output schema that `schema_text` wrote."""
+    return OutputSchema(*json.loads(text))
 
 
 def message_texts(messages: Sequence[Message], contents: dict[str, str]) -> list[str]:

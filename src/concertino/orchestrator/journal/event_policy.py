@@ -79,6 +79,8 @@ def _filtered_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
             return replace(event, text=_treated(how, event.text, key)) if _has_pieces(how) else None
         case events.QuestionAnswered():
             return replace(event, text=stored_text(policy, event.text))
+        case events.PartialOutput():
+            return event if _stays(policy.text) else None
         case events.ToolCallDelta():
             piece = _treated(tool.arguments, event.arguments, key)
             return replace(event, arguments=piece) if _has_pieces(tool.arguments) else None
@@ -124,6 +126,7 @@ def _shown_result(policy: DataPolicy, result: events.RunResult) -> events.RunRes
     return replace(
         result,
         text=stored_text(policy, result.text),
+        output=result.output if _stays(policy.text) else None,
         error=None if result.error is None else stored_text(policy, result.error),
         data={name: data for name, data in result.data.items() if _stays(policy.tool(name).results)},
         messages=tuple(left for message in result.messages if (left := _filtered(policy, message))),

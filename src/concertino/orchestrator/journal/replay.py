@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ...errors import ConfigurationError, DamagedDataError, RunStateError, StorageError
 from ...events import StopReceipt
 from ...messages import AssistantMessage, Media, Message, SystemMessage, ToolCall, ToolSpec, UserMessage
-from ...providers.base import ModelRequest
+from ...providers.base import ModelRequest, OutputSchema
 from ...records import record
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
 from ...token_engine.edits import Edit, Summarize
@@ -36,6 +36,7 @@ from .entries import (
     decode,
     empty_answer,
     message_of,
+    schema_of,
     settings_of,
     spec_of,
 )
@@ -140,13 +141,17 @@ class Replay:
     data: dict[str, Any] = field(default_factory=dict)
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
+    schema: OutputSchema | None = None
+    """That of the last request that had one."""
     stage: Stage = "started"
     request: OpenRequest | None = None
     """In stage `requested`."""
     turn: OpenTurn | None = None
     """In stage `answered`."""
     side_answers: list[SideAnswered] = field(default_factory=list)
-    """Answers to hooks' questions since the last boundary."""
+    """Answers to questions outside the conversation, as far as they may be asked again."""
+    phase: int = 0
+    """See `RunSession.phase`."""
     commands: int = 0
     seconds: float = 0.0
     """Seconds that processes have worked on the run, without the time between them."""
@@ -247,9 +252,12 @@ class Replay:
             self.tools = tuple(spec_of(self.texts[key]) for key in entry.run_tools)
         if entry.cache_key is not None:
             self.cache_key = entry.cache_key
+        if isinstance(entry.schema, str):
+            self.schema = schema_of(self.texts[entry.schema])
         if entry.calls_of is not None:
             self.state.calls_of.update(entry.calls_of)
         self.stage, self.turn, self.side_answers = "requested", None, []
+        self.phase += 1
         own = entry.messages is not None
         self.request = OpenRequest(self._request(entry), entry.request.model, own, entry.prompt or "")
 
@@ -272,6 +280,7 @@ class Replay:
             extra=dict(entry.extra),
             breakpoints=None if entry.breakpoints is None else tuple(entry.breakpoints),
             cache_key=self.cache_key,
+            output_schema=None if entry.schema is None else self.schema,
             **settings_of(entry.settings),
         )
 
@@ -289,7 +298,10 @@ class Replay:
         for call in calls:
             self.state.calls_of[call.name] = self.state.calls_of.get(call.name, 0) + 1
         outcome: StepOutcome = Finish(entry.finish_text) if entry.finish else CONTINUE
-        self.stage, self.request, self.side_answers = "answered", None, []
+        self.stage, self.request = "answered", None
+        # A tool that started early may have asked already.
+        self.side_answers = [answer for answer in self.side_answers if answer.caller]
+        self.phase += 1
         self.turn = OpenTurn(message, calls, outcome, added_before)
 
 

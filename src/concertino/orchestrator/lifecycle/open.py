@@ -83,6 +83,10 @@ def open_run(
         run.first_record = len(run.tree.ledger)
         run.show(parent.run.stream)
     run.checked = checked
+    if config.output_type is not None:
+        from ..output import output_of  # noqa: PLC0415 - most agents answer with text, and pydantic is slow to import
+
+        run.output = output_of(config.output_type)
     if changes:
         run.repairs = f"the history was repaired so that the model accepts it: {changes}"
     return run
@@ -121,6 +125,8 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
     """
     chat = run.chat
     run.system = system_prompt(chat, config, run.registry)
+    if run.output is not None and not run.output.is_enforced(run.model, tools=bool(run.registry)):
+        run.system = f"{run.system}\n\n{run.output.instructions}"
     earlier = before_user_message(chat, run.model_id)
     if earlier:
         run.call_ids = set(run.checked.call_ids) if skipped is None else call_ids(earlier)
@@ -132,6 +138,10 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
         run.journal.edit(run.window.edits)
+    if chat.attachments and RAG_TOOL not in run.registry:
+        count = len(chat.attachments)  # their names are text, which the data policy may forbid
+        text = f"the model sees only the names of the {count} attached files: register a tool {RAG_TOOL!r}"
+        run.notify("attachments_unread", text)
     run.add(UserMessage(fitting(run, chat.message), tuple(chat.media) if chat.media else ()))
     run.state.tool_choice = first_tool_choice(chat, run.registry)
 

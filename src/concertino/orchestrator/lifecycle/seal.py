@@ -23,6 +23,7 @@ from ..journal.replay import OpenTurn, started_of
 from ..journal.writer import Journal
 from ..outcome import Outcome, result_message
 from ..run import RunSession
+from ..tool_calls.context import OUTSIDE
 from ..tool_calls.dispatch import INTERRUPTED, NOT_RUN
 
 LOST = "the process ended before the attempt was settled, so it is unknown whether it was answered; {prompt}"
@@ -128,14 +129,16 @@ def closed_calls(tree: Tree, path: str, operations: Sequence[Operation]) -> list
             continue
         call = ToolCall(operation.call_id, operation.name, "")
         if operation.outcome is not None:
-            found.append((outcome_of(call, operation.outcome), bool(operation.call_id)))
+            if operation.index != OUTSIDE:
+                found.append((outcome_of(call, operation.outcome), bool(operation.call_id)))
             continue
         begun = operation.state in ("running", *ENDED) or operation.waits_for == "result"
         lost = begun and operation.effect == "once"
         effect = operation.effect if begun else ""
         work = StoppedWork(agent_path=path, what="tool", name=call.name, call_id=call.id, effect=effect)
         tree.note_stopped("unknown" if lost else "stopped", work)
-        found.append((Outcome(call, INTERRUPTED if begun else NOT_RUN, is_error=True), bool(operation.call_id)))
+        if operation.index != OUTSIDE:
+            found.append((Outcome(call, INTERRUPTED if begun else NOT_RUN, is_error=True), bool(operation.call_id)))
     return found
 
 

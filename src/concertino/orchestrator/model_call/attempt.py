@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from typing import Any
 
 from ...errors import BrokenStreamError, LimitError, ProviderError, RateLimitError, ToolError
-from ...events import Audience, Notice, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
+from ...events import Audience, Notice, PartialOutput, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
 from ...ids import new_call_id
 from ...messages import AssistantMessage, Part, Text, ToolCall
 from ...operations import OperationState
@@ -24,6 +25,7 @@ from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord, UsageSource
 from ..hooks import Hooks
+from ..journal.data_policy import UNKNOWN_TOOL
 from ..meter import FRAME, TOKEN
 from ..recorder import Prepared
 from ..run import RunSession
@@ -40,15 +42,18 @@ OnReady = Callable[[list[ToolCall]], None]
 class Attempt:
     """One attempt. Afterwards `message` is the answer, or the part of it that arrived before the stream broke.
 
-    Its deltas are for *audience*; without one, it sends no deltas to the consumer.
+    An attempt without an *audience* sends no deltas to the consumer. An attempt at the *side* is not part of a turn;
+    *call_id* names the tool call that makes it.
     """
 
     __slots__ = (
         "_arguments",
         "_audience",
+        "_call_id",
         "_hooks",
         "_left",
         "_limit",
+        "_partial",
         "_reasoning",
         "_renamed",
         "_reply",
@@ -68,7 +73,16 @@ class Attempt:
         "usage_id",
     )
 
-    def __init__(self, run: RunSession, hooks: Hooks, prepared: Prepared, *, audience: Audience | None) -> None:
+    def __init__(
+        self,
+        run: RunSession,
+        hooks: Hooks,
+        prepared: Prepared,
+        *,
+        audience: Audience | None,
+        side: bool = False,
+        call_id: str | None = None,
+    ) -> None:
         self.model, self.model_id = prepared.model, prepared.model_id
         self.request, self.usage_id = prepared.request, prepared.usage_id
         self.tokens: Tokens | None = None
@@ -82,8 +96,10 @@ class Attempt:
         """The booked usage."""
         self._run = run
         self._hooks = hooks
+        self._audience = audience
+        self._call_id = call_id
         self._stream = None if audience is None else run.stream
-        self._audience: Audience = audience or "internal"
+        self._partial = None if side or run.output is None or run.stream is None else run.output.reader()
         self._limit = run.resources.rate_limits.get(prepared.model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -154,32 +170,36 @@ class Attempt:
 
     @property
     def seen(self) -> bool:
-        """True once the consumer has seen a part of the answer."""
-        return bool(self._text or self._reasoning or self._arguments or self.ready)
+        """True once the consumer has seen a part of the answer, or could have."""
+        return self._audience is not None and bool(self._text or self._reasoning or self._arguments or self.ready)
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
-    def _take(self, chunk: ModelEvent) -> None:
+    def _take(self, chunk: ModelEvent) -> None:  # noqa: C901 - one branch per kind of chunk
         kind, run, stream = type(chunk), self._run, self._stream
         if kind is TextChunk:
             self._text.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
             if stream is not None:
-                origin = (run.id, run.path, run.tree.content_index)
-                stream.put(TextDelta(*origin, text, self._audience, self.usage_id))
+                shown: Any = (self._audience, self._call_id, self.usage_id)
+                stream.put(TextDelta(run.id, run.path, run.tree.content_index, text, *shown))
+            if self._partial is not None and (value := self._partial.read(self._text)) is not None:
+                run.emit(PartialOutput, value)
         elif kind is ReasoningChunk:
             self._reasoning.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
             if stream is not None:
-                origin = (run.id, run.path, run.tree.content_index)
-                stream.put(ReasoningDelta(*origin, text, self._audience, self.usage_id))
+                shown = (self._audience, self._call_id, self.usage_id)
+                stream.put(ReasoningDelta(run.id, run.path, run.tree.content_index, text, *shown))
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
             self._left -= len(chunk.arguments)
             if stream is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
-                origin = (run.id, run.path, run.tree.content_index)
-                stream.put(ToolCallDelta(*origin, call_id, chunk.name, chunk.arguments, self.usage_id))
+                known = chunk.name in run.registry.by_name or not chunk.name
+                name = chunk.name if known else UNKNOWN_TOOL
+                delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
+                stream.put(ToolCallDelta(*delta, self.usage_id))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))
             self._left -= _CALL if self._arguments else _CALL + len(chunk.call.arguments)

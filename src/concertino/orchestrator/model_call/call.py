@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 
 from ...errors import ConfigurationError, ContextTooLongError, LimitError, ProviderError
-from ...events import AttemptFailed, Audience, StoppedWork
+from ...events import AttemptFailed, Audience, QuestionAnswered, StoppedWork
 from ...providers.base import Model, ModelRequest, model_id
 from ..hooks import Hooks
 from ..recorder import Prepared, record_side_request
@@ -26,17 +26,28 @@ Renew = Callable[[Prepared, Model, ProviderError], Awaitable[Prepared | None]]
 
 
 class ModelCall:
-    """The model calls of a run's turns. `attempt` is the newest attempt, also after `answer` raised.
+    """Model calls of a run: those of its turns, or those of one *side* call.
 
-    Without an *audience*, no deltas are sent to the consumer.
+    The deltas have this *audience*; without an audience no deltas are sent. `attempt` is the newest attempt, also after
+    `answer` raised.
     """
 
-    __slots__ = ("_audience", "_hooks", "_run", "attempt")
+    __slots__ = ("_audience", "_call_id", "_hooks", "_run", "_side", "attempt")
 
-    def __init__(self, run: RunSession, hooks: Hooks, audience: Audience | None) -> None:
+    def __init__(
+        self,
+        run: RunSession,
+        hooks: Hooks,
+        *,
+        audience: Audience | None = "answer",
+        side: bool = False,
+        call_id: str | None = None,
+    ) -> None:
         self._run = run
         self._hooks = hooks
-        self._audience = audience
+        self._audience: Audience | None = audience
+        self._side = side
+        self._call_id = call_id
         self.attempt: Attempt | None = None
 
     async def answer(
@@ -53,7 +64,9 @@ class ModelCall:
         """
         retries: Attempts | None = None
         while True:
-            self.attempt = attempt = Attempt(self._run, self._hooks, prepared, audience=self._audience)
+            self.attempt = attempt = Attempt(
+                self._run, self._hooks, prepared, audience=self._audience, side=self._side, call_id=self._call_id
+            )
             try:
                 await attempt.answer(on_ready)
             except ProviderError as error:
@@ -108,17 +121,23 @@ class ModelCall:
 class SideCall:
     """A model call outside the conversation: its requests are recorded aside and reserved like any other."""
 
-    def __init__(self, run: RunSession, hooks: Hooks, *, audience: Audience | None, last: bool) -> None:
+    def __init__(
+        self, run: RunSession, hooks: Hooks, *, audience: Audience | None, last: bool, call_id: str | None = None
+    ) -> None:
         self._run = run
         self._last = last
-        self._call = ModelCall(run, hooks, audience)
+        self._audience = audience
+        self._call = ModelCall(run, hooks, audience=audience, side=True, call_id=call_id)
 
     async def answer(self, model: Model, request: ModelRequest) -> Attempt:
         """Return the attempt that was answered.
 
         Raises `LimitError` if no limit or budget covers it, and `ProviderError` as `ModelCall` does.
         """
-        return await self._call.answer(await self._prepare(model, request), self._renew)
+        attempt = await self._call.answer(await self._prepare(model, request), self._renew)
+        if self._audience is not None:
+            self._run.emit(QuestionAnswered, attempt.message.text, self._audience, attempt.usage_id)
+        return attempt
 
     async def _prepare(self, model: Model, request: ModelRequest) -> Prepared:
         run = self._run

@@ -12,7 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from ...errors import BrokenStreamError, ContentFilteredError, ProviderError, ProviderTimeoutError
 from ...messages import AssistantMessage, Part, StopReason, ToolCall
 from ...usage import Tokens, UsageSource
-from ..base import Dropped, ModelEvent, ModelRequest, Reply, ToolCallReady
+from ..base import Dropped, ModelEvent, ModelRequest, OutputSchema, Reply, ToolCallReady
+from ..catalog import takes_schema
 from ..errors import signing_error, signing_errors
 from .body import WHOLE, BodyDecoder
 from .encoding import RequestBody
@@ -92,6 +93,10 @@ class StreamingModel(ABC, Generic[C]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    def takes_schema(self, schema: OutputSchema, *, tools: bool) -> bool:
+        """Return whether the model accepts *schema* in a request with or without *tools*."""
+        return takes_schema(self.name, tools=tools)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from ...errors import MissingKeyError, ProviderError
-from ..base import ModelRequest
+from ..base import ModelRequest, OutputSchema
 from ..http.encoding import RequestBody, ToolForms
 from ..http.sdk_client import Endpoint, SdkModel, import_sdk
 from ..http.sdk_client import api_key as find_key
@@ -67,6 +67,10 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         self._vendor = vendor_of("" if provider == "openai" else provider, url or OPENAI.base_url)
         self._encrypted = responses.is_reasoning_model(name) if encrypted_reasoning is None else encrypted_reasoning
         self._tools = ToolForms(responses.tool_form if self._api == "responses" else chat.tool_form)
+
+    def takes_schema(self, schema: OutputSchema, *, tools: bool) -> bool:
+        """Return whether the model and the server's API accept *schema*."""
+        return (self._api == "responses" or self._vendor.schemas) and super().takes_schema(schema, tools=tools)
 
     def _body(self, request: ModelRequest) -> RequestBody:
         if self._api == "responses":
