@@ -156,10 +156,7 @@ class ToolOrchestrator:
         await task  # raises why the run could not start
 
     def stop(self, deadline: float = STOP_DEADLINE) -> None:
-        """Stop the run and everything below it; work in progress has *deadline* seconds to end.
-
-        The run ends as `cancelled`; its result has a receipt. Call this in the run's own event loop.
-        """
+        """Stop the run and its sub-agents within *deadline* seconds; call this in its event loop."""
         self._cancel(deadline, parked=False)
 
     def park(self) -> None:
