@@ -53,7 +53,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from .messages import AssistantMessage
-    from .usage import Tokens
+    from .usage import Receipt, Tokens
 
 
 class ConcertinoError(Exception):
@@ -129,6 +129,8 @@ class ProviderError(ConcertinoError):
         """The part of the answer that arrived before the failure; None if the answer had not begun."""
         self.tokens: Tokens | None = None
         """Usage that the provider had reported before the failure; None if it had reported none."""
+        self.receipt: Receipt | None = None
+        """What else the provider had reported."""
         self.sent: bool | None = None
         """True if the provider responded, False if it cannot have read the request and so bills nothing, None if it is
         unknown, as after a connection that was lost before a response."""

@@ -29,11 +29,12 @@ from concertino import (
     TenantScope,
     Tokens,
     ToolOrchestrator,
+    UsageRecord,
     UserMessage,
     tool,
 )
 from concertino.agents import delegate
-from concertino.errors import ConfigurationError, OverloadedError
+from concertino.errors import ConfigurationError, OverloadedError, StorageError
 from concertino.events import Notice, RunEvent
 from concertino.runtime import Runtime
 from concertino.storage import Entry, Head
@@ -72,11 +73,11 @@ def asked(request: ModelRequest) -> int:
     return len(request.system + "".join(str(getattr(m, "text", "")) for m in request.messages)) // 6
 
 
-def priced(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+def priced(provider: str, model: str, tokens: Tokens, *_: object) -> tuple[Decimal | None, str]:
     return Decimal(tokens.prompt) / 1_000 + Decimal(tokens.completion) / 100, "test"
 
 
-def unpriced(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+def unpriced(provider: str, model: str, tokens: Tokens, *_: object) -> tuple[Decimal | None, str]:
     return None, ""
 
 
@@ -276,7 +277,8 @@ async def test_what_was_reserved_is_given_back(how: str) -> None:
             assert account.reserved_tokens > OUTPUT
             await process.stop(OPERATOR, live.id)
         result = await live.result()
-    assert [record.source for record in result.usage] == ["measured" if how == "fails" else "estimated"]
+    (record,) = result.usage
+    assert record.source == {"fails": "measured", "breaks": "unknown", "stopped": "estimated"}[how]
     await settled(store, result, Budget(tokens=9_000))
 
 
@@ -365,3 +367,29 @@ def _claim(orchestrator: ToolOrchestrator) -> Any:
 async def test_a_budget_needs_a_store() -> None:
     with pytest.raises(ConfigurationError, match="store"):
         ToolOrchestrator(Chat(model=ScriptedModel(), message="go", budget=Budget(tokens=1)), Desk())
+
+
+class Discounts(Desk):
+    def calculate_usage(self, run: RunContext[Any], record: UsageRecord) -> UsageRecord:
+        return dataclasses.replace(record, tokens=Tokens(-5_000, 0))
+
+
+@pytest.mark.parametrize("budget", [None, Budget(tokens=9_000)])
+async def test_negative_usage_never_lowers_a_bill(budget: Budget | None) -> None:
+    credited = Answer(text="hello", tokens=Tokens(prompt=-5_000, completion=1))
+    result, _ = await run(ScriptedModel(credited), MemoryStore(), budget=budget)
+    assert (result.status, result.text) == ("completed", "hello")
+    (record,) = result.usage
+    assert (record.source, record.tokens.negative) == ("estimated", False)
+    assert record.tokens.prompt > 0
+
+
+async def test_a_hook_cannot_return_negative_usage() -> None:
+    store = MemoryStore()
+    result, _ = await run(ScriptedModel("hello"), store, Discounts(), budget=Budget(tokens=9_000))
+    assert result.status == "failed"
+    assert "calculate_usage" in (result.error or "")
+    (record,) = result.usage
+    assert record.tokens.total > 0
+    with pytest.raises(StorageError, match="negative"):
+        await store.settle_usage(Scope(), dataclasses.replace(record, tokens=Tokens(-1)))

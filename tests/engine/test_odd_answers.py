@@ -64,7 +64,7 @@ async def test_what_came_before_a_stream_broke_is_kept_whole(play: Play) -> None
     assert seen.result.status == "failed"
     assert seen.result.messages[-1] == error.partial
     (record,) = seen.result.usage
-    assert (record.source, record.tokens.completion > 3) == ("estimated", True)
+    assert (record.source, record.tokens.completion > 3) == ("unknown", True)
 
 
 async def test_a_call_in_an_answer_that_broke_has_a_result(play: Play) -> None:

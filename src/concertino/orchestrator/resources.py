@@ -21,7 +21,7 @@ from ..token_engine.counting.base import EstimatingCounter, TokenCounter
 from ..token_engine.fold import FoldedConversation
 from ..token_engine.pricing import preload, price
 from ..token_engine.retention import Retention
-from ..usage import Tokens
+from ..usage import Receipt, Tokens
 from .lifecycle.repair import CheckedHistory
 from .model_call.retry import Retry
 
@@ -188,8 +188,9 @@ class Resources:
     counter: TokenCounter = field(default_factory=EstimatingCounter)
     retention: Retention = Retention()
     """How much of a conversation stays unchanged while it grows."""
-    price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
-    """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list."""
+    price: Callable[[str, str, Tokens, Receipt | None], tuple[Decimal | None, str]] = price
+    """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list. Its receipt is
+    None if the provider reported nothing; that of a reservation has only the service tier."""
     # Not `init`: resources that `dataclasses.replace` makes are other ones, and must not share opened models.
     _opened: dict[str, Model | None] = field(init=False, default_factory=dict, repr=False, compare=False)
     _kept: OrderedDict[int, KeptConversation] = field(

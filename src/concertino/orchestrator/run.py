@@ -17,7 +17,7 @@ from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
 from ..tools.progress import Progress
 from ..tools.registry import ToolRegistry
-from ..usage import Tokens, UsageRecord, UsageSource
+from ..usage import Receipt, Tokens, UsageRecord, UsageSource
 from .chat import Chat
 from .event_stream import Emit, EventRecorder, EventStream, ignore
 from .journal.data_policy import UNKNOWN_TOOL
@@ -388,9 +388,15 @@ class RunSession:
         *,
         source: UsageSource = "measured",
         how: str = "",
+        receipt: Receipt | None = None,
     ) -> UsageRecord:
-        """Return the usage record with the id *usage* and its price; the price of unknown usage is unknown."""
-        cost, version = (None, "") if source == "unknown" else self.resources.price(provider, model, tokens)
+        """Return the usage record with the id *usage* and its price; the price of unknown usage is unknown.
+
+        Negative counts would lower a bill: their usage is unknown.
+        """
+        if tokens.negative:
+            tokens, source, how = Tokens(), "unknown", "reported with negative counts"
+        cost, version = (None, "") if source == "unknown" else self.resources.price(provider, model, tokens, receipt)
         return UsageRecord(
             id=usage,
             run_id=self.id,
@@ -403,6 +409,7 @@ class RunSession:
             cost=cost,
             price_version=version,
             tools=tuple(map(self.tool_name, tools)),
+            receipt=receipt,
         )
 
     def book(self, record: UsageRecord, ended: OperationState | None = None) -> None:

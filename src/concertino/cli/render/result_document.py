@@ -13,9 +13,10 @@ from ...agents.deep_research import REPORT, RESEARCHER
 from ...events import RunEvent, RunResult, ToolDone
 from ...messages import AssistantMessage, ToolMessage
 from ...records import record
+from ...storage.codec import receipt_json
 from ...tools.builtin.research import SEARCH_TOOLS
 from ...tools.library import SOURCE_ID
-from ...usage import total
+from ...usage import UsageRecord, total
 from .format import subject
 
 _CITATION = re.compile(rf" ?\[({SOURCE_ID}(?:\s*[,;]\s*{SOURCE_ID})*)\]")
@@ -46,7 +47,7 @@ class ResultDocument:
             "question": self.question,
             "report": self.report,
             "sources": self.sources,
-            "usage": [{**dataclasses.asdict(record), "cost": _number(record.cost)} for record in result.usage],
+            "usage": [_usage(record) for record in result.usage],
             "totals": {"tokens": dataclasses.asdict(totals.tokens), "cost": _number(totals.cost)},
             "tool_calls": result.tool_calls,
             "waiting": [{"key": wait.key, "kind": wait.kind, "tool": wait.tool} for wait in result.waiting],
@@ -126,6 +127,11 @@ def _with_sources(text: str, sources: list[dict[str, str]]) -> str:
         return text
     lines = "\n".join(f"- [{source['id']}] {source['title']} — {source['location']}" for source in sources)
     return f"{text.rstrip()}\n\n## Sources\n\n{lines}\n"
+
+
+def _usage(record: UsageRecord) -> dict[str, Any]:
+    receipt = None if record.receipt is None else receipt_json(record.receipt)
+    return {**dataclasses.asdict(record), "cost": _number(record.cost), "receipt": receipt}
 
 
 def _number(cost: Decimal | None) -> float | None:

@@ -253,11 +253,11 @@ def _left(policy: DataPolicy, how: Treatment, part: Part) -> Part | None:
 
     Signatures and the provider's own JSON are dropped, because they may encode any part of the message.
     """
-    if how == "drop" or part.kind == "opaque" or (part.kind == "reasoning" and not part.text):
+    if how == "drop" or part.kind == "opaque" or part.kind == "media":  # noqa: PLR1714 - narrows the type
         return None
     if part.kind == "tool_call":
         return _bare(policy, part)
-    return type(part)(_treated(how, part.text, policy.hash_key))
+    return type(part)(_treated(how, part.text, policy.hash_key)) if part.text or part.kind == "text" else None
 
 
 def _applying(policy: DataPolicy, message: Message) -> list[Treatment]:
@@ -289,7 +289,7 @@ def _of_part(policy: DataPolicy, part: Part) -> Treatment:
 
 
 def _may_quote(part: Part) -> bool:
-    return part.kind == "opaque" or (part.kind in ("text", "tool_call") and part.raw is not None)
+    return part.kind in ("opaque", "media") or (part.kind in ("text", "tool_call") and part.raw is not None)
 
 
 def _shortest(treatments: Iterable[Treatment]) -> float | None:

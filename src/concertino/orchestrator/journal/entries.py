@@ -546,14 +546,27 @@ def decode(stored: StoredEntry, run_id: str, *, strict: bool = True) -> tuple[Jo
 
 _OPTIONAL = ("system", "run_system", "run_tools", "schema", "breakpoints", "calls_of", "after")
 """Fields of a request's structure that are stored if they are set."""
-_SETTINGS = ("effort", "temperature", "stop")
+_SETTINGS = (
+    "effort",
+    "temperature",
+    "top_p",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "stop",
+    "service_tier",
+    "logprobs",
+    "headers",
+)
 """Parts of a request that only a hook sets."""
 
 
 def request_settings(request: ModelRequest) -> Json:
     """Return the settings of *request* that a hook has set, as JSON."""
     values = {name: getattr(request, name) for name in _SETTINGS}
-    return {name: plain(value) for name, value in values.items() if value not in (None, "", ()) and value is not False}
+    return {
+        name: plain(value) for name, value in values.items() if value not in (None, "", (), {}) and value is not False
+    }
 
 
 def settings_of(written: Mapping[str, Any]) -> Json:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
-from ...errors import BrokenStreamError, LimitError, ProviderError, RateLimitError, ToolError
+from ...errors import BrokenStreamError, HookError, LimitError, ProviderError, RateLimitError, ToolError
 from ...events import Audience, Notice, PartialOutput, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
 from ...ids import new_call_id
 from ...messages import AssistantMessage, Part, Text, ToolCall
@@ -30,7 +30,7 @@ from ..meter import FRAME, TOKEN
 from ..recorder import Prepared
 from ..run import RunSession
 from .budget import tokens_of
-from .retry import not_billed
+from .retry import AMBIGUOUS, not_billed
 
 ORPHANED = "the run that this sub-agent belongs to has ended"
 _CALL = 32
@@ -206,9 +206,14 @@ class Attempt:
         elif isinstance(chunk, Dropped):
             run.emit(Notice, "not_sent", f"not sent to {self.model_id}: {'; '.join(chunk.what)}")
         elif isinstance(chunk, Reply):
-            self.tokens = chunk.tokens if chunk.source == "measured" else None
-            own = self._own(chunk.message)
-            self._reply = chunk if own is None else dataclasses.replace(chunk, message=own)
+            self._end(chunk)
+
+    def _end(self, reply: Reply) -> None:
+        if reply.tokens is not None and reply.tokens.negative:
+            reply = dataclasses.replace(reply, tokens=None, source="unknown", how="reported with negative counts")
+        self.tokens = reply.tokens if reply.source == "measured" else None
+        own = self._own(reply.message)
+        self._reply = reply if own is None else dataclasses.replace(reply, message=own)
 
     def _own_id(self, call_id: str) -> str:
         """Return a unique id in place of *call_id*.
@@ -251,7 +256,7 @@ class Attempt:
         if reply is None:
             raise BrokenStreamError("the stream ended before the final message", provider=self.model.provider)
         self.message = reply.message
-        record = self._record(reply)
+        record = reported = self._record(reply)
         if self._hooks.calculate_usage.own:
             try:
                 changed = await self._hooks.calculate_usage(run.context, record)
@@ -259,6 +264,9 @@ class Attempt:
                 self._book(record, "done")  # as reported: an attempt is never lost
                 raise
             record = dataclasses.replace(changed, id=record.id)
+            if record.tokens.negative or (record.cost is not None and record.cost < 0):
+                self._book(reported, "done")
+                raise HookError(run.agent.name, "calculate_usage", "returned a negative count or cost")
         self._book(record, "done")
         run.emit(UsageRecorded, record)
 
@@ -288,8 +296,12 @@ class Attempt:
         self._run.book(record, state)
 
     def _record(self, reply: Reply | None, error: BaseException | None = None) -> UsageRecord:
-        """Return what the provider measured, also for an answer that *error* has ended, and an estimate of the rest."""
-        model = self.model
+        """Return what the provider measured, also for an answer that *error* has ended, and an estimate of the rest.
+
+        A failure after which the provider may have billed anything, such as a lost connection, a gateway's error or an
+        answer that broke off, leaves unknown usage, unless the provider reported some.
+        """
+        model, receipt = self.model, getattr(reply or error, "receipt", None)
         served = self.message.model or model.name if reply is None else reply.message.model or model.name
         tools = tuple([call.name for call in self.calls])
         source: UsageSource
@@ -302,7 +314,12 @@ class Attempt:
                 tokens, source = self._at_least(tokens), "estimated"
         else:
             tokens, source, how = self._estimate(reply), "estimated", self._how
-        return self._run.record(self.usage_id, model.provider, served, tokens, tools, source=source, how=how)
+            if reply is not None and reply.how:
+                how = f"{how}; {reply.how}"
+            elif isinstance(error, AMBIGUOUS):
+                source, how = "unknown", f"not reported after {type(error).__name__}; {how}, at least"
+        names = (self.usage_id, model.provider, served)
+        return self._run.record(*names, tokens, tools, source=source, how=how, receipt=receipt)
 
     @property
     def _how(self) -> str:

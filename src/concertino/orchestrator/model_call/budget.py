@@ -12,7 +12,7 @@ from ...providers.base import Model, ModelRequest
 from ...storage.types import Reservation, Settlement
 from ...token_engine.counting.base import TokenCounter
 from ...token_engine.counting.sizes import FRAME, message_text
-from ...usage import Tokens, UsageRecord
+from ...usage import Receipt, Tokens, UsageRecord
 
 if TYPE_CHECKING:
     from ..meter import Meter
@@ -43,7 +43,7 @@ def _fixed(request: ModelRequest, counter: TokenCounter) -> int:
 class Reserve:
     """Computes reservations. Each message is counted once, so that a step costs the same at any length."""
 
-    __slots__ = ("_counted", "_endings", "_fixed", "_fixed_of", "_resources", "_run_id", "_sums", "limits")
+    __slots__ = ("_counted", "_endings", "_fixed", "_fixed_of", "_held", "_resources", "_run_id", "_sums", "limits")
 
     def __init__(self, resources: Resources, limits: Limits, meter: Meter, run_id: str) -> None:
         self._resources = resources
@@ -53,6 +53,7 @@ class Reserve:
         self._fixed_of: tuple[object, object] = (None, None)
         self._fixed = 0
         self._counted: Sequence[Message] = ()
+        self._held: dict[str, Reservation] = {}
         self._sums = [0]
         """The tokens of all messages before each index."""
 
@@ -63,20 +64,21 @@ class Reserve:
         tree's other open runs: a sub-agent does not use up what its parent needs to end.
         """
         prompt, output = self.prompt(request), request.max_output_tokens or self.limits.output
-        worst = self._price(model, Tokens(prompt=prompt, completion=output))
+        worst = self._price(model, Tokens(prompt=prompt, completion=output), request)
         spare, spare_money = self._others()
         if not last:
             ending = _ending(prompt, output)
-            money = self._price(model, ending) or Decimal(0)
+            money = self._price(model, ending, request) or Decimal(0)
             self._endings[self._run_id] = ending.total, money
             spare, spare_money = spare + ending.total, spare_money + money
-        return Reservation(
+        held = self._held[usage_id] = Reservation(
             id=usage_id,
             tokens=prompt + output,
             money=worst,
             spare_tokens=spare,
             spare_money=spare_money,
         )
+        return held
 
     def _others(self) -> tuple[int, Decimal]:
         """Return what the other open runs need for their last steps."""
@@ -84,8 +86,16 @@ class Reserve:
         return sum([tokens for tokens, _ in others]), sum([money for _, money in others], Decimal(0))
 
     def settlement(self, record: UsageRecord) -> Settlement:
-        """Return what an attempt takes from the accounts."""
-        return Settlement(id=record.id, tokens=record.tokens.total, money=record.cost)
+        """Return what an attempt takes from the accounts.
+
+        A budget must never be exceeded, so an attempt takes what was reserved for it where its usage or its cost is
+        unknown. `Store.settle_usage` corrects it.
+        """
+        tokens, money = record.tokens.total, record.cost
+        if (held := self._held.pop(record.id, None)) is not None:
+            tokens = max(tokens, held.tokens) if record.source == "unknown" else tokens
+            money = held.money if money is None else money
+        return Settlement(id=record.id, tokens=tokens, money=money)
 
     def affordable(
         self, model: Model, request: ModelRequest, tokens: int | None, money: Decimal | None, *, last: bool
@@ -101,11 +111,11 @@ class Reserve:
             rest = tokens - prompt if last else max((tokens - 2 * prompt) // 3, (tokens - 2 * prompt - ENDING) // 2)
             output = min(output, rest)
         while money is not None and output >= LEAST:
-            worst = self._price(model, Tokens(prompt=prompt, completion=output))
+            worst = self._price(model, Tokens(prompt=prompt, completion=output), request)
             if worst is None:
                 break
             if not last:
-                worst += self._price(model, _ending(prompt, output)) or 0
+                worst += self._price(model, _ending(prompt, output), request) or 0
             if worst + kept_money <= money:
                 break
             output = output * 3 // 4
@@ -134,6 +144,7 @@ class Reserve:
         tokens = fixed + sums[-1] + FRAME * len(messages)
         return tokens if counter.exact else int(tokens * MARGIN)
 
-    def _price(self, model: Model, tokens: Tokens) -> Decimal | None:
-        cost, _ = self._resources.price(model.provider, model.name, tokens)
+    def _price(self, model: Model, tokens: Tokens, request: ModelRequest) -> Decimal | None:
+        tier = Receipt(service_tier=request.service_tier) if request.service_tier else None
+        cost, _ = self._resources.price(model.provider, model.name, tokens, tier)
         return cost

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 from ...errors import MissingKeyError, ProviderError
 from ..base import ModelRequest, OutputSchema
 from ..http.encoding import RequestBody, ToolForms
+from ..http.reader import AnswerReader
 from ..http.sdk_client import Endpoint, SdkModel, import_sdk
 from ..http.sdk_client import api_key as find_key
 from ..http.time_limits import DEFAULT_DELTA, Timeouts
-from ..http.transport import ReplyReader
 from .chat import request as chat
 from .chat.reply import ChatReader
 from .chat.vendors import OPENAI, vendor_of
@@ -79,8 +79,8 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
             )
         return chat.request_body(request, self._tools, self.provider, self._vendor, stream=self._streams)
 
-    def _reader(self) -> ReplyReader:
-        return ResponseReader(self.provider) if self._api == "responses" else ChatReader(self.provider)
+    def _reader(self) -> AnswerReader:
+        return ResponseReader(self.provider) if self._api == "responses" else ChatReader(self.provider, self._vendor)
 
     def _sdk_errors(self) -> tuple[type[Exception], ...]:
         return sdk_errors()
