@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from ..errors import RunStateError
-from ..events import Notice, NoticeCode
+from ..events import Audience, CustomEvent, Notice, NoticeCode, RunProgress
 from ..ids import handle_for, usage_id
 from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import Operation, OperationState
@@ -15,10 +15,11 @@ from ..scope import Scope
 from ..token_engine.recall import RECALL
 from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
+from ..tools.progress import Progress
 from ..tools.registry import ToolRegistry
 from ..usage import Receipt, Tokens, UsageRecord, UsageSource
 from .chat import Chat
-from .event_stream import Emit, EventStream, ignore
+from .event_stream import Emit, EventRecorder, EventStream, ignore
 from .journal.data_policy import UNKNOWN_TOOL
 from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
@@ -27,6 +28,7 @@ from .lifecycle.repair import NOTHING_CHECKED
 from .meter import Meter
 from .model_call.budget import Reserve
 from .outcome import Continue
+from .plain import custom_data
 from .resources import HasLimits, Limits, Resources
 from .run_state import RunState
 from .tool_calls.timeouts import Deadlines
@@ -70,6 +72,7 @@ class RunContext(Work, Generic[S]):
         "id",
         "limits",
         "model_id",
+        "own_progress",
         "parent",
         "path",
         "registry",
@@ -79,6 +82,8 @@ class RunContext(Work, Generic[S]):
     def __init__(self, run: RunSession) -> None:
         self._emit = run.emit
         self._work = run.work
+        self.own_progress: Progress | None = None
+        """The `progress`, once a hook has used it."""
         self._window = run.window
         self.id: str = run.id
         self.path: str = run.path
@@ -100,6 +105,21 @@ class RunContext(Work, Generic[S]):
     def messages(self) -> Messages:
         """The whole conversation so far."""
         return self._window.record()
+
+    @property
+    def progress(self) -> Progress:
+        """Progress steps of the agent itself, which the user sees; see `ToolContext.progress`."""
+        if self.own_progress is None:
+            emit = self._emit
+            self.own_progress = Progress(lambda step: emit(RunProgress, step))
+        return self.own_progress
+
+    def emit(self, name: str, data: Any = None) -> None:
+        """Send the consumer a `CustomEvent` with *data* that JSON can represent.
+
+        Raises `ConfigurationError` if it cannot, or if the data are larger than 64 KiB.
+        """
+        self._emit(CustomEvent, name, custom_data(name, data))
 
     def notify(self, code: NoticeCode, text: str) -> None:
         """Send the consumer a `Notice`."""
@@ -123,6 +143,7 @@ class RunSession:
         "added",
         "agent",
         "attempts",
+        "audience",
         "cache_key",
         "call_ids",
         "chat",
@@ -146,6 +167,7 @@ class RunSession:
         "path",
         "phase",
         "recallable",
+        "recorder",
         "registry",
         "repairs",
         "resources",
@@ -186,6 +208,8 @@ class RunSession:
         self.registry = registry
         self.limits = limits
         self.tree = tree
+        self.audience: Audience = "answer"
+        """Intended readers of the text of the run's turns."""
         self.meter = meter
         """What the run has used of the limits of its tree."""
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
@@ -195,6 +219,8 @@ class RunSession:
         self.data: dict[str, Any] = {}
         self.stream: EventStream | None = None
         """The sink of events; None if there is no consumer."""
+        self.recorder: EventRecorder | None = None
+        """The log of the tree's events; the root run has it."""
         self.emit: Emit = ignore
         """Creates an event of this run and puts it into the stream, if anyone sees it."""
         self.system = ""
@@ -280,9 +306,9 @@ class RunSession:
             return self.limits
         return self.resources.limits_of(self.scope, model, self.agent)
 
-    def show(self, stream: EventStream | None) -> None:
-        """Show the run's events in *stream*."""
-        self.stream = stream
+    def show(self, stream: EventStream | None, recorder: EventRecorder | None = None) -> None:
+        """Show the run's events in *stream*, which leads to *recorder*."""
+        self.stream, self.recorder = stream, recorder
         if stream is not None:
             self.emit = stream.emitter(self.id, self.path, self.tree)
 

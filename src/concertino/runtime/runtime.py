@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -21,7 +21,7 @@ from ..errors import (
     UnknownRunError,
     UnknownWaitError,
 )
-from ..events import RunResult, StopReceipt
+from ..events import RunEvent, RunResult, StopReceipt
 from ..ids import new_conversation_id, new_run_id, run_of, token
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
@@ -44,6 +44,7 @@ from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Resolution, Verdict, Wait, arguments_hash
 from .conversation import Conversation
+from .event_log import EventLog, Until
 from .live_run import LiveRun
 from .title import TitleAgent, write_title
 from .turns import TurnStarter
@@ -106,6 +107,7 @@ class Runtime:
         self._observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
+        self._log = EventLog(self.store)
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
         self._turns = TurnStarter(self.store, self)
@@ -138,6 +140,7 @@ class Runtime:
         await self._turns.close()
         await asyncio.gather(*(run.park() for run in self._live.values() if not run.done))
         self._live.clear()
+        await self._log.close()
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -170,6 +173,18 @@ class Runtime:
     def knows(self, agent: str) -> bool:
         """Return whether this process can run the agent of this name."""
         return agent in self._agents
+
+    def events(
+        self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
+    ) -> AsyncGenerator[tuple[int, RunEvent], None]:
+        """Yield a run's events after number *after* with their numbers, and follow it, in whichever process it is.
+
+        The numbers are the same in every process. An event is shown once it is stored, so no crash takes it back; what
+        a crash undid is named by a `Voided` event. A reader that was away gets the complete answers instead of their
+        pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
+        `UnknownRunError`; give the id of the root to read the events of a sub-agent.
+        """
+        return self._log.read(scope, run_id, after, until)
 
     async def result(self, scope: AnyScope, run_id: str) -> RunResult:
         """Return how a run ended, from its journal. Raises `RunStateError` if it has not ended, `ErasedError`."""
@@ -401,7 +416,7 @@ class Runtime:
             resume=resume,
             lease=self._lease,
         )
-        live = LiveRun(orchestrator)
+        live = LiveRun(orchestrator, self._log)
         try:
             await live.started()
         except BaseException:

@@ -9,8 +9,8 @@ All times are the store's: a store on several machines uses the database's clock
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..operations import Operation
 from ..scope import AnyScope, Operator, Scope, TenantScope
@@ -25,9 +25,12 @@ from .types import (
     Due,
     Entry,
     Erased,
+    EventBatch,
+    EventPage,
     Head,
     Memory,
     RunStart,
+    StoredEvents,
     StoredJournal,
     StoredMessage,
     StoredRun,
@@ -194,6 +197,37 @@ class OperationStore(Protocol):
         ...
 
 
+class EventStore(Protocol):
+    """Keeps a log of numbered events for each tree, for readers in any process."""
+
+    def add_events(self, batch: EventBatch) -> Awaitable[None]:
+        """Append *batch* to its log, as a whole or not at all.
+
+        The batch is queued before this returns: whatever is written to the store later is stored together with it or
+        after it. Raises `StaleClaimError` if another process has claimed the tree or the log is closed.
+        """
+        ...
+
+    async def end_events(self, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
+        """Close the log of a root that ended without a process, with one row of *items*; not if it is closed."""
+        ...
+
+    async def open_events(self, claim: Claim) -> tuple[int, Sequence[StoredEvents]]:
+        """Return the number of the last event of the claimed tree, and the rows whose work a crash undid.
+
+        These are the rows that no entry of their run's journal covers, and pieces without their complete event.
+        """
+        ...
+
+    async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
+        """Return about *limit* rows with the events after number *after*, in order. Raises `UnknownRunError`."""
+        ...
+
+    async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
+        """Return, for each root in reach, its log's last number, and whether log and run have ended."""
+        ...
+
+
 class Recovery(Protocol):
     """Finds trees to resume, and erases content whose time is over."""
 
@@ -315,7 +349,7 @@ class Conversations(Protocol):
         ...
 
 
-class Store(JournalStore, Queries, OperationStore, Recovery, Conversations, Protocol):
+class Store(JournalStore, Queries, OperationStore, EventStore, Recovery, Conversations, Protocol):
     """Everything that a store does for runs."""
 
 

@@ -336,6 +336,63 @@ class Due:
 
 
 @record(kw_only=True)
+class EventRow:
+    """Events of one run from one batch."""
+
+    run_id: str
+    entry: int
+    """Number of the entry of the run's journal that will cover them: without that entry, a crash undid their work."""
+    source: int | None = None
+    """The answer or result whose pieces they are; negative once it is complete. None: they are no pieces."""
+    items: Sequence[Any]
+    """JSON: for each event its distance from the first event of the batch, and its form."""
+
+
+@record(kw_only=True)
+class EventBatch:
+    """Events to append to the log of a tree."""
+
+    claim: Claim
+    """The claim on the tree. A batch with an older claim is refused."""
+    first: int
+    """The number of the first event: the number after the last event of the log."""
+    last: int
+    rows: Sequence[EventRow]
+    completed: Sequence[int] = ()
+    """Sources of earlier batches that are complete now."""
+    dropped: Sequence[int] = ()
+    """Completed sources of earlier batches whose pieces are removed: a complete event has replaced them."""
+    replaced: Sequence[tuple[int, Sequence[Any]]] = ()
+    """The items that remain of earlier rows, by the row's number."""
+    ends: bool = False
+    """Whether the last event is the root's end. If the root has ended, nothing can follow."""
+
+
+@record(kw_only=True)
+class StoredEvents:
+    """A row of the log as it is stored."""
+
+    number: int
+    run_id: str
+    first: int
+    """Number of the first event of its batch."""
+    items: Sequence[Any]
+
+
+@record(kw_only=True)
+class EventPage:
+    """A part of a tree's log."""
+
+    rows: Sequence[StoredEvents]
+    last: int
+    """Number of the log's last event."""
+    closed: bool
+    """Whether the log has its last event."""
+    ended: bool
+    """Whether the root run has ended."""
+
+
+@record(kw_only=True)
 class Erased:
     """Counts of erased records."""
 

@@ -252,7 +252,7 @@ class Journal:
         self._started = True
         self.seq, self.processed, self.commands, self._known["text"] = seq, commands, commands, text
 
-    async def append(
+    async def append(  # noqa: C901 - what happens around one append, in its order
         self,
         entry: JournalEntry,
         step: int,
@@ -284,6 +284,9 @@ class Journal:
                 gathered, rest = gathered.split()
                 self._gathered = rest if aside else self._gathered
             row = self._row(entry, step, gathered, operations, waits=waits, reserve=reserve, end=end)
+            if self._tree.flush_events is not None:
+                # Queued before the entry: if a crash follows, the log has what the journal has.
+                self._tree.flush_events(self.run_id, row.seq)
             try:
                 head = await self._store.append(row)
             except asyncio.CancelledError:

@@ -6,8 +6,10 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from ...errors import ConfigurationError
+from ...events import Audience
 from ...messages import ForcedTool, Message, SystemMessage, ToolChoice, UserMessage
 from ...operations import Operation
 from ...providers.base import Model, model_id
@@ -28,6 +30,7 @@ from .repair import NOTHING_CHECKED, call_ids, repaired
 
 RAG_TOOL = "rag"
 CHATBOT_TOOL = "chatbot"
+AUDIENCES = get_args(Audience)
 
 
 def open_run(
@@ -70,7 +73,12 @@ def open_run(
         tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
         meter=parent.run.meter if parent else Meter(limits),
     )
+    if (audience := config.audience) not in AUDIENCES:
+        raise ConfigurationError(f"agent {config.name!r}: audience={audience!r:.80}: use {', '.join(AUDIENCES)}")
+    run.audience = audience
     if parent is not None:
+        if audience == "answer":
+            run.audience = "draft"  # only the root agent answers the user
         run.parent = parent.run
         run.first_record = len(run.tree.ledger)
         run.show(parent.run.stream)

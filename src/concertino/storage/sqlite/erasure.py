@@ -27,6 +27,8 @@ _OF_A_RUN = (
     "forget_waits",
     "forget_answers",
     "forget_commands",
+    "erase_events",
+    "forget_log",  # the last events of a run that has just ended may be on their way
 )
 
 

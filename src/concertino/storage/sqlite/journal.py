@@ -27,6 +27,7 @@ _CONTENT = (
     "erase_answers",
     "erase_commands",
     "erase_texts_of_run",
+    "erase_events",
 )
 
 

@@ -253,6 +253,27 @@ CREATE TABLE usage (
 );
 CREATE INDEX usage_of_run ON usage (run);
 
+-- The log of each tree's events: the number of its last event, and whether any can follow.
+CREATE TABLE event_logs (
+    root   INTEGER PRIMARY KEY,
+    last   INTEGER NOT NULL,
+    closed INTEGER NOT NULL
+);
+
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY,
+    root   INTEGER NOT NULL,
+    run    INTEGER NOT NULL,
+    entry  INTEGER NOT NULL,                -- of its run's journal, that covers the events
+    source INTEGER,                         -- of pieces; negative: complete
+    first  INTEGER NOT NULL,                -- numbers of the first and the last event of the batch
+    last   INTEGER NOT NULL,
+    body   TEXT NOT NULL                    -- JSON; '': erased, or replaced by a complete event
+);
+CREATE INDEX events_of_tree ON events (root, last) WHERE body <> '';
+CREATE INDEX events_of_source ON events (root, source) WHERE source IS NOT NULL;
+CREATE INDEX events_of_run ON events (run);
+
 CREATE TABLE memories (
     number    INTEGER PRIMARY KEY,
     id        TEXT UNIQUE,                  -- NULL: erased
