@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Union
 
 from ..errors import ConfigurationError, LimitReason, ToolArgumentsError
-from ..events import RunEvent
+from ..events import Audience, RunEvent
 from ..messages import AssistantMessage, Message, ToolCall
 from ..providers.base import ModelRequest
 from ..tools.base import Tool
@@ -76,6 +76,8 @@ class AgentConfig(Generic[S]):
     """Whether a call of a `read` tool starts as soon as its arguments are complete, while the model is still writing.
     Ignored for an agent that overrides `interpret_response` or `process_tool_calls`, since they decide which calls
     run."""
+    audience: Audience = "answer"
+    """Intended readers of the text of the agent's turns, in its events. A sub-agent's text is a `draft` at most."""
     output_type: Any = None
     """The type of the answer: a pydantic model, a dataclass, a TypedDict, a union or list of these (`Answer | str`
     allows plain text), or a JSON Schema as a dict. The result has the validated value as `output`. None: text."""

@@ -14,7 +14,7 @@ from ..ids import new_run_id
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
-from .event_stream import EventStream, Observer
+from .event_stream import EventRecorder, EventStream, Observer
 from .hooks import Hooks, hooks_of, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
@@ -124,6 +124,16 @@ class ToolOrchestrator:
             raise RunError(self._result.error or "the run failed", self._result) from self._cause
         return self._result
 
+    async def record(self, recorder: EventRecorder) -> None:
+        """Run with all events to *recorder*; then `result` is set. Raises as `stream`."""
+        run = self._open()
+        run.show(EventStream(self._observers, run.tree.policies, recorder=recorder), recorder)
+        self._task = asyncio.create_task(self._drive(run))
+        try:
+            await self._task
+        finally:
+            self._ensure_result(run)
+
     async def stream(self) -> AsyncGenerator[RunEvent, None]:
         """Yield the run's events as they happen. The last one is `RunEnded`, also if the run fails.
 
@@ -148,10 +158,7 @@ class ToolOrchestrator:
         await task  # raises why the run could not start
 
     def stop(self, deadline: float = STOP_DEADLINE) -> None:
-        """Stop the run and everything below it; work in progress has *deadline* seconds to end.
-
-        The run ends as `cancelled`; its result has a receipt. Call this in the run's own event loop.
-        """
+        """Stop the run and its sub-agents within *deadline* seconds; call this in its event loop."""
         self._cancel(deadline, parked=False)
 
     def park(self) -> None:
@@ -159,10 +166,7 @@ class ToolOrchestrator:
         self._cancel(STOP_DEADLINE, parked=self._resources.store is not None)
 
     def steer(self, message: str) -> None:
-        """Add a message of the user to the running agent before its next step.
-
-        For a run without a store; otherwise use `Runtime.steer`, which survives a crash.
-        """
+        """Add a user's message before the next step of a run without a store; with one, use `Runtime.steer`."""
         if self._run is not None:
             self._run.steers.append(message)
 
@@ -182,16 +186,9 @@ class ToolOrchestrator:
     def _open(self) -> RunSession:
         if self._run is not None:
             raise ConfigurationError("this ToolOrchestrator has run already; create one per run")
-        self._run = open_run(
-            self.chat,
-            self._resources,
-            self._config,
-            self._registry,
-            self.run_id,
-            tool_call_limit=self._tool_call_limit,
-            parent=self._parent,
-            lease=self._lease,
-        )
+        agent = (self._config, self._registry, self.run_id)
+        limit, parent, lease = self._tool_call_limit, self._parent, self._lease
+        self._run = open_run(self.chat, self._resources, *agent, tool_call_limit=limit, parent=parent, lease=lease)
         return self._run
 
     # -- the loop ------------------------------------------------------------------------------------------------
@@ -239,6 +236,8 @@ class ToolOrchestrator:
             # The last references back to the engine: nothing waits for the garbage collector.
             run.work = run.context._work = no_work
         assert self._result is not None
+        if run.context.own_progress is not None:
+            run.context.own_progress.end()
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
             run.stream.close()  # abandoned work may still emit events
@@ -248,6 +247,8 @@ class ToolOrchestrator:
         outcome: StepOutcome = CONTINUE
         found = await self._start(run, hooks)
         self._opened = True
+        if run.recorder is not None:
+            await run.recorder.open(run.tree, run.scope, resumed=self._resume)
         call = self._parent.call_id if self._parent else None
         run.emit(RunStarted, self._config.name, run.chat.message, call, self._resume)
         if run.repairs:

@@ -48,7 +48,7 @@ class TurnRunner:
         self._hooks = hooks
         self._requests = requests
         self._spawn = spawn
-        self._model_call = ModelCall(run, hooks)
+        self._model_call = ModelCall(run, hooks, audience=run.audience)
         self._starts_early = hooks.config.start_tools_early and not hooks.selects_calls
         self._turn: Turn | None = None
         self._calls: ToolCalls | None = None
@@ -180,7 +180,7 @@ class TurnRunner:
         run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
             await self._drop_early()
-        run.emit(TurnCompleted, turn.message)
+        run.emit(TurnCompleted, turn.message, run.audience, attempt.usage_id)
         return turn
 
     async def _select(self, turn: Turn) -> tuple[Sequence[ToolCall], NextStep]:

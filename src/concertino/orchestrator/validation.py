@@ -31,7 +31,7 @@ from ..messages import (
 from ..providers.base import model_id
 from ..providers.rate_limit import RateLimit
 from ..scope import Scope
-from ..storage.types import Budget
+from ..storage.types import Budget, TurnStart
 from ..token_engine.edits import decode_edit
 from ..token_engine.retention import Retention
 from ..tools.base import Tool
@@ -107,6 +107,7 @@ _CHAT: dict[str, tuple[Check, str]] = {
     "scope": (_is(Scope), "use a Scope"),
     "memories": (_is_list_of(str), "use a list of texts"),
     "attachments": (_is_list_of(Attachment), "use a list of Attachments"),
+    "turn": (_optional(_is(TurnStart)), "leave it out: Conversation.send sets it"),
     "budget": (_optional(_is(Budget)), "use a Budget, or None"),
     "system_prompt": _OPTIONAL_TEXT,
     "chatbot_id": _OPTIONAL_TEXT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -85,7 +85,15 @@ def decode_message(text: str, contents: Mapping[str, str] | None = None) -> Mess
 
     Raises `StorageError` if it is corrupt or of a newer format, or if the content of a medium is missing.
     """
-    form = _load(text)
+    return _message_of(_load(text), contents)
+
+
+def decode_messages(texts: Sequence[str], contents: Mapping[str, str] | None = None) -> list[Message]:
+    """Return the messages encoded as *texts*: one call of the parser for all is faster. Raises as `decode_message`."""
+    return [_message_of(form, contents) for form in _load(f"[{','.join(texts)}]")]
+
+
+def _message_of(form: Any, contents: Mapping[str, str] | None) -> Message:
     if not isinstance(form, dict) or not isinstance(version := form.pop("v", None), int):
         raise DamagedDataError("corrupt stored message: it has no format version")
     if version > VERSION:
@@ -206,6 +214,8 @@ def _part(form: dict[str, Any], contents: Mapping[str, str]) -> MessagePart:
 
 def _joined(form: dict[str, Any]) -> dict[str, Any]:
     """Return *form* with each split text joined."""
+    if list not in map(type, form.values()):
+        return form
     return {name: "".join(value) if isinstance(value, list) else value for name, value in form.items()}
 
 

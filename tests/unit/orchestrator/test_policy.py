@@ -18,6 +18,7 @@ from concertino.errors import ConfigurationError
 from concertino.events import (
     CacheMiss,
     ContextEdited,
+    CustomEvent,
     Event,
     Notice,
     ReasoningDelta,
@@ -35,6 +36,7 @@ from concertino.events import (
     ToolStreamed,
     TurnCompleted,
     UsageRecorded,
+    Voided,
 )
 from concertino.messages import (
     AssistantMessage,
@@ -52,10 +54,10 @@ from concertino.orchestrator.journal.data_policy import (
     KeepFor,
     ToolData,
     Treatment,
-    observed_event,
     stored_message,
     stored_text,
 )
+from concertino.orchestrator.journal.event_policy import observed_event
 from concertino.providers.http.encoding import arguments_object
 from concertino.waits import Wait
 
@@ -67,12 +69,14 @@ KEEP = DataPolicy()
 
 TOOLS = ("search", "secret")
 STRUCTURE = {
-    "agent", "agent_path", "call_id", "code", "effect", "handle", "how", "id", "key", "model", "name", "next_model",
-    "parent_call", "price_version", "provider", "reason", "root_id", "run_id", "tool", "tools", "what", "who",
+    "agent", "agent_path", "attempt", "call_id", "code", "effect", "handle", "how", "id", "key", "model", "name",
+    "next_model", "parent_call", "price_version", "provider", "reason", "root_id", "run_id", "tool", "tools", "what",
+    "who",
 }  # fmt: skip
-BARE = {StepStarted, UsageRecorded, Notice, ContextEdited, CacheMiss}
+BARE = {StepStarted, UsageRecorded, Notice, ContextEdited, CacheMiss, Voided}
 OWN_WORDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Notice, "text"): st.just("the engine's own words"),
+    (CustomEvent, "name"): st.just("weather"),
     (Reasoning, "id"): st.none() | st.just(CANARY),  # it is the provider's word for what it holds
     (Wait, "resolution"): st.none(),  # the waits of a result are open
     (RunResult, "tool_calls"): st.just({"supervisor": 2}),

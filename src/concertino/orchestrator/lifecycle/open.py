@@ -6,8 +6,10 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from ...errors import ConfigurationError
+from ...events import Audience
 from ...messages import ForcedTool, Message, SystemMessage, ToolChoice, UserMessage
 from ...operations import Operation
 from ...providers.base import Model, model_id
@@ -28,6 +30,7 @@ from .repair import NOTHING_CHECKED, call_ids, repaired
 
 RAG_TOOL = "rag"
 CHATBOT_TOOL = "chatbot"
+AUDIENCES = get_args(Audience)
 
 
 def open_run(
@@ -70,7 +73,12 @@ def open_run(
         tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
         meter=parent.run.meter if parent else Meter(limits),
     )
+    if (audience := config.audience) not in AUDIENCES:
+        raise ConfigurationError(f"agent {config.name!r}: audience={audience!r:.80}: use {', '.join(AUDIENCES)}")
+    run.audience = audience
     if parent is not None:
+        if audience == "answer":
+            run.audience = "draft"  # only the root agent answers the user
         run.parent = parent.run
         run.first_record = len(run.tree.ledger)
         run.show(parent.run.stream)
@@ -213,6 +221,7 @@ def _run_start(run: RunSession, parent: Parent | None) -> RunStart:
         task=chat.message,
         started=time.time(),
         forked_from=None,
+        turn=chat.turn,
     )
 
 
@@ -220,15 +229,26 @@ def _started(run: RunSession) -> Started:
     """Return entry 0 of the journal: what the run is given."""
     chat, journal = run.chat, run.journal
     earlier = before_user_message(chat, run.model_id)
-    before = journal.message_ids(earlier) if earlier else []
+    written, follows = earlier, None
+    if chat.turn is not None and chat.turn.parent and not (run.repairs or journal.policy.expires):
+        first = len(chat.few_shot.get(run.model_id, ()))
+        written = [*earlier[:first], *earlier[first + len(chat.history) :]]
+        follows = (chat.turn.parent, first, len(chat.history))
+    if chat.turn is not None and chat.turn.context is not None:  # stored already
+        journal.packed_context = chat.turn.context
+        journal.name_texts([*chat.turn.context[0], *chat.turn.context[1]])
+    elif chat.context is not None:
+        journal.packed_context = pack_context(chat.context, journal.conversation_text_ids)
+    before = journal.message_ids(written) if written else []
     return Started(
         model=run.model_id,
         policy=policy_form(journal.policy),
         limits=limits_form(run.limits),
         before=before,
+        follows=follows,
         media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
-        skipped=_skipped(chat, len(before)),
-        context=None if chat.context is None else pack_context(chat.context, journal.text_ids),
+        skipped=_skipped(chat, len(earlier)),
+        context=journal.packed_context,
         chatbot=chat.chatbot_id,
         without_tools=not chat.send_tools,
         message=chat.message,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from typing import Any
 
 from ...errors import BrokenStreamError, HookError, LimitError, ProviderError, RateLimitError, ToolError
 from ...events import (
@@ -218,14 +219,16 @@ class Attempt:
             self._text.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
             if put is not None:
-                put(TextDelta(run.id, run.path, run.tree.content_index, text, self._audience, self._call_id))  # type: ignore[arg-type]
+                shown: Any = (self._audience, self._call_id, self.usage_id)
+                put(TextDelta(run.id, run.path, run.tree.content_index, text, *shown))
             if self._partial is not None and (value := self._partial.read(self._text)) is not None:
                 run.emit(PartialOutput, value)
         elif kind is ReasoningChunk:
             self._reasoning.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
             if put is not None:
-                put(ReasoningDelta(run.id, run.path, run.tree.content_index, text, self._audience, self._call_id))  # type: ignore[arg-type]
+                shown = (self._audience, self._call_id, self.usage_id)
+                put(ReasoningDelta(run.id, run.path, run.tree.content_index, text, *shown))
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
             self._left -= len(chunk.arguments)
@@ -234,7 +237,7 @@ class Attempt:
                 known = chunk.name in run.registry.by_name or not chunk.name
                 name = chunk.name if known else UNKNOWN_TOOL
                 delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
-                put(ToolCallDelta(*delta))
+                put(ToolCallDelta(*delta, self.usage_id))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))
             self._left -= _CALL if self._arguments else _CALL + len(chunk.call.arguments)
