@@ -28,9 +28,9 @@ from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
 from ..orchestrator.hooks import hooks_of
+from ..orchestrator.journal.data_policy import policy_of
 from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE
 from ..orchestrator.journal.patterns import redactor_of
-from ..orchestrator.journal.policy_form import policy_of
 from ..orchestrator.journal.replay import receipt_of, replay, requests, started_of
 from ..orchestrator.lifecycle.fork import fork
 from ..orchestrator.lifecycle.result import replayed_result

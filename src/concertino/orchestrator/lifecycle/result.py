@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...context_state import ContextReport, ContextState, ModelPrice
 from ...errors import InvalidOutputError
@@ -15,6 +15,9 @@ from ..journal.replay import Replay
 from ..outcome import CONTINUE, Finish, NextStep
 from ..resources import KeptConversation
 from ..run import RunSession
+
+if TYPE_CHECKING:
+    from ..output import Output
 
 
 def final_outcome(run: RunSession, outcome: NextStep) -> NextStep:
@@ -37,12 +40,10 @@ def final_outcome(run: RunSession, outcome: NextStep) -> NextStep:
     return outcome
 
 
-def typed_output(run: RunSession) -> tuple[Any, str | None]:
+def typed_output(run: RunSession, output: Output) -> tuple[Any, str | None]:
     """Return the value of the answer, and the error of an invalid one."""
-    if run.output is None:
-        return None, None
     try:
-        return run.output.validate(run.state.text), None
+        return output.validate(run.state.text), None
     except InvalidOutputError as problem:
         return None, f"the answer does not match the output type: {problem}"
 

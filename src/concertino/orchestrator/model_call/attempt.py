@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import aclosing
 from typing import Any
 
@@ -37,7 +37,7 @@ from ..hooks import Hooks
 from ..journal.patterns import UNKNOWN_TOOL, RedactedPieces
 from ..meter import FRAME, TOKEN
 from ..recorder import Prepared
-from ..run import RunSession
+from ..run import NEGATIVE, RunSession
 from .budget import tokens_of
 from .retry import AMBIGUOUS, not_billed
 
@@ -46,6 +46,43 @@ _CALL = 32
 """Characters that a call counts for in addition to its arguments."""
 OnReady = Callable[[list[ToolCall]], None]
 """Called with the calls whose arguments are complete, in order, while the model is still writing."""
+
+
+class CallIds:
+    """Unique ids for the calls of one answer, in place of empty ones and ones in *taken*.
+
+    Some servers count calls from 0 in each answer, and no provider accepts the same id twice in a conversation.
+    """
+
+    __slots__ = ("_renamed", "_taken")
+
+    def __init__(self, taken: Set[str]) -> None:
+        self._taken = taken
+        self._renamed: dict[str, str] = {}
+
+    def unique(self, call_id: str) -> str:
+        """Return the new id in place of *call_id*: the same for each piece of a call."""
+        return self._renamed.setdefault(call_id, new_call_id())
+
+    def call(self, call: ToolCall) -> ToolCall:
+        """Return *call* with an id that no earlier call of the conversation has."""
+        if call.id and call.id not in self._taken:
+            return call
+        return dataclasses.replace(call, id=self.unique(call.id))
+
+    def message(self, message: AssistantMessage) -> AssistantMessage:
+        """Return *message* with unique ids."""
+        parts: list[MessagePart] = []
+        seen: set[str] = set()
+        for part in message.parts:
+            own = part
+            if own.kind == "tool_call":
+                own = self.call(own)
+                if own.id in seen:
+                    own = dataclasses.replace(own, id=new_call_id())
+                seen.add(own.id)
+            parts.append(own)
+        return dataclasses.replace(message, parts=tuple(parts))
 
 
 class Attempt:
@@ -61,13 +98,13 @@ class Attempt:
         "_call_id",
         "_held",
         "_hooks",
+        "_ids",
         "_left",
         "_limit",
         "_partial",
         "_pieces",
         "_put",
         "_reasoning",
-        "_renamed",
         "_reply",
         "_run",
         "_sent",
@@ -127,7 +164,7 @@ class Attempt:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._arguments: list[str] = []
-        self._renamed: dict[str, str] = {}
+        self._ids: CallIds | None = None
         self._reply: Reply | None = None
         self._left = 0
         """The characters that may still arrive."""
@@ -233,13 +270,16 @@ class Attempt:
             self._arguments.append(chunk.arguments)
             self._left -= len(chunk.arguments)
             if put is not None:
-                call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
+                call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._call_ids().unique(chunk.id)
                 known = chunk.name in run.registry.by_name or not chunk.name
                 name = chunk.name if known else UNKNOWN_TOOL
                 delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
                 put(ToolCallDelta(*delta, self.usage_id))
         elif isinstance(chunk, ToolCallReady):
-            self.ready.append(self._own_call(chunk.call))
+            call = chunk.call if run.redactor is None else run.redactor.call(chunk.call)
+            if not call.id or call.id in run.call_ids:
+                call = self._call_ids().call(call)
+            self.ready.append(call)
             self._left -= _CALL if self._arguments else _CALL + len(chunk.call.arguments)
         elif isinstance(chunk, Dropped):
             run.emit(Notice, "not_sent", f"not sent to {self.model_id}: {'; '.join(chunk.what)}")
@@ -247,52 +287,26 @@ class Attempt:
             self._end(chunk)
 
     def _end(self, reply: Reply) -> None:
-        if reply.tokens is not None and reply.tokens.negative:
-            reply = dataclasses.replace(reply, tokens=None, source="unknown", how="reported with negative counts")
-        self.tokens = reply.tokens if reply.source == "measured" else None
         own = self._own(reply.message)
-        self._reply = reply if own is None else dataclasses.replace(reply, message=own)
+        self._reply = reply if own is reply.message else dataclasses.replace(reply, message=own)
 
-    def _own_id(self, call_id: str) -> str:
-        """Return a unique id in place of *call_id*.
-
-        Some servers count calls from 0 in each answer, and no provider accepts the same id twice in a conversation.
-        """
-        return self._renamed.setdefault(call_id, new_call_id())
-
-    def _own_call(self, call: ToolCall) -> ToolCall:
-        if (redactor := self._run.redactor) is not None:
-            call = redactor.call(call)
-        if call.id and call.id not in self._run.call_ids:
-            return call
-        return dataclasses.replace(call, id=self._own_id(call.id))
-
-    def _own(self, message: AssistantMessage) -> AssistantMessage | None:
-        """Return *message* redacted and with unique call ids, None if it is so already; and set `calls`."""
+    def _own(self, message: AssistantMessage) -> AssistantMessage:
+        """Return *message* redacted and with unique call ids, and set `calls`."""
         if (redactor := self._run.redactor) is not None:
             if self._pieces is not None:
                 self._pieces.flush()
-            if (redacted := redactor.message(message)) is not message:
-                return self._own(redacted) or redacted
+            message = redactor.message(message)
         self.calls = calls = message.tool_calls
-        if not calls:
-            return None
-        ids = {call.id for call in calls}
-        if len(ids) == len(calls) and "" not in ids and ids.isdisjoint(self._run.call_ids):
-            return None
-        parts: list[MessagePart] = []
-        seen: set[str] = set()
-        for part in message.parts:
-            own = part
-            if own.kind == "tool_call":
-                own = self._own_call(own)
-                if own.id in seen:
-                    own = dataclasses.replace(own, id=new_call_id())
-                seen.add(own.id)
-            parts.append(own)
-        renamed = dataclasses.replace(message, parts=tuple(parts))
-        self.calls = renamed.tool_calls
-        return renamed
+        if calls:
+            ids = {call.id for call in calls}
+            if len(ids) < len(calls) or "" in ids or not ids.isdisjoint(self._run.call_ids):
+                message = self._call_ids().message(message)
+                self.calls = message.tool_calls
+        return message
+
+    def _call_ids(self) -> CallIds:
+        self._ids = self._ids or CallIds(self._run.call_ids)
+        return self._ids
 
     # -- usage ---------------------------------------------------------------------------------------------------
 
@@ -302,6 +316,7 @@ class Attempt:
             raise BrokenStreamError("the stream ended before the final message", provider=self.model.provider)
         self.message = reply.message
         record = reported = self._record(reply)
+        self.tokens = record.tokens if record.source == "measured" else None
         if self._hooks.calculate_usage.own:
             try:
                 changed = await self._hooks.calculate_usage(run.context, record)
@@ -332,7 +347,7 @@ class Attempt:
     def _broken(self, error: BaseException | None) -> AssistantMessage:
         """Return the part of the answer that arrived, with its reasoning and complete calls where the adapter knows."""
         if isinstance(error, ProviderError) and error.partial is not None:
-            return self._own(error.partial) or error.partial
+            return self._own(error.partial)
         text = self._run.clean("".join(self._text))
         return AssistantMessage((Text(text),) if text else (), "broken", self.model.name)
 
@@ -350,25 +365,24 @@ class Attempt:
         served = self.message.model or model.name if reply is None else reply.message.model or model.name
         tools = tuple([call.name for call in self.calls])
         source: UsageSource
-        if reply is not None and reply.tokens is not None:
-            tokens, source, how = reply.tokens, reply.source, reply.how
-        elif reply is None and isinstance(error, ProviderError) and error.tokens is not None:
-            tokens, source, how = error.tokens, "measured", ""
+        reported, problem = (getattr(error, "tokens", None), "") if reply is None else (reply.tokens, reply.how)
+        if reported is not None and reported.negative:
+            reported, problem = None, NEGATIVE
+        if reported is not None and reply is not None:
+            tokens, source, how = reported, reply.source, reply.how
+        elif reported is not None and isinstance(error, ProviderError):
+            tokens, source, how = reported, "measured", ""
             if not error.final:
-                how = f"output {self._how}, input as reported" if tokens.prompt else self._how
+                how = f"output {_how(self._run)}, input as reported" if tokens.prompt else _how(self._run)
                 tokens, source = self._at_least(tokens), "estimated"
         else:
-            tokens, source, how = self._estimate(reply), "estimated", self._how
-            if reply is not None and reply.how:
-                how = f"{how}; {reply.how}"
-            elif isinstance(error, AMBIGUOUS):
+            tokens, source, how = self._estimate(reply), "estimated", _how(self._run)
+            if problem:
+                how = f"{how}; {problem}"
+            if reply is None and isinstance(error, AMBIGUOUS):
                 source, how = "unknown", f"not reported after {type(error).__name__}; {how}, at least"
         names = (self.usage_id, model.provider, served)
         return self._run.record(*names, tokens, tools, source=source, how=how, receipt=receipt)
-
-    @property
-    def _how(self) -> str:
-        return f"counted with {self._run.resources.counter.name}"
 
     def _at_least(self, reported: Tokens) -> Tokens:
         """Return what the provider *reported* before the stream broke, or the estimate where that is more."""
@@ -393,3 +407,8 @@ class Attempt:
         reasoning = counter.count("".join(self._reasoning))
         completion = counter.count(written) + (reasoning if reply is None else 0)
         return Tokens(prompt=prompt, completion=completion, reasoning=reasoning)
+
+
+def _how(run: RunSession) -> str:
+    """Return how usage is estimated."""
+    return f"counted with {run.resources.counter.name}"
