@@ -365,21 +365,24 @@ class Attempt:
         served = self.message.model or model.name if reply is None else reply.message.model or model.name
         tools = tuple([call.name for call in self.calls])
         source: UsageSource
-        reported, problem = (getattr(error, "tokens", None), "") if reply is None else (reply.tokens, reply.how)
+        failure = error if reply is None and isinstance(error, ProviderError) else None
+        reported, problem = failure.tokens if failure else None, ""
+        if reply is not None:
+            reported, problem = reply.tokens, reply.how
         if reported is not None and reported.negative:
             reported, problem = None, NEGATIVE
         if reported is not None and reply is not None:
             tokens, source, how = reported, reply.source, reply.how
-        elif reported is not None and isinstance(error, ProviderError):
+        elif reported is not None and failure is not None:
             tokens, source, how = reported, "measured", ""
-            if not error.final:
+            if not failure.final:
                 how = f"output {_how(self._run)}, input as reported" if tokens.prompt else _how(self._run)
                 tokens, source = self._at_least(tokens), "estimated"
         else:
             tokens, source, how = self._estimate(reply), "estimated", _how(self._run)
             if problem:
                 how = f"{how}; {problem}"
-            if reply is None and isinstance(error, AMBIGUOUS):
+            if isinstance(error, AMBIGUOUS) and (reply is None or not problem):
                 source, how = "unknown", f"not reported after {type(error).__name__}; {how}, at least"
         names = (self.usage_id, model.provider, served)
         return self._run.record(*names, tokens, tools, source=source, how=how, receipt=receipt)
