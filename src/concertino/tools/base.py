@@ -274,7 +274,7 @@ class ToolContext(Work):
 
     @abstractmethod
     def recall(self, handle: str) -> str | None:
-        """Return the full text that was cut, reduced or summarised under *handle*; None if the handle is unknown."""
+        """Return the full text that was cut, reduced or summarized under *handle*; None if the handle is unknown."""
 
     @abstractmethod
     def truncate(self, text: str, reserve: int = 0) -> str:
