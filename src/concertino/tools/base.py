@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Effect = Literal["read", "idempotent", "once"]
 """The effect of running a call a second time. `read`: none, the tool only looks. `idempotent`: none, because the
-receiver recognises the call by its key. `once`: the effect would happen twice, so the engine never runs it again; after
+receiver recognizes the call by its key. `once`: the effect would happen twice, so the engine never runs it again; after
 a crash it asks the tool's `probe`, or reports the outcome as unknown."""
 
 T = TypeVar("T")
