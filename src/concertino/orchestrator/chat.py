@@ -36,7 +36,7 @@ class Chat:
     """The conversation so far: the `messages` of the results of earlier runs, one after another. A history that no
     provider would accept is repaired, and a `Notice` reports how."""
     context: ContextState | None = field(default=None, kw_only=True)
-    """The last run's view of the history (`RunResult.context`), so that nothing is summarised twice; None to start
+    """The last run's view of the history (`RunResult.context`), so that nothing is summarized twice; None to start
     with all of it."""
     summary: str = field(default="", kw_only=True)
     """A summary of the conversation before the history."""

@@ -403,6 +403,8 @@ class ToolOrchestrator:
             self._cause = lost
             self._result = result_of(run, "failed", f"{type(lost).__name__}: {lost}")
             return True  # another process continues it, and nothing more may be done here
+        if self._resume and self._parent is None and not self._opened:
+            return False  # it was not resumed, and stays as its journal records it
         await self._end_badly(run, "cancelled", "the run was cancelled")
         stopped = self._stopped and not run.tree.parked and isinstance(raised, asyncio.CancelledError)
         return stopped and self._parent is None

@@ -139,7 +139,7 @@ class Runtime:
     async def close(self) -> None:
         """Stop the watchdog and park the runs in progress: another process, or the next one, resumes them at once."""
         if self._watching is not None:
-            self._watching.cancel()
+            self._watchdog.stop()
             await asyncio.wait([self._watching])
             self._watching = None
         await self._turns.close()
@@ -461,8 +461,11 @@ class Runtime:
         live = LiveRun(orchestrator, self._log)
         try:
             await live.started()
-        except BaseException:
-            live.abandon()
+        except BaseException as error:
+            if resume and isinstance(error, asyncio.CancelledError):
+                self._live[run_id] = live  # the run exists: its resumption does not depend on the caller
+            else:
+                live.abandon()
             raise
         if len(self._live) >= self._most_live:
             self._drop_done()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Protocol
 
 from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, RunStateError
@@ -63,16 +64,23 @@ class Watchdog:
         self._tries = tries
         self._back_off = back_off
         self._suspect = ""
+        self._stopped = asyncio.Event()
 
     async def run(self) -> None:
-        """Look, and erase what is due, every *sweep* seconds until cancelled."""
-        while True:
+        """Look, and erase what is due, every *sweep* seconds until `stop`."""
+        self._stopped.clear()
+        while not self._stopped.is_set():
             try:
                 await self.look()
                 await self._store.sweep(OPERATOR)
             except ConcertinoError as error:
                 log.warning("the watchdog failed: %s: %s", type(error).__name__, error)
-            await asyncio.sleep(self._sweep)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), self._sweep)
+
+    def stop(self) -> None:
+        """End `run`. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
+        self._stopped.set()
 
     async def look(self) -> None:
         """Resume, stop or postpone the trees that are due now, and start the queued turns of conversations."""
@@ -82,6 +90,8 @@ class Watchdog:
             if live is not None and not live.done:
                 live.request_stop()
         for root_id in (*due.ready, *due.orphaned):
+            if self._stopped.is_set():
+                return
             live = self._runs.live(OPERATOR, root_id)
             if live is None or live.done:
                 await self._take(root_id)

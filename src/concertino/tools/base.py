@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Effect = Literal["read", "idempotent", "once"]
 """The effect of running a call a second time. `read`: none, the tool only looks. `idempotent`: none, because the
-receiver recognises the call by its key. `once`: the effect would happen twice, so the engine never runs it again; after
+receiver recognizes the call by its key. `once`: the effect would happen twice, so the engine never runs it again; after
 a crash it asks the tool's `probe`, or reports the outcome as unknown."""
 
 T = TypeVar("T")
@@ -274,7 +274,7 @@ class ToolContext(Work):
 
     @abstractmethod
     def recall(self, handle: str) -> str | None:
-        """Return the full text that was cut, reduced or summarised under *handle*; None if the handle is unknown."""
+        """Return the full text that was cut, reduced or summarized under *handle*; None if the handle is unknown."""
 
     @abstractmethod
     def truncate(self, text: str, reserve: int = 0) -> str:
