@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,7 +31,7 @@ from ..orchestrator.lifecycle.result import replayed_result
 from ..orchestrator.lifecycle.seal import seal
 from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
-from ..providers.base import ModelRequest, model_id
+from ..providers.base import ModelRequest
 from ..records import record
 from ..scope import AnyScope, Scope, TenantScope
 from ..storage.base import Store
@@ -41,6 +40,7 @@ from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Resolution, Verdict, Wait, arguments_hash
 from .live_run import LiveRun
+from .run_resources import ResourcesFunction, RunResources
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
 _MOST_DONE = 100
@@ -65,7 +65,9 @@ class Runtime:
                 ...
 
     This process can start and resume the runs of *agents*; each agent has its own tools or is given as a pair with a
-    registry. Without a store in *resources*, runs are kept in memory. Inside `async with`, a watchdog resumes runs
+    registry. *resources* are shared by all runs, or a function of a run's owner and agent that returns them: it is
+    called when a run starts, and whenever a process resumes it, so that a tenant's keys are used for no other. Runs are
+    kept in *store*; the default is the store of *resources*, or memory. Inside `async with`, a watchdog resumes runs
     whose process died and runs that were answered, and expires waits. A run whose resumption made no progress is
     resumed again after *back_off* seconds and twice as many each time; after *tries* times it is a dead letter, since
     its process may have died of it. `retry` gives it another chance. Leaving the runtime parks the runs in progress.
@@ -78,17 +80,17 @@ class Runtime:
     def __init__(
         self,
         agents: Sequence[AgentConfig[Any] | tuple[AgentConfig[Any], ToolRegistry]] = (),
-        resources: Resources | None = None,
+        resources: Resources | ResourcesFunction | None = None,
         *,
+        store: Store | None = None,
         observers: Sequence[Observer] = (),
         sweep: float = SWEEP,
         lease: float = LEASE,
         tries: int = TRIES,
         back_off: float = BACK_OFF,
     ) -> None:
-        self.resources = _with_store(resources or Resources())
-        assert self.resources.store is not None
-        self.store: Store = self.resources.store
+        self._resources = RunResources(Resources() if resources is None else resources, store)
+        self.store = self._resources.store
         self._agents: dict[str, tuple[AgentConfig[Any], ToolRegistry | None]] = {}
         for agent in agents:
             config, registry = agent if isinstance(agent, tuple) else (agent, None)
@@ -142,9 +144,7 @@ class Runtime:
         root = stored if root_id == run_id else await self._stored(owner, root_id)
         config, registry = self._agent(root.start.agent)
         started = started_of(await self._journal(owner, root_id))
-        default = self.resources.model
-        model = default if default is not None and model_id(default) == started.model else started.model
-        return await self._run(Chat(model=model, scope=owner), config, registry, root_id, resume=True)
+        return await self._run(Chat(model=started.model, scope=owner), config, registry, root_id, resume=True)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
         """Return the run if it is in progress in this process."""
@@ -326,7 +326,7 @@ class Runtime:
             chat,
             config,
             registry,
-            resources=self.resources,
+            resources=self._resources.shared or await self._resources.of(chat, config),
             run_id=run_id,
             observers=self._observers,
             resume=resume,
@@ -347,11 +347,3 @@ class Runtime:
     def _drop_done(self) -> None:
         """Forget the runs that have ended or are suspended: the store has them."""
         self._live = {run_id: live for run_id, live in self._live.items() if not live.done}
-
-
-def _with_store(resources: Resources) -> Resources:
-    if resources.store is not None:
-        return resources
-    from ..storage.sqlite import MemoryStore  # noqa: PLC0415 - only runtimes without a store need it
-
-    return dataclasses.replace(resources, store=MemoryStore())
