@@ -14,7 +14,20 @@ from . import allowed
 from .source import FILES, PACKAGE, ROOT, imports, module, name, unit
 
 LAYERS = (
-    {"_version", "errors", "events", "extras", "ids", "messages", "operations", "records", "scope", "text", "usage"}
+    {
+        "_version",
+        "errors",
+        "event_form",
+        "events",
+        "extras",
+        "ids",
+        "messages",
+        "operations",
+        "records",
+        "scope",
+        "text",
+        "usage",
+    }
     | {"context_state", "families", "waits"},
     {"tools", "token_engine", "providers", "storage"},
     {"orchestrator"},

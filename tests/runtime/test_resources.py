@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,92 +13,22 @@ import pytest
 from concertino import (
     OPERATOR,
     AgentConfig,
-    Allow,
-    Ask,
     Chat,
     Limits,
     MemoryStore,
     Resources,
     Retry,
-    RunContext,
     Runtime,
     Scope,
     SqliteStore,
     TenantScope,
-    ToolCall,
-    ToolContext,
-    tool,
 )
-from concertino.agents import delegate
 from concertino.errors import ConfigurationError, MissingKeyError, OverloadedError, ResourcesError
 from concertino.storage import Store
 from concertino.testing import ScriptedModel, call
 
-from .kit import Steady, ended, texts
-
-ANN = Scope("acme", "ann")
-BOB = Scope("globex", "bob")
-
-
-@tool(effect="once")
-async def pay(context: ToolContext) -> str:
-    """Pay."""
-    return f"paid by {context.deps}"
-
-
-@tool(effect="read")
-async def whose(context: ToolContext) -> str:
-    """Tell whose database this is."""
-    return f"data of {context.deps}"
-
-
-class Child(AgentConfig[None]):
-    name = "child"
-    prompt = "You are the child."
-    tools = (whose,)
-
-
-class Clerk(AgentConfig[None]):
-    name = "clerk"
-    prompt = "You are the clerk."
-    tools = (pay, delegate(Child(), description="A child."))
-
-    async def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
-        """Ask for a payment."""
-        return Ask() if call.name == "pay" else Allow()
-
-
-@dataclass
-class Tenants:
-    """A product with a model per tenant and key, and what it was asked."""
-
-    keys: dict[str, str] = field(default_factory=lambda: {"acme": "key of acme", "globex": "key of globex"})
-    asked: list[tuple[Scope, str]] = field(default_factory=list)
-    opened: list[ScriptedModel] = field(default_factory=list)
-    steps: tuple[Any, ...] = ([call("pay"), call("child", query="go")], "done")
-    more: Callable[[Scope], dict[str, Any]] = lambda scope: {}
-
-    def __call__(self, scope: Scope, agent: AgentConfig[Any]) -> Resources:
-        """Return the tenant's resources."""
-        self.asked.append((scope, agent.name))
-        key = self.keys[scope.tenant]
-        return Resources(models=lambda name: self.open(name, key), deps=scope.tenant, **self.more(scope))
-
-    def open(self, name: str, key: str) -> ScriptedModel:
-        """Open a model with a key, which is the model's provider here."""
-        scripts = {"the child": [call("whose"), "asked"]}
-        model = Steady(*self.steps, scripts=scripts)
-        model.name, model.key = name.partition(":")[2], key  # type: ignore[attr-defined]
-        self.opened.append(model)
-        return model
-
-    def keys_used(self) -> set[str]:
-        """Return the keys of the models that were sent a request."""
-        return {model.key for model in self.opened if model.requests}  # type: ignore[attr-defined]
-
-
-def started(scope: Scope) -> Chat:
-    return Chat("go", model="scripted:m", scope=scope)
+from .kit import ended, texts
+from .tenants import ANN, BOB, Clerk, Tenants, started
 
 
 @pytest.fixture
@@ -118,7 +47,7 @@ async def test_a_run_goes_on_with_its_tenants_resources_after_an_approval(path: 
             assert (await live.result()).status == "suspended"
     assert first.asked == [(ANN, "clerk"), (BOB, "clerk")], "a sub-agent uses its root's"
     assert [model.key for model in first.opened] == ["key of acme", "key of globex"]  # type: ignore[attr-defined]
-    async with await SqliteStore.open(path) as store, Runtime([Clerk()], second, store=store, sweep=0.01) as runtime:
+    async with await SqliteStore.open(path) as store, Runtime([Clerk()], second, store=store, sweep=60) as runtime:
         for scope in (BOB, ANN):
             (wait,) = await store.waits(scope)
             await runtime.approve(scope, wait.key)
@@ -131,31 +60,55 @@ async def test_a_run_goes_on_with_its_tenants_resources_after_an_approval(path: 
     assert {request.max_output_tokens for model in second.opened for request in model.requests} == {100}
 
 
+async def test_a_killed_processes_runs_go_on_with_their_tenants_resources(path: Path) -> None:
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.runtime.tenants", str(path), stdout=asyncio.subprocess.PIPE
+    )
+    assert program.stdout is not None
+    for _ in (ANN, BOB):
+        assert await program.stdout.readline() == b"asked\n"
+    program.kill()
+    await program.wait()
+    product = Tenants(steps=(call("child", query="go"), call("child", query="again"), "done"))
+    async with await SqliteStore.open(path) as store, Runtime([Clerk()], product, store=store, sweep=0.01) as runtime:
+        for scope in (ANN, BOB):
+            await ended(store, f"run of {scope.tenant}")
+            assert (await runtime.result(scope, f"run of {scope.tenant}")).text == "done"
+            (child,) = [run for run in await store.runs(scope) if run.start.parent_call and run.start.task == "again"]
+            assert texts([each.message for each in await store.messages(scope, child.start.run_id)]) == [
+                f"data of {scope.tenant}"
+            ]
+    assert {scope for scope, _ in product.asked} == {ANN, BOB}
+    assert product.keys_used() == {"key of acme", "key of globex"}
+    for model in product.opened:
+        owner = model.key.removeprefix("key of ")  # type: ignore[attr-defined]
+        told = [text for request in model.requests for text in texts(request.messages) if text.startswith("data of")]
+        assert set(told) <= {f"data of {owner}"}
+
+
 async def test_fallback_and_retry_survive_a_resumption(path: Path) -> None:
     class Product(Tenants):
         def open(self, name: str, key: str) -> ScriptedModel:
-            busy = [OverloadedError("busy", provider="x")] * 2
-            model = ScriptedModel(*([call("pay")] if name == "scripted:m" and not self.busy else busy), name=name)
-            if name != "scripted:m":
-                model = ScriptedModel(f"from the fallback of {key}")
+            model = ScriptedModel(*(self.steps if name == "scripted:m" else [f"{name} of {key}"]), name=name[9:])
             self.opened.append(model)
             return model
 
-        busy = False
-
-    product = Product(more=lambda scope: {"retry": Retry(attempts=2, first=0.001), "fallback": ["scripted:other"]})
+    product = Product(
+        steps=(call("pay"),),
+        more=lambda scope: {"retry": Retry(attempts=2, first=0.001), "fallback": ["scripted:other"]},
+    )
     async with await SqliteStore.open(path) as store:
         runtime = Runtime([Clerk()], product, store=store)
         live = await runtime.start(started(ANN), "clerk")
         assert (await live.result()).status == "suspended"
-    product.busy = True
+    product.steps = (OverloadedError("busy", provider="x"),) * 2
     async with await SqliteStore.open(path) as store:
         runtime = Runtime([Clerk()], product, store=store)
         (wait,) = await store.waits(ANN)
         await runtime.approve(ANN, wait.key)
         result = await (await runtime.resume(TenantScope("acme"), live.id)).result()
-        assert result.text == "from the fallback of key of acme"
-        assert len(product.opened[1].requests) == 2
+        assert result.text == "scripted:other of key of acme"
+        assert [len(model.requests) for model in product.opened] == [1, 2, 1]
         assert product.asked == [(ANN, "clerk")] * 2, "the owner's scope, not the reader's"
         await runtime.close()
 
@@ -176,7 +129,7 @@ async def test_an_async_function(store: Store) -> None:
 def failing(kind: str) -> Any:
     """A function that fails in some way."""
     if kind == "raises":
-        return lambda scope, agent: {}["secret-key"]
+        return lambda scope, agent: dict[str, Resources]()["secret-key"]
     if kind == "awaits and raises":
 
         async def later(scope: Scope, agent: AgentConfig[Any]) -> Resources:
@@ -234,7 +187,9 @@ async def test_a_function_that_fails_loses_no_run(store: Store, caplog: pytest.L
         assert stored is not None
         assert stored.reason == ""
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert warnings == [f"run {live.id} could not be resumed: Runtime(resources=...) failed for agent 'clerk': KeyError"]
+    assert warnings == [
+        f"run {live.id} could not be resumed: Runtime(resources=...) failed for agent 'clerk': KeyError"
+    ]
 
 
 async def test_a_run_is_tried_again_until_its_resources_are_back(store: Store) -> None:
@@ -273,7 +228,7 @@ async def test_the_store_of_a_runtime() -> None:
         assert Runtime((), Resources(), store=one).store is one
         assert Runtime((), Resources(store=one)).store is one
         assert Runtime((), Resources(store=one), store=one).store is one
-        with pytest.raises(ConfigurationError, match="not the store of its runtime"):
+        with pytest.raises(ConfigurationError, match="not its runtime"):
             Runtime((), Resources(store=one), store=two)
     assert isinstance(Runtime((), lambda scope, agent: Resources()).store, MemoryStore)
     with pytest.raises(ConfigurationError, match="use Resources, or a function"):

@@ -10,7 +10,7 @@ from ..messages import Media, Message
 from ..providers.base import Model
 from ..records import record
 from ..scope import Scope
-from ..storage.types import Budget
+from ..storage.types import Budget, TurnStart
 
 
 @record
@@ -60,6 +60,9 @@ class Chat:
     budget: Budget | None = field(default=None, kw_only=True)
     """What the run and its sub-agents may spend together; needs a store. Budgets of users and tenants are set in the
     store (`Store.set_budget`)."""
+
+    turn: TurnStart | None = field(default=None, kw_only=True)
+    """The turn of its conversation that the run is; set by `Conversation.send`."""
 
     def for_child(self, task: str, model: Model) -> Chat:
         """Return the chat of a sub-agent: the same user and model, without the conversation."""

@@ -78,6 +78,6 @@ class RunResources:
             return resources.with_store(self.store)
         if resources.store is not self.store:
             raise ResourcesError(
-                "Resources(store=...) of a run is not the store of its runtime: leave it out, and use Runtime(store=...)"
+                "Resources(store=...) of a run is not its runtime's: leave it out, and use Runtime(store=...)"
             )
         return resources

@@ -196,7 +196,7 @@ class ToolCalls:
             siblings=call.siblings,
             again=self._again,
         )
-        context.emit(ToolStarted, call.call.arguments)
+        context.report(ToolStarted, call.call.arguments)
         deadlines: Deadlines | None = None
         try:
             tool = call.tool
@@ -236,9 +236,9 @@ class ToolCalls:
         outcome = call.outcome
         assert outcome is not None
         if outcome.is_error:
-            context.emit(ToolFailed, outcome.content)
+            context.report(ToolFailed, outcome.content)
         else:
-            context.emit(ToolDone, outcome.content if outcome.whole is None else outcome.whole, outcome.data)
+            context.report(ToolDone, outcome.content if outcome.whole is None else outcome.whole, outcome.data)
 
     async def _wait(self, call: Call, context: CallContext, needs: SubAgentWaits | NeedsAnswer) -> None:
         call.executing = None
@@ -255,7 +255,7 @@ class ToolCalls:
         call.apply("wait", needs.kind)
         call.note()
         await record_calls(run, waits=[wait])
-        context.emit(CallWaiting, call.key, needs.kind, needs.arguments, needs.who, needs.note, needs.seconds)
+        context.report(CallWaiting, call.key, needs.kind, needs.arguments, needs.who, needs.note, needs.seconds)
 
     # -- tasks ---------------------------------------------------------------------------------------------------
 
