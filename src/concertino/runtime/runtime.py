@@ -12,6 +12,7 @@ from typing import Any, Self, get_args
 
 from ..errors import (
     ConfigurationError,
+    ErasedError,
     NotAllowedError,
     RunClaimedError,
     RunEndedError,
@@ -28,7 +29,7 @@ from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
 from ..orchestrator.hooks import hooks_of
 from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE
-from ..orchestrator.journal.patterns import redactor_of
+from ..orchestrator.journal.patterns import Redactor, redactor_of
 from ..orchestrator.journal.policy_form import policy_of
 from ..orchestrator.journal.replay import receipt_of, replay, requests, started_of
 from ..orchestrator.lifecycle.fork import fork
@@ -401,17 +402,29 @@ class Runtime:
         self._drop_done()
         await self._watchdog.look()
 
+    async def redactor(self, scope: AnyScope, agent: str, run_id: str) -> Redactor | None:
+        """Return the redactor of *agent*, for text from outside; None if it redacts nothing.
+
+        If this process does not have the agent, the redactor is that of its run *run_id*. Raises `ConfigurationError`
+        if that cannot be read.
+        """
+        if agent in self._agents:
+            policy = await hooks_of(self._agents[agent][0]).get_data_policy()
+        else:
+            try:
+                policy = policy_of(started_of(await self._journal(scope, run_id)).policy)
+            except (UnknownRunError, ErasedError):
+                self._agent(agent)  # raises
+                raise
+        return redactor_of(tuple(policy.patterns))
+
     async def _clean(self, run_id: str, text: str) -> str:
         """Return *text*, from outside, as it may enter a run."""
         stored = await self.store.run(OPERATOR, run_id)  # to apply its policy, which the caller does not see
         if stored is None:
             return text
-        config, _ = self._agents.get(stored.start.agent, (None, None))
-        if config is not None and stored.start.run_id == stored.start.root_id:
-            policy = await hooks_of(config).get_data_policy()
-        else:
-            policy = policy_of(started_of(await self._journal(OPERATOR, run_id)).policy)
-        redactor = redactor_of(tuple(policy.patterns))
+        agent = stored.start.agent if stored.start.run_id == stored.start.root_id else ""
+        redactor = await self.redactor(OPERATOR, agent, run_id)
         return text if redactor is None else redactor.text(text)
 
     # -- parts ---------------------------------------------------------------------------------------------------
