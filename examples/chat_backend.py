@@ -299,13 +299,13 @@ def lead(scope: AnyScope) -> TenantScope:
     raise NotAllowedError("only a lead may do this")
 
 
-async def answer(backend: Backend, line: str) -> None:
+async def serve(backend: Backend, line: str) -> None:
     """Answer one request: lines of a stream, or one result, or an error."""
     id = None
     try:
         request: Json = json.loads(line)
-        id, route = request.pop("id"), ROUTES[request.pop("do")]
-        scope = session(request.pop("tenant"), request.pop("user"))
+        id = request.pop("id")
+        route, scope = ROUTES[request.pop("do")], session(request.pop("tenant"), request.pop("user"))
         answered = route(backend, scope, **request)
         if isinstance(answered, AsyncIterator):
             async for item in answered:
@@ -313,7 +313,7 @@ async def answer(backend: Backend, line: str) -> None:
             write(id, {"done": True})
         else:
             write(id, {"result": await answered})
-    except (ConcertinoError, KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - a request that fails must not end the others
         write(id, {"error": type(error).__name__, "text": str(error)})
 
 
@@ -339,7 +339,7 @@ async def requests() -> AsyncIterator[str]:
 async def main(path: Path) -> None:
     async with Backend.open(path) as backend, asyncio.TaskGroup() as tasks:
         async for line in requests():
-            tasks.create_task(answer(backend, line))
+            tasks.create_task(serve(backend, line))
 
 
 if __name__ == "__main__":

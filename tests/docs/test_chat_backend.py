@@ -489,7 +489,9 @@ def test_tenants_are_apart_and_each_user_has_a_budget_and_a_bill(
     asked = len(server.log)
     assert second.say("acme/cem", "(cem) hello").result["status"] == "limited"
     assert len(server.log) == asked
-    assert second.ask("initech/ann", "send", chat="c1", text="(ann) hello").next()["error"] == "ResourcesError"
+    assert second.refused("initech/ann", "send", chat="c1", text="(ann) hello") == "ResourcesError"
+    assert second.refused("acme/ann", "open", path="other.db") == "KeyError"
+    assert second.refused("acme/lead", "set_budget", member="cem", dollars="much") == "InvalidOperation"
     check_bill(server, second.get("acme/lead", "bill"), "ann")
     check_bill(server, second.get("globex/lead", "bill"), "bea")
     second.finish()
