@@ -48,8 +48,8 @@ class RunResources:
     async def of(self, chat: Chat, agent: AgentConfig[Any]) -> Resources:
         """Return the resources of a run, for the scope of its chat.
 
-        Raises `ConfigurationError` if *chat* is none or has no scope, and `ResourcesError`, whose cause is the error of
-        the function.
+        Raises `ConfigurationError` if *chat* is not a chat or has no scope, and `ResourcesError`, whose cause is the
+        error of the function.
         """
         if self._function is None:
             assert self.shared is not None

@@ -39,7 +39,7 @@ from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
 from ..providers.base import Model, ModelRequest
 from ..records import record
-from ..scope import OPERATOR, AnyScope, Scope, TenantScope
+from ..scope import AnyScope, Scope, TenantScope
 from ..storage.base import Store
 from ..storage.conversation_types import StoredConversation, StoredTurn
 from ..storage.types import StoredJournal, StoredRun
@@ -210,7 +210,7 @@ class Runtime:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
         if not message.strip():
             raise ConfigurationError("steer: the message is empty")
-        await self.store.send(scope, run_id, "steer", await self._clean(run_id, message))
+        await self.store.send(scope, run_id, "steer", await self._clean(scope, run_id, message))
 
     async def stop(self, scope: AnyScope, run_id: str, deadline: float = STOP_DEADLINE) -> StopReceipt:
         """Stop a run and everything below it, in any process, and return the receipt.
@@ -385,8 +385,8 @@ class Runtime:
         remember: Remember = "once",
     ) -> AnswerOutcome:
         run_id = run_of(key)
-        content = await self._clean(run_id, content) if content else ""
-        edited = edited and await self._clean(run_id, edited)
+        content = await self._clean(scope, run_id, content) if content else ""
+        edited = edited and await self._clean(scope, run_id, edited)
         mine = Resolution(
             id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by, remember=remember
         )
@@ -414,17 +414,19 @@ class Runtime:
             try:
                 policy = policy_of(started_of(await self._journal(scope, run_id)).policy)
             except (UnknownRunError, ErasedError):
-                self._agent(agent)  # raises
+                if agent:
+                    self._agent(agent)  # raises
                 raise
         return redactor_of(tuple(policy.patterns))
 
-    async def _clean(self, run_id: str, text: str) -> str:
-        """Return *text*, from outside, as it may enter a run."""
-        stored = await self.store.run(OPERATOR, run_id)  # to apply its policy, which the caller does not see
+    async def _clean(self, scope: AnyScope, run_id: str, text: str) -> str:
+        """Return *text*, from outside, as it may enter a run that *scope* reaches."""
+        stored = await self.store.run(scope, run_id)
         if stored is None:
             return text
+        # A sub-agent's policy also has the patterns of its parents.
         agent = stored.start.agent if stored.start.run_id == stored.start.root_id else ""
-        redactor = await self.redactor(OPERATOR, agent, run_id)
+        redactor = await self.redactor(scope, agent, run_id)
         return text if redactor is None else redactor.text(text)
 
     # -- parts ---------------------------------------------------------------------------------------------------
