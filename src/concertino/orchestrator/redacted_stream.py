@@ -10,7 +10,7 @@ from .event_stream import Emit, EventStream
 from .journal.lease import Tree
 from .journal.patterns import RedactedPieces, Redactor
 
-_TEXTS = ("task", "error", "text", "arguments", "content", "note", "step", "data")
+_TEXTS = ("task", "error", "text", "arguments", "content", "note", "step", "data", "value")
 """Fields of events that contain what people, models or tools wrote."""
 
 

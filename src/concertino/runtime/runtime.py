@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import inspect
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -39,7 +38,7 @@ from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
 from ..providers.base import Model, ModelRequest, model_id
 from ..records import record
-from ..scope import OPERATOR, AnyScope, Scope, TenantScope
+from ..scope import AnyScope, Scope, TenantScope
 from ..storage.base import Store
 from ..storage.conversation_types import StoredConversation, StoredTurn
 from ..storage.types import StoredJournal, StoredRun
@@ -209,7 +208,7 @@ class Runtime:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
         if not message.strip():
             raise ConfigurationError("steer: the message is empty")
-        await self.store.send(scope, run_id, "steer", await self._clean(run_id, message))
+        await self.store.send(scope, run_id, "steer", await self._clean(scope, run_id, message))
 
     async def stop(self, scope: AnyScope, run_id: str, deadline: float = STOP_DEADLINE) -> StopReceipt:
         """Stop a run and everything below it, in any process, and return the receipt.
@@ -310,8 +309,7 @@ class Runtime:
 
     async def write_title(self, scope: Scope, conversation: StoredConversation, model: Model | str | None) -> str:
         """Write the title of a conversation. Use `Conversation.title`, which writes it once."""
-        policy = self._agent(conversation.agent)[0].get_data_policy()
-        policy = await policy if inspect.isawaitable(policy) else policy
+        policy = await hooks_of(self._agent(conversation.agent)[0]).get_data_policy()
         return await write_title(self, TitleAgent(policy), scope, conversation, model)
 
     # -- waits ---------------------------------------------------------------------------------------------------
@@ -384,8 +382,8 @@ class Runtime:
         remember: Remember = "once",
     ) -> AnswerOutcome:
         run_id = run_of(key)
-        content = await self._clean(run_id, content) if content else ""
-        edited = edited and await self._clean(run_id, edited)
+        content = await self._clean(scope, run_id, content) if content else ""
+        edited = edited and await self._clean(scope, run_id, edited)
         mine = Resolution(
             id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by, remember=remember
         )
@@ -401,16 +399,16 @@ class Runtime:
         self._drop_done()
         await self._watchdog.look()
 
-    async def _clean(self, run_id: str, text: str) -> str:
-        """Return *text*, from outside, as it may enter a run."""
-        stored = await self.store.run(OPERATOR, run_id)  # to apply its policy, which the caller does not see
+    async def _clean(self, scope: AnyScope, run_id: str, text: str) -> str:
+        """Return *text*, from outside, as it may enter a run. The store refuses a run out of reach afterwards."""
+        stored = await self.store.run(scope, run_id)
         if stored is None:
             return text
         config, _ = self._agents.get(stored.start.agent, (None, None))
         if config is not None and stored.start.run_id == stored.start.root_id:
             policy = await hooks_of(config).get_data_policy()
         else:
-            policy = policy_of(started_of(await self._journal(OPERATOR, run_id)).policy)
+            policy = policy_of(started_of(await self._journal(scope, run_id)).policy)
         redactor = redactor_of(tuple(policy.patterns))
         return text if redactor is None else redactor.text(text)
 
