@@ -113,11 +113,13 @@ async def _answer(side: SideCall, model: Model, request: ModelRequest, output: O
 
 
 def _request(run: RunSession, question: Question, model: Model) -> ModelRequest:
-    limit = run.limits_of(model).output
+    limit, messages = run.limits_of(model).output, question.messages
+    if run.redactor is not None:
+        messages = tuple(map(run.redactor.message, messages))
     request = ModelRequest(
         model=model.name,
-        system=run.system if question.system is None else question.system,
-        messages=question.messages,
+        system=run.system if question.system is None else run.clean(question.system),
+        messages=messages,
         max_output_tokens=limit if question.max_output_tokens is None else min(question.max_output_tokens, limit),
         effort=question.effort,
         temperature=question.temperature,
