@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -311,8 +310,7 @@ class Runtime:
 
     async def write_title(self, scope: Scope, conversation: StoredConversation, model: Model | str | None) -> str:
         """Write the title of a conversation. Use `Conversation.title`, which writes it once."""
-        policy = self._agent(conversation.agent)[0].get_data_policy()
-        policy = await policy if inspect.isawaitable(policy) else policy
+        policy = await hooks_of(self._agent(conversation.agent)[0]).get_data_policy()
         return await write_title(self, TitleAgent(policy), scope, conversation, model)
 
     # -- waits ---------------------------------------------------------------------------------------------------

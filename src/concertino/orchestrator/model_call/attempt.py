@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Set
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import BrokenStreamError, HookError, LimitError, ProviderError, RateLimitError, ToolError
 from ...events import (
@@ -40,6 +40,9 @@ from ..recorder import Prepared
 from ..run import NEGATIVE, RunSession
 from .budget import tokens_of
 from .retry import AMBIGUOUS, not_billed
+
+if TYPE_CHECKING:
+    from ..output import PartialReader  # slow to import
 
 ORPHANED = "the run that this sub-agent belongs to has ended"
 _CALL = 32
@@ -101,7 +104,6 @@ class Attempt:
         "_ids",
         "_left",
         "_limit",
-        "_partial",
         "_pieces",
         "_put",
         "_reasoning",
@@ -109,6 +111,7 @@ class Attempt:
         "_run",
         "_sent",
         "_settled",
+        "_side",
         "_stream",
         "_text",
         "calls",
@@ -146,6 +149,7 @@ class Attempt:
         self._run = run
         self._hooks = hooks
         self._audience = audience
+        self._side = side
         self._call_id = call_id
         self._stream = None if audience is None else run.stream
         self._held: list[RunEvent] | None = (
@@ -155,11 +159,12 @@ class Attempt:
         self._put: Callable[[RunEvent], None] | None = None
         if self._stream is not None:
             self._put = self._stream.put if self._held is None else self._held.append
+            if run.output is not None and not side:
+                self._put = self._with_partial(self._put, run.output.reader(run.redactor))
         self._pieces: RedactedPieces | None = None
         if self._put is not None and run.redactor is not None:
             self._pieces = RedactedPieces(run.redactor, self._put)
             self._put = self._pieces.put
-        self._partial = None if side or run.output is None or run.stream is None else run.output.reader()
         self._limit = run.resources.rate_limits.get(prepared.model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -241,14 +246,25 @@ class Attempt:
         """Send the consumer the pieces that were held back, or *reviewed* as a whole if it differs from the answer."""
         run, held, self._held = self._run, self._held or (), None
         if reviewed != self.message:
-            text = TextDelta(run.id, run.path, run.tree.content_index, reviewed.text)
-            held = [text] if reviewed.text else []
+            fields = (reviewed.text, self._audience or run.audience, self._call_id, self.usage_id)
+            held = [TextDelta(run.id, run.path, run.tree.content_index, *fields)] if reviewed.text else []
             self.message, self.calls = reviewed, reviewed.tool_calls
         if self._stream is not None:
             for event in held:
                 self._stream.put(event)
 
     # -- chunks --------------------------------------------------------------------------------------------------
+
+    def _with_partial(self, put: Callable[[RunEvent], None], partial: PartialReader) -> Callable[[RunEvent], None]:
+        """Return *put* followed by the value of the text so far, as the consumer sees the text."""
+        run = self._run
+
+        def put_text(event: RunEvent) -> None:
+            put(event)
+            if type(event) is TextDelta and (value := partial.read(event.text)) is not None:
+                put(PartialOutput(run.id, run.path, run.tree.content_index, value))
+
+        return put_text
 
     def _take(self, chunk: ModelEvent) -> None:  # noqa: C901 - one branch per kind of chunk
         kind, run, put = type(chunk), self._run, self._put
@@ -258,8 +274,6 @@ class Attempt:
             if put is not None:
                 shown: Any = (self._audience, self._call_id, self.usage_id)
                 put(TextDelta(run.id, run.path, run.tree.content_index, text, *shown))
-            if self._partial is not None and (value := self._partial.read(self._text)) is not None:
-                run.emit(PartialOutput, value)
         elif kind is ReasoningChunk:
             self._reasoning.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
@@ -296,6 +310,8 @@ class Attempt:
             if self._pieces is not None:
                 self._pieces.flush()
             message = redactor.message(message)
+            if self._run.output is not None and not self._side:
+                message = self._run.output.redacted(message, redactor)
         self.calls = calls = message.tool_calls
         if calls:
             ids = {call.id for call in calls}
