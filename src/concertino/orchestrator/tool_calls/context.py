@@ -171,7 +171,7 @@ class CallContext(ToolContext):
         run = self._run
         self._booked += 1
         call = handle_for(self.key) if self._index == OUTSIDE else self._index
-        usage = usage_id(run.id, run.state.step, f"call{call}.{self._booked}")
+        usage = usage_id(run.id, self._step, f"call{call}.{self._booked}")
         record = run.record(usage, provider, model, tokens, (self._call.name,))
         run.book(record)
         run.emit(UsageRecorded, record)
