@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Any, assert_never
 
 from ..errors import ConfigurationError, LimitError, RunError, RunStateError, StorageError, ToolError
@@ -213,8 +214,12 @@ class ToolOrchestrator:
                     while run.opened is not None or isinstance(
                         outcome := await self._next_step(run, hooks, outcome), Continue
                     ):
+                        if run.background is not None and run.opened is None:
+                            await run.background.before_step()
                         outcome = await turns.run()
-                    self._takes_turns = False
+                    if run.background is not None:
+                        outcome = await run.background.settled(outcome)
+                    self._takes_turns = isinstance(outcome, Continue)
                 except LimitError as error:  # it does not end the run: the agent decides
                     self._reached = error
                 except asyncio.CancelledError:
@@ -232,7 +237,8 @@ class ToolOrchestrator:
             else:
                 run.tree.remove_task(task)
             # The last references back to the engine: nothing waits for the garbage collector.
-            run.work = run.context._work = no_work
+            run.work, run.background = no_work, None
+            run.context._work = no_work
         assert self._result is not None
         if run.context.own_progress is not None:
             run.context.own_progress.end()
@@ -256,6 +262,9 @@ class ToolOrchestrator:
             context.agent_state = await hooks.initialize_agent_state(context)
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
+            outcome = found.outcome
+            if found.background:
+                run.work().restore_background(found.background)
         else:
             text = run.chat.message
             if hooks.review_input.own:
@@ -390,6 +399,9 @@ class ToolOrchestrator:
 
     async def _broke_off(self, run: RunSession, raised: BaseException) -> bool:
         """End a run that an exception has ended. Return False if *raised* must be raised again."""
+        if run.background is not None:
+            with suppress(asyncio.CancelledError):  # a second cancellation ends this wait only
+                await run.background.stop()
         if isinstance(raised, Exception):
             if not self._opened and (self._resume or isinstance(raised, RunStateError)):
                 self._cause = raised

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from ..errors import RunStateError
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from ..tools.ask_settings import AskSettings
     from .output import Output
+    from .tool_calls.background import BackgroundCalls
+    from .tool_calls.tool_call import Call
 
     S = DefaultTypeVar("S", default=None)
 else:
@@ -58,6 +60,12 @@ class RunWork(Protocol):
 
     async def call(self, by: ToolContext | None, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
         """See `Work.call`."""
+
+    def start_in_background(self, call: Call, arguments: dict[str, Any], *, again: bool) -> str:
+        """Start a background call of a turn and return the text that the model reads now."""
+
+    def restore_background(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Start the background calls that an earlier process left."""
 
 
 class RunContext(Work, Generic[S]):
@@ -149,6 +157,7 @@ class RunSession:
         "agent",
         "attempts",
         "audience",
+        "background",
         "cache_key",
         "call_ids",
         "chat",
@@ -267,6 +276,8 @@ class RunSession:
         """The number of requests and answers of turns that are recorded. A hook repeats what followed the last one."""
         self.outside: dict[str, Operation | None] = {}
         """Calls outside turns since the last request, by key; with their operations if an earlier process made them."""
+        self.background: BackgroundCalls | None = None
+        """The calls that no turn waits for; None if there were none."""
         self._reserve: Reserve | None = None
         self._fixed_of: object = None
         self._fixed: dict[str, str] = {}

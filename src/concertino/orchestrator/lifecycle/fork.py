@@ -80,6 +80,7 @@ def _request(made: Journal, found: Replay, request: ModelRequested, new_id: str,
         commands=None,
         text=found.state.text,
         agent_state=found.agent_state,
+        background=found.background or None,
     )
     return dataclasses.replace(
         request,

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def final_outcome(run: RunSession, outcome: NextStep) -> NextStep:
     """Return *outcome*; or another step, in which the model corrects an answer that does not match the output type.
 
-    Call it for an agent with an output type only.
+    Call it for an agent with an output type only. While background calls are left, the answer is not the last one.
     """
     assert run.output is not None
-    if not isinstance(outcome, Finish) or outcome.text not in (None, run.state.text):
+    if run.background or not isinstance(outcome, Finish) or outcome.text not in (None, run.state.text):
         return outcome
     from ..output import asked_again, corrections  # noqa: PLC0415 - loaded by now, and slow to import
 

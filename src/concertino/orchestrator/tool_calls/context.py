@@ -171,7 +171,7 @@ class CallContext(ToolContext):
         run = self._run
         self._booked += 1
         call = handle_for(self.key) if self._index == OUTSIDE else self._index
-        usage = usage_id(run.id, run.state.step, f"call{call}.{self._booked}")
+        usage = usage_id(run.id, self._step, f"call{call}.{self._booked}")
         booked = (usage, provider, model)
         if tokens.negative:
             record = run.record(*booked, Tokens(), (self._call.name,), source="unknown", how=NEGATIVE)
