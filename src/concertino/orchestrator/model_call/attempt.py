@@ -160,7 +160,7 @@ class Attempt:
         if self._stream is not None:
             self._put = self._stream.put if self._held is None else self._held.append
             if run.output is not None and not side:
-                self._put = self._with_partial(self._put, run.output.reader(run.redactor))
+                self._put = _with_partial(run, self._put, run.output.reader(run.redactor))
         self._pieces: RedactedPieces | None = None
         if self._put is not None and run.redactor is not None:
             self._pieces = RedactedPieces(run.redactor, self._put)
@@ -254,17 +254,6 @@ class Attempt:
                 self._stream.put(event)
 
     # -- chunks --------------------------------------------------------------------------------------------------
-
-    def _with_partial(self, put: Callable[[RunEvent], None], partial: PartialReader) -> Callable[[RunEvent], None]:
-        """Return *put* followed by the value of the text so far, as the consumer sees the text."""
-        run = self._run
-
-        def put_text(event: RunEvent) -> None:
-            put(event)
-            if type(event) is TextDelta and (value := partial.read(event.text)) is not None:
-                put(PartialOutput(run.id, run.path, run.tree.content_index, value))
-
-        return put_text
 
     def _take(self, chunk: ModelEvent) -> None:  # noqa: C901 - one branch per kind of chunk
         kind, run, put = type(chunk), self._run, self._put
@@ -431,3 +420,16 @@ class Attempt:
 def _how(run: RunSession) -> str:
     """Return how usage is estimated."""
     return f"counted with {run.resources.counter.name}"
+
+
+def _with_partial(
+    run: RunSession, put: Callable[[RunEvent], None], partial: PartialReader
+) -> Callable[[RunEvent], None]:
+    """Return *put* followed by the value of the text so far, as the consumer sees the text."""
+
+    def put_text(event: RunEvent) -> None:
+        put(event)
+        if type(event) is TextDelta and (value := partial.read(event.text)) is not None:
+            put(PartialOutput(run.id, run.path, run.tree.content_index, value))
+
+    return put_text
