@@ -135,7 +135,7 @@ _MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video
 
 @record
 class MediaPart:
-    """An image that the model produced."""
+    """An image or a recording that the model produced."""
 
     media: Media
     kind: Literal["media"] = "media"

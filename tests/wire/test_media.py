@@ -90,6 +90,26 @@ PRODUCED: dict[str, tuple[dict[str, Any], Media]] = {
 }
 
 
+SPOKEN = (
+    {"choices": [{"index": 0, "delta": {"role": "assistant", "audio": {"id": "audio_1", "transcript": "Hel"}}}]},
+    {"choices": [{"index": 0, "delta": {"audio": {"data": "AAE=", "transcript": "lo"}}}]},
+    {"choices": [{"index": 0, "delta": {"audio": {"data": "AgM="}}}]},
+    {"choices": [{"index": 0, "delta": {"audio": {"expires_at": 1}}, "finish_reason": "stop"}]},
+)
+
+
+async def test_a_spoken_answer_is_its_transcript_and_a_recording() -> None:
+    streamed = reply_of(await played("chat", sse(*SPOKEN))).message
+    assert (streamed.text, streamed.media) == ("Hello", (Media("audio/pcm", "AAECAw=="),))
+    audio = {"id": "audio_1", "data": "UklGRgAA", "transcript": "Hello", "expires_at": 1}
+    choice = {"index": 0, "message": {"role": "assistant", "content": None, "audio": audio}, "finish_reason": "stop"}
+    whole = reply_of(await played("chat", json.dumps({"choices": [choice]}))).message
+    assert (whole.text, whole.media) == ("Hello", (Media("audio/wav", "UklGRgAA"),))
+    body = written("chat", UserMessage("Say hello"), streamed, UserMessage("Again"))
+    assert json.loads(body.data)["messages"][1] == {"role": "assistant", "content": "Hello"}
+    assert body.dropped == ("audio of an answer",)
+
+
 @pytest.mark.parametrize("kind", list(PRODUCED))
 async def test_images_that_a_model_produces_are_media_of_its_message(kind: str) -> None:
     event, media = PRODUCED[kind]

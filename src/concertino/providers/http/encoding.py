@@ -101,8 +101,11 @@ def unsupported_content(problem: str, provider: str) -> UnsupportedError:
 
 
 NOT_RETURNED = frozenset(
-    {"container", "annotations", "citations", "groundingMetadata", "citationMetadata", "urlContextMetadata"}
-)
+    {
+        "container", "annotations", "citations", "search_results",
+        "groundingMetadata", "citationMetadata", "urlContextMetadata",
+    }
+)  # fmt: skip
 """Types of metadata that providers send with an answer and do not accept in a conversation."""
 
 

@@ -28,7 +28,6 @@ from ...base import ModelRequest
 from ...catalog import check_lacking, check_settings, supported_efforts, takes_breakpoints, unsupported
 from ...http.encoding import (
     IMAGES,
-    NOT_RETURNED,
     RequestBody,
     ToolForms,
     WireMessage,
@@ -220,7 +219,7 @@ class MessageEncoder:
                     self._add_reasoning(form, thoughts, part.text, part.raw)
             elif part.kind == "text" and not (own and part.raw):
                 texts.append(part.text)
-            elif own and part.raw and not (part.kind == "opaque" and part.type in NOT_RETURNED):
+            elif own and part.raw and part.kind != "opaque":  # an opaque part is metadata
                 form.update(json.loads(part.raw))
         text = "".join(texts)
         if thoughts:
@@ -235,7 +234,7 @@ class MessageEncoder:
 
     def _dropped(self, message: AssistantMessage) -> Iterator[str]:
         for part in message.parts:
-            if part.kind == "media":  # no server takes images of an assistant
+            if part.kind == "media":  # no server takes images of an assistant; a recording's transcript is sent
                 yield f"{part.media.kind} of an answer"
                 continue
             yield from dropped_of(part, self._owner)
