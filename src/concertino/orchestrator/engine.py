@@ -19,7 +19,7 @@ from .hooks import Hooks, hooks_of, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import Replay
-from .lifecycle.input import admit, first_message, new_steers
+from .lifecycle.input import admit, first_message, new_steers, show_admitted
 from .lifecycle.open import apply_policy, begin, build_messages, open_run
 from .lifecycle.result import final_outcome, open_waits, result_of, typed_output
 from .lifecycle.resume import child_result, resume
@@ -32,6 +32,7 @@ from .outcome import CONTINUE, Continue, Fail, Finish, Limited, StepOutcome, Sus
 from .plain import load_state
 from .recorder import record_end
 from .resources import Resources
+from .review import reviewed_text
 from .run import RunContext, RunSession, RunWork, no_work
 from .tool_calls.context import Parent
 from .turn import TurnRunner
@@ -263,6 +264,8 @@ class ToolOrchestrator:
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
             outcome = found.outcome
+            if hooks.review_input.own:
+                show_admitted(run)
             if found.background:
                 run.work().restore_background(found.background)
         else:
@@ -350,7 +353,8 @@ class ToolOrchestrator:
         before = run.state.text
         if hooks.conclude.own:
             try:
-                run.answer(await within_patience(run, "conclude", hooks.conclude(run.context, before)))
+                text = await within_patience(run, "conclude", hooks.conclude(run.context, before))
+                run.answer(text if text == before else await reviewed_text(run, hooks, text))
             except LimitError as reached:
                 run.notify("budget_reached" if reached.reason == "budget" else "limit_reached", str(reached))
         if isinstance(outcome, Limited) and run.state.text not in (before, ""):

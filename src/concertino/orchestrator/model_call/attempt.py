@@ -153,7 +153,7 @@ class Attempt:
         self._call_id = call_id
         self._stream = None if audience is None else run.stream
         self._held: list[RunEvent] | None = (
-            [] if audience is not None and not side and hooks.review_answer.own else None
+            [] if hooks.review_answer.own and audience is not None and (not side or audience == "answer") else None
         )
         """The pieces of an answer that must be judged before anyone sees it."""
         self._put: Callable[[RunEvent], None] | None = None
