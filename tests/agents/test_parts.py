@@ -479,6 +479,13 @@ async def test_memory_stores_and_finds_facts_of_the_user() -> None:
     model = ScriptedModel("ok")
     await events_of(model, config, message="What tea?", scope=ANN, history=first.messages)
     assert list(model.requests[0].messages).count(facts) == 1, "known facts are not repeated"
+    await store.remember(ANN, "Ann likes green")
+    model = ScriptedModel("ok")
+    await events_of(model, config, message="What is green?", scope=ANN, history=first.messages)
+    assert [message.text for message in model.requests[0].messages if isinstance(message, SystemMessage)] == [
+        facts.text,
+        "Facts that the user has asked to remember:\n- Ann likes green",
+    ], "the beginning of a known fact is another fact"
     for session in (BOB, Scope()):
         model = ScriptedModel("ok")
         await events_of(model, config, message="Which tea?", scope=session)

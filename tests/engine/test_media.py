@@ -124,6 +124,21 @@ async def test_media_reach_the_caller_of_a_tool_outside_a_turn() -> None:
     assert media_of(model.requests[0]) == ["cat.png"]
 
 
+async def test_a_tool_may_return_a_medium_alone() -> None:
+    """The model gets the picture, not its data as text."""
+
+    @tool(effect="read")
+    async def shot() -> Media:
+        """Take a picture."""
+        return PICTURE
+
+    model = ScriptedModel(call("shot"), "A cat.")
+    await ToolOrchestrator(Chat("Look.", model=model), AgentConfig(), ToolRegistry([shot])).run()
+    result = model.requests[1].messages[-1]
+    assert isinstance(result, ToolMessage)
+    assert (result.content, result.media) == ("", (PICTURE,))
+
+
 async def test_the_media_of_a_sub_agents_answer_reach_its_parent() -> None:
     """They are the result's, next to the text or alone."""
     paint = delegate(Viewer(), name="paint", description="Paints.", tools=[])

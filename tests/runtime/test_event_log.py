@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from concertino import AgentConfig, Chat, DataPolicy, KeepFor, Resources, Scope, SqliteStore, TenantScope, tool
-from concertino.errors import OverloadedError, UnknownRunError
+from concertino.errors import ConfigurationError, OverloadedError, UnknownRunError
 from concertino.events import (
     AttemptFailed,
     RunEnded,
@@ -170,6 +170,12 @@ async def test_the_pieces_of_a_retried_attempt_are_void(store: Store) -> None:
         whole = await read(process, run.id)
         assert shown(whole) == "", "a late reader gets the turn instead of pieces"
         assert [e.message.text for _, e in whole if isinstance(e, TurnCompleted)] == ["right"]
+
+
+async def test_an_unknown_end_is_refused(store: Store) -> None:
+    async with runtime(store, ScriptedModel(), Desk()) as process:
+        with pytest.raises(ConfigurationError, match="invalid until 'suspend': choose from ended, suspended"):
+            process.events(Scope(), "run_1", until="suspend")  # type: ignore[arg-type]  # on purpose
 
 
 async def test_another_scope_finds_no_run(store: Store) -> None:

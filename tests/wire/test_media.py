@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -178,3 +179,46 @@ async def test_a_stored_conversation_keeps_produced_images(tmp_path: Any) -> Non
     assert json.loads(next(part for part in answer.parts if part.kind == "media").raw or "") == {
         "thoughtSignature": "c2ln"
     }
+
+
+YAML = Media("application/yaml", "YTogMQ==", name="a.yaml")
+FILES = {
+    "a text with a charset": Media("text/plain; charset=utf-8", "aGk="),
+    "an image in capitals": Media("IMAGE/PNG", "aWc="),
+    "a PDF at an address": Media("application/pdf", url="https://example.org/a"),
+}
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "responses", "google"])
+@pytest.mark.parametrize("media", FILES.values(), ids=FILES)
+def test_parameters_and_capitals_of_a_type_do_not_matter(kind: str, media: Media) -> None:
+    body = written(kind, UserMessage("Look", (media,)))
+    assert "charset" not in body.data.decode()
+    assert "image/png" in body.data.decode() or "IMAGE" not in media.media_type
+
+
+@pytest.mark.parametrize(
+    "media",
+    [
+        Media("text/plain", url="https://example.org/a.txt"),
+        Media(DOCX.media_type, url="https://example.org/a.docx"),
+        Media("application/zip", file_id="file_1"),
+    ],
+    ids=lambda media: media.media_type,
+)
+def test_anthropic_gets_no_document_that_it_does_not_read(media: Media) -> None:
+    with pytest.raises(UnsupportedError, match=media.media_type):
+        written("anthropic", UserMessage("Look", (media,)))
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_every_format_takes_every_text_file(kind: str) -> None:
+    text = written(kind, UserMessage("Look", (YAML,))).data.decode()
+    assert "a: 1" in text or "YTogMQ==" in text
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("kind", ["anthropic", "chat"])
+def test_a_text_file_is_read_in_its_charset(kind: str, charset: str) -> None:
+    file = Media("text/csv", base64.b64encode("Grüße, 3 €".encode(charset)).decode())
+    assert "Grüße, 3 €" in json.dumps(sent(kind, UserMessage("Look", (file,))), ensure_ascii=False)

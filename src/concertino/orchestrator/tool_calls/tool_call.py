@@ -285,6 +285,8 @@ class Call:
     # -- the outcome ---------------------------------------------------------------------------------------------
 
     def _outcome(self, tool: Tool, value: Any) -> Outcome:
+        if isinstance(value, Media):
+            value = ToolResult("", media=(value,))
         if not isinstance(value, ToolResult):
             outcome = Outcome(self.call, bounded_text(value, tool.max_bytes))
         else:

@@ -195,6 +195,7 @@ def _media_parts(media: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[
             parts.append({"text": media_placeholder(item)})
         elif item.data is not None:
             sent = "text/plain" if is_text(item) and not kind.startswith("text/") else kind
+            sent = item.media_type if item.kind == "audio" else sent  # with its rate
             parts.append({"inlineData": {"mimeType": sent, "data": item.data}})
         elif uri:
             parts.append({"fileData": {"mimeType": kind, "fileUri": uri}})

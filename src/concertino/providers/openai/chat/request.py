@@ -289,9 +289,9 @@ def _media_form(item: Media) -> dict[str, Any] | None:
         return {"type": "image_url", "image_url": {"url": media_url(item)}}
     if kind == "video" and (given or item.url):
         return {"type": "video_url", "video_url": {"url": media_url(item)}}
-    if kind == "audio" and given and item.media_type in _AUDIO:
-        return {"type": "input_audio", "input_audio": {"data": item.data, "format": _AUDIO[item.media_type]}}
-    if item.media_type == "application/pdf" and (given or item.file_id is not None):
+    if kind == "audio" and given and media_type(item) in _AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": item.data, "format": _AUDIO[media_type(item)]}}
+    if media_type(item) == "application/pdf" and (given or item.file_id is not None):
         file = {"filename": item.name or "document.pdf", "file_data": media_url(item)}
         return {"type": "file", "file": file if item.file_id is None else {"file_id": item.file_id}}
     return None
