@@ -43,7 +43,7 @@ from concertino.agents import (
     ToolGuardrail,
     UserMemory,
 )
-from concertino.errors import ConfigurationError, OverloadedError, RunStateError
+from concertino.errors import ConfigurationError, LibraryError, OverloadedError, RunStateError
 from concertino.events import ReasoningDelta, RunEnded, TextDelta, TurnCompleted
 from concertino.messages import Media
 from concertino.storage import ApprovalRule
@@ -522,6 +522,18 @@ async def test_documents_are_retrieved_and_can_be_searched() -> None:
     model = ScriptedModel("ok")
     await events_of(model, agent(Documents(shelf, retrieve=0), tools=()))
     assert len(model.requests[0].messages) == 1
+
+
+async def test_a_library_that_fails_does_not_end_the_run() -> None:
+    class Closed(Shelf):
+        async def search(self, query: str, limit: int = 8) -> Any:
+            raise LibraryError("the backend is down")
+
+    model = ScriptedModel("I cannot look.")
+    closed: Any = Closed()
+    result = result_of(await events_of(model, agent(Documents(closed), tools=())))
+    assert result.text == "I cannot look."
+    assert model.requests[0].messages[1] == SystemMessage("The documents could not be searched: the backend is down")
 
 
 async def test_research_is_a_tool() -> None:
