@@ -22,15 +22,16 @@ PDF = Media("application/pdf", "JVBERg==")
 WAV, MP4 = Media("audio/wav", "UklGRg=="), Media("video/mp4", "AAAA")
 DOCX = Media("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "UEs=")
 ZIP, TIFF = Media("application/zip", "UEs="), Media("image/tiff", "SUk=")
+GIF, HEIC = Media("image/gif", "R0lG"), Media("image/heic", "AAAAaGVpYw==")
 JSON = Media("application/json", "eyJhIjoxfQ==", name="a.json")
 
 TAKEN: dict[str, tuple[Media, ...]] = {
-    "anthropic": (PNG, JPG, PDF, JSON),
-    "responses": (PNG, JPG, PDF, DOCX, JSON),
-    "chat": (PNG, JPG, PDF, WAV, JSON),
-    "google": (PNG, JPG, PDF, WAV, MP4, JSON, TIFF),
+    "anthropic": (PNG, JPG, GIF, PDF, JSON),
+    "responses": (PNG, JPG, GIF, PDF, DOCX, JSON),
+    "chat": (PNG, JPG, GIF, PDF, WAV, JSON),
+    "google": (PNG, JPG, HEIC, PDF, WAV, MP4, JSON),
 }
-ALL = (PNG, JPG, PDF, WAV, MP4, DOCX, ZIP, TIFF, JSON)
+ALL = (PNG, JPG, GIF, HEIC, PDF, WAV, MP4, DOCX, ZIP, TIFF, JSON)
 
 
 def in_message(media: Media) -> tuple[UserMessage | AssistantMessage | ToolMessage, ...]:

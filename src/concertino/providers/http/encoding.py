@@ -244,7 +244,7 @@ def portable_name(name: str) -> str:
 
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The types of images that all providers with images take."""
+"""The types of images that OpenAI's and Anthropic's formats take."""
 
 
 def is_text(media: Media) -> bool:
