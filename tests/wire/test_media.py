@@ -223,3 +223,15 @@ def test_every_format_takes_every_text_file(kind: str) -> None:
 def test_a_text_file_is_read_in_its_charset(kind: str, charset: str) -> None:
     file = Media("text/csv", base64.b64encode("Grüße, 3 €".encode(charset)).decode())
     assert "Grüße, 3 €" in json.dumps(sent(kind, UserMessage("Look", (file,))), ensure_ascii=False)
+
+
+def test_gemini_gets_in_a_result_what_a_result_may_contain() -> None:
+    call = ToolCall("a", "look", "{}")
+    result = ToolMessage("a", "look", "Here", media=(PNG, WAV, DOCX))
+    asked = UserMessage("Q"), AssistantMessage((call,)), result, AssistantMessage((Text("A"),)), UserMessage("Q")
+    (response, *after) = sent("google", *asked)["contents"][2]["parts"]
+    assert response["functionResponse"]["parts"] == [{"inlineData": {"mimeType": "image/png", "data": "aWc="}}]
+    assert after == [
+        {"inlineData": {"mimeType": "audio/wav", "data": "UklGRg=="}},
+        {"text": "(a document that cannot be shown here)"},
+    ]

@@ -8,8 +8,8 @@ obvious rules:
   value for calls that another model made.
 - Parallel calls cannot be switched off: `parallel_tool_calls=False` has no effect.
 - Gemini 3 and later take a reasoning level, earlier models a token budget ("Thinking").
-- Since Gemini 3, results may contain images and documents ("Multimodal function responses"); for earlier models they
-  follow the result as parts of their own.
+- Since Gemini 3, results may contain some images and documents, but no text ("Multimodal function responses"); other
+  media, and all of earlier models, follow the result as parts of their own.
 - Prefixes are cached without breakpoints ("Context caching"); an explicit cache goes in `extra["cachedContent"]`.
 """
 
@@ -143,9 +143,9 @@ def _wire(message: Message, *, signed: bool = False) -> WireMessage:
             result: dict[str, Any] = {"id": call_id, "name": name}
             result["response"] = {"error" if message.is_error else "output": content}
             parts, refused = _media_parts(message.media)
-            if parts and signed:
-                result["parts"] = parts
-                parts = []
+            if signed and (inside := [part for part in parts if _fits_result(part)]):
+                result["parts"] = inside
+                parts = [part for part in parts if not _fits_result(part)]
             first, rest = dumps({"functionResponse": result}), ",".join(map(dumps, parts))
             return WireMessage("user", first, rest, refused, "; ".join(refused))
         case AssistantMessage():
@@ -186,6 +186,14 @@ def _call(part: ToolCall, raw: dict[str, Any]) -> dict[str, Any]:
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 """The images that the API takes ("Image understanding", "Supported image formats")."""
+
+_IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+"""The media that a result may contain ("Multimodal function responses")."""
+
+
+def _fits_result(part: dict[str, Any]) -> bool:
+    content = part.get("inlineData") or part.get("fileData")
+    return content is not None and content["mimeType"] in _IN_RESULTS
 
 
 def _media_parts(media: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
