@@ -15,7 +15,7 @@ from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
 from .event_stream import EventRecorder, EventStream, Observer
-from .hooks import Hooks, hooks_of, within_patience
+from .hooks import Hooks, hooks_of, reviewed_text, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import Replay
@@ -32,7 +32,6 @@ from .outcome import CONTINUE, Continue, Fail, Finish, Limited, StepOutcome, Sus
 from .plain import load_state
 from .recorder import record_end
 from .resources import Resources
-from .review import reviewed_text
 from .run import RunContext, RunSession, RunWork, no_work
 from .tool_calls.context import Parent
 from .turn import TurnRunner

@@ -106,7 +106,8 @@ class ScriptedModel:
             yield TextChunk(piece)
         parts: list[MessagePart] = [Reasoning(answer.reasoning, provider=self.provider)] if answer.reasoning else []
         parts += [Text(answer.text)] if answer.text else []
-        parts += [MediaPart(media, provider=self.provider) for media in answer.media]
+        if answer.media:
+            parts += [MediaPart(media, provider=self.provider) for media in answer.media]
         for scripted in answer.calls:
             self._calls += 1
             made = ToolCall(f"call_{self._calls}", scripted.name, scripted.arguments)

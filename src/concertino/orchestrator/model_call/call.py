@@ -14,10 +14,9 @@ from collections.abc import Awaitable, Callable
 from ...errors import ConfigurationError, ContextTooLongError, LimitError, ProviderError
 from ...events import AttemptFailed, Audience, QuestionAnswered, StoppedWork
 from ...providers.base import Model, ModelRequest, model_id
-from ..hooks import Hooks
+from ..hooks import Hooks, reviewed
 from ..recorder import Prepared, record_side_request
 from ..resources import Limits
-from ..review import reviewed
 from ..run import RunSession
 from .attempt import Attempt, OnReady
 from .retry import Attempts
