@@ -130,7 +130,7 @@ class Runtime:
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
-        self._watching = asyncio.create_task(self._watchdog.run(), name="concertino watchdog")
+        self._watching = self._watchdog.start()
         return self
 
     async def __aexit__(
