@@ -172,6 +172,18 @@ async def test_the_pieces_of_a_retried_attempt_are_void(store: Store) -> None:
         assert [e.message.text for _, e in whole if isinstance(e, TurnCompleted)] == ["right"]
 
 
+async def test_a_runtime_that_was_left_reads_what_is_stored_and_can_be_entered_again(store: Store) -> None:
+    model = ScriptedModel("one", "two")
+    process = runtime(store, model, Desk())
+    async with process:
+        first = await process.start(Chat("x", model=model), "desk")
+        await first.result()
+    assert await read(process, first.id) == await read(runtime(store, ScriptedModel(), Desk()), first.id)
+    async with process:
+        second = await process.start(Chat("x", model=model), "desk")
+        assert isinstance((await read(process, second.id))[-1][1], RunEnded)
+
+
 async def test_an_unknown_end_is_refused(store: Store) -> None:
     async with runtime(store, ScriptedModel(), Desk()) as process:
         with pytest.raises(ConfigurationError, match="invalid until 'suspend': choose from ended, suspended"):

@@ -130,6 +130,7 @@ class Runtime:
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
+        self._log.open()
         self._watching = self._watchdog.start()
         return self
 
