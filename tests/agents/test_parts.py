@@ -369,6 +369,15 @@ async def test_hooks_see_the_message_as_it_was_admitted(tmp_path: Path) -> None:
     assert result.text == "mask *** 1"
 
 
+async def test_a_title_is_made_from_the_message_as_it_was_admitted() -> None:
+    model = ScriptedModel("ok", "A Title")
+    async with Runtime([agent(InputGuardrail(refuse_secrets))], Resources(model=model, store=MemoryStore())) as runtime:
+        conversation = await runtime.conversation(ANN, agent="desk")
+        await (await conversation.send(f"mask {SECRET}")).result()
+        assert await conversation.title() == "A Title"
+    assert list(model.requests[1].messages) == [UserMessage("User: mask ***\n\nAssistant: ok")]
+
+
 @pytest.mark.parametrize("audience", ["answer", "internal"])
 async def test_an_answer_that_a_hook_writes_is_judged_too(audience: Any) -> None:
     judged: list[str] = []
