@@ -126,7 +126,7 @@ class Media(_Digested):
 
     @property
     def is_text(self) -> bool:
-        """Whether its type is one of text, which every model can read."""
+        """True for a type of text, which every model can read."""
         return self.essence.startswith("text/") or self.essence in _TEXTS
 
     @property

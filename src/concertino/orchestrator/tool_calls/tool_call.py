@@ -285,7 +285,7 @@ class Call:
     # -- the outcome ---------------------------------------------------------------------------------------------
 
     def _outcome(self, tool: Tool, value: Any) -> Outcome:
-        if value.__class__ is Media:  # a class that nobody derives from, and this runs for each call
+        if value.__class__ is Media:  # `isinstance` would be one more call for each result
             value = ToolResult("", media=(value,))
         if not isinstance(value, ToolResult):
             outcome = Outcome(self.call, bounded_text(value, tool.max_bytes))
