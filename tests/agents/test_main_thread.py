@@ -23,27 +23,34 @@ from concertino.errors import ConfigurationError
 from concertino.events import Notice
 from concertino.messages import ForcedTool, SystemMessage, UserMessage
 from concertino.testing import ScriptedModel, call
-from concertino.tools.builtin import Settings, default_registry
+from concertino.tools import Hit, QueryRows, Source
+from concertino.tools.builtin import Chatbot, Settings, default_registry
 
 PASSAGES = "Section 4: refunds take five days."
 
 
-async def find_passages(*, query: str, context: Any) -> str:
-    """A RAG backend."""
-    return PASSAGES
+class Terms:
+    """A library with one passage."""
+
+    async def search(self, query: str, limit: int = 8) -> list[Hit]:
+        """Return the passage."""
+        return [Hit(source=Source(id="s1", title="Terms", location="terms.pdf"), snippet=PASSAGES, score=1)]
 
 
-async def ask_bot(*, message: str, should_use_knowledge_base: bool, context: Any) -> str:
-    """A chatbot backend."""
-    return "be brief"
+class Sums:
+    """Tables that answer every query with 42."""
+
+    def schema(self) -> str:
+        """Return one table."""
+        return "sales(amount)"
+
+    async def query(self, sql: str) -> QueryRows:
+        """Return one figure."""
+        return QueryRows(columns=["sum"], rows=[[42]])
 
 
-async def compute(*, question: str, context: Any) -> int:
-    """A data-analysis backend."""
-    return 42
-
-
-FULL = Settings(rag=find_passages, chatbot=ask_bot, data_analysis=compute)
+BOT = Chatbot("Bert", "Be brief.", Terms())
+FULL = Settings(rag=Terms(), chatbot=BOT, data_analysis=Sums())
 
 
 async def test_rag_is_forced_and_its_passages_move_into_the_message() -> None:
@@ -52,13 +59,15 @@ async def test_rag_is_forced_and_its_passages_move_into_the_message() -> None:
         result = await ToolOrchestrator(chat, MainThreadAgent(), default_registry(["RAG"], FULL)).run()
     assert model.requests[0].tool_choice == ForcedTool("rag")
     assert "terms.pdf: our terms" in model.requests[0].system
-    assert model.requests[1].messages[0] == UserMessage(f"{PASSAGES}\n\nThe user asks: How long?")
+    assert model.requests[1].messages[0] == UserMessage(
+        f"[s1] Terms (terms.pdf)\n{PASSAGES}\n\nThe user asks: How long?"
+    )
     assert PASSAGES not in model.requests[1].messages[-1].content
     assert result.messages[0] == UserMessage("How long?"), "what the user said is kept as it was said"
 
 
 async def test_the_chatbot_is_forced_and_then_its_knowledge_base() -> None:
-    steps = [call("chatbot", message="hi", should_use_knowledge_base=True), call("rag", query="hi"), "Hello."]
+    steps = [call("chatbot", should_use_knowledge_base=True), call("rag", query="hi"), "Hello."]
     with ScriptedModel(*steps) as model:
         chat = Chat(model=model, message="hi", chatbot_id="bot-1", attachments=[Attachment("a.txt")])
         await ToolOrchestrator(chat, MainThreadAgent(), default_registry(["CHATBOT"], FULL)).run()
@@ -154,7 +163,9 @@ def test_modes_choose_the_tools() -> None:
     assert "store_memory" not in default_registry(settings=off)
 
 
-@pytest.mark.parametrize(("mode", "setting"), [("RAG", "rag"), ("CHATBOT", "rag"), ("DATA_ANALYSIS", "data_analysis")])
+@pytest.mark.parametrize(
+    ("mode", "setting"), [("RAG", "rag"), ("CHATBOT", "chatbot"), ("DATA_ANALYSIS", "data_analysis")]
+)
 def test_a_mode_without_its_backend_names_the_setting(mode: Any, setting: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"Settings\({setting}="):
         default_registry([mode])
@@ -163,21 +174,3 @@ def test_a_mode_without_its_backend_names_the_setting(mode: Any, setting: str) -
 def test_an_unknown_mode_raises() -> None:
     with pytest.raises(ConfigurationError, match="unknown mode 'RAGS'"):
         default_registry(["RAGS"])  # type: ignore[list-item]
-
-
-async def test_images_come_from_the_backend() -> None:
-    async def paint(*, prompt: str, size: str, context: Any) -> str:
-        return f"data:{prompt}@{size}"
-
-    registry = default_registry(settings=Settings(image_generation=paint))
-    with ScriptedModel(call("image_generation", prompt="a cat"), "here") as model:
-        chat = Chat(model=model, message="a cat please")
-        result = await ToolOrchestrator(chat, MainThreadAgent(), registry).run()
-    assert result.data["image_generation"] == {"picture": "data:a cat@1024x1024"}
-
-
-async def test_data_analysis_returns_the_backend_s_answer() -> None:
-    with ScriptedModel(call("data_analysis", question="sum?"), "42") as model:
-        registry = default_registry(["DATA_ANALYSIS"], FULL)
-        await ToolOrchestrator(Chat(model=model, message="sum?"), MainThreadAgent(), registry).run()
-    assert model.requests[1].messages[-1].content == "42"

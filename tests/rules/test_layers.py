@@ -14,7 +14,20 @@ from . import allowed
 from .source import FILES, PACKAGE, ROOT, imports, module, name, unit
 
 LAYERS = (
-    {"_version", "errors", "events", "extras", "ids", "messages", "operations", "records", "scope", "text", "usage"}
+    {
+        "_version",
+        "errors",
+        "events",
+        "extras",
+        "ids",
+        "images",
+        "messages",
+        "operations",
+        "records",
+        "scope",
+        "text",
+        "usage",
+    }
     | {"context_state", "families", "waits"},
     {"tools", "token_engine", "providers", "storage"},
     {"orchestrator"},
@@ -38,7 +51,7 @@ VENDORS = {
     "opentelemetry": ("observability",),
     "psycopg": ("storage/postgres",),
     "rich": ("cli",),
-    "sqlite3": ("storage/sqlite", "tools/corpus", "tools/documents"),
+    "sqlite3": ("storage/sqlite", "tools/corpus", "tools/documents", "tools/sql"),
     "starlette": ("server",),
     "trafilatura": ("tools",),
     "typer": ("cli",),
