@@ -18,15 +18,16 @@ from tests.wire.recordings import TRAFFIC, TROUBLE, recordings
 from concertino.providers.anthropic.reply import MessageReader
 from concertino.providers.base import ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.google.reply import ContentReader
+from concertino.providers.http.reader import AnswerReader
 from concertino.providers.http.sse import SseDecoder
-from concertino.providers.http.transport import ReplyReader
 from concertino.providers.openai.chat.reply import ChatReader
+from concertino.providers.openai.chat.vendors import OPENAI
 from concertino.providers.openai.responses.reply import ResponseReader
 
-READERS: dict[str, Callable[[], ReplyReader]] = {
+READERS: dict[str, Callable[[], AnswerReader]] = {
     "anthropic": MessageReader,
     "responses": lambda: ResponseReader("openai"),
-    "chat": lambda: ChatReader("openai"),
+    "chat": lambda: ChatReader("openai", OPENAI),
     "google": ContentReader,
 }
 
@@ -65,7 +66,7 @@ def _shares(places: list[tuple[float, float, float]]) -> str:
     return " ".join(f"{statistics.median(column):>8.1%}" for column in zip(*places, strict=True))
 
 
-def measure(reader: ReplyReader, body: bytes) -> list[tuple[float, float, float]]:
+def measure(reader: AnswerReader, body: bytes) -> list[tuple[float, float, float]]:
     """Return the remaining shares of the stream *body* at each complete call. Raises the reader's errors."""
     decoder = SseDecoder()
     now = Place()

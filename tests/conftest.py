@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,36 +28,51 @@ _KEYS = (
 )
 
 
-def _is_local(address: Any) -> bool:
-    if not isinstance(address, tuple):
-        return True  # a Unix socket
-    host = str(address[0])
+_LOCAL_NAMES = ("", "localhost", socket.gethostname())
+
+
+def _is_local(host: object) -> bool:
+    """Return whether *host* is an address of this machine, or a name that needs no look-up elsewhere."""
+    text = host.decode("ascii", "replace") if isinstance(host, bytes) else host
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return text is None or text in _LOCAL_NAMES or ipaddress.ip_address(str(text)).is_loopback
     except ValueError:
-        return host == "localhost"
+        return False
+
+
+def _is_address(host: object) -> bool:
+    """Return whether *host* is an address in any notation of the system's resolver, such as `127.1`."""
+    for convert in (ipaddress.ip_address, socket.inet_aton):
+        try:
+            convert(str(host))
+            return True
+        except (ValueError, OSError):
+            continue
+    return False
+
+
+def _guard(event: str, details: tuple[Any, ...]) -> None:
+    """Refuse every connection and every look-up off this machine, by whichever library and thread it is made."""
+    if event == "socket.getaddrinfo" or event.startswith("socket.gethostby"):
+        host = details[0]
+        if _is_address(host):
+            return  # it is converted, not looked up
+    elif event in ("socket.connect", "socket.sendto", "socket.sendmsg") and isinstance(details[1], tuple):
+        host = details[1][0]
+    else:
+        return
+    if not _is_local(host):
+        raise AssertionError(f"a test tried to reach {host!r}: {event}")
+
+
+sys.addaudithook(_guard)  # it cannot be removed: it guards the whole session, also while tests are collected
 
 
 @pytest.fixture(autouse=True)
-def network_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fail a test that connects to another machine."""
-    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
-
-    def guarded(self: socket.socket, address: Any) -> None:
-        if not _is_local(address):
-            raise AssertionError(f"a test tried to connect to: {address}")
-        connect(self, address)
-
-    def guarded_ex(self: socket.socket, address: Any) -> int:
-        if not _is_local(address):
-            raise AssertionError(f"a test tried to connect to: {address}")
-        return connect_ex(self, address)
-
-    monkeypatch.setattr(socket.socket, "connect", guarded)
-    monkeypatch.setattr(socket.socket, "connect_ex", guarded_ex)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the keys of this machine."""
     for key in _KEYS:
         monkeypatch.delenv(key, raising=False)
-    yield
 
 
 @pytest.fixture(scope="session")

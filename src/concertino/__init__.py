@@ -42,7 +42,7 @@ from .scope import OPERATOR, AnyScope, Operator, Scope, TenantScope
 from .storage import Budget
 from .token_engine import Retention
 from .tools import Done, NotDone, Pending, Tool, ToolContext, ToolRegistry, ToolResult, tool
-from .usage import Tokens, UsageRecord
+from .usage import Receipt, Tokens, UsageRecord
 
 if TYPE_CHECKING:
     from .agents.agent_tool import delegate
@@ -94,6 +94,7 @@ __all__ = [
     "Outcome",
     "Pending",
     "RateLimit",
+    "Receipt",
     "Resources",
     "Retention",
     "Retry",

@@ -61,7 +61,7 @@ class ContextReport:
     billed: list[tuple[int, int, int, int, int]] = field(default_factory=list, repr=False, compare=False)
     """For each request the tokens sent, read from the cache and written to it; then the tokens of the untrimmed
     request, sent and read. Prices may depend on the size of a request."""
-    price: Callable[[Tokens], tuple[Decimal | None, str]] | None = field(default=None, repr=False, compare=False)
+    price: Callable[[Tokens, None], tuple[Decimal | None, str]] | None = field(default=None, repr=False, compare=False)
     """The price of the model that answered all requests; None if there were several models."""
 
     @property
@@ -84,7 +84,7 @@ class ContextReport:
     def _total(self, requests: Iterable[Tokens]) -> Decimal | None:
         total = Decimal(0)
         for tokens in requests:
-            cost = None if self.price is None else self.price(tokens)[0]
+            cost = None if self.price is None else self.price(tokens, None)[0]
             if cost is None:
                 return None
             total += cost
@@ -94,7 +94,7 @@ class ContextReport:
         """Return the fields with a table of prices: the product's function may not fit into a pickle."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         if self.price is not None:
-            values["price"] = {tokens: self.price(tokens) for tokens in (*self._sent(), *self._untrimmed())}.get
+            values["price"] = {tokens: self.price(tokens, None) for tokens in (*self._sent(), *self._untrimmed())}.get
         return None, values
 
     @property

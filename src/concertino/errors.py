@@ -11,6 +11,7 @@ ConcertinoError
 │   └── ToolArgumentsError        the arguments do not match the tool's schema
 ├── LibraryError                  a search or a fetch failed
 │   └── CorpusError               a document collection is missing, empty or unreadable
+├── InvalidOutputError            a model's answer does not match its output type
 ├── ContextFloorError             the smallest possible request exceeds the context window
 ├── ProviderError                 a model provider failed
 │   ├── AuthenticationError
@@ -37,7 +38,9 @@ ConcertinoError
 │   ├── RunClaimedError           another process is working on the run
 │   ├── UnknownWaitError
 │   └── NotAllowedError
-├── BudgetError                   an account has too little left for a reservation
+├── WorkerError                   work on untrusted data failed in its process, or exceeded a limit
+├── LimitError                    a limit of the run allows no further work
+│   └── BudgetError               an account has too little left for a reservation
 ├── EngineError                   a defect of the engine; the run fails
 └── RunError                      a run failed; carries the partial result
 
@@ -46,11 +49,11 @@ Every message states what is wrong, which value caused it, and what to do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from .messages import AssistantMessage
-    from .usage import Tokens
+    from .usage import Receipt, Tokens
 
 
 class ConcertinoError(Exception):
@@ -102,6 +105,10 @@ class CorpusError(LibraryError):
     """A document collection is missing, empty or unreadable."""
 
 
+class InvalidOutputError(ConcertinoError):
+    """A model's answer does not match its output type; the message names the problems."""
+
+
 class ContextFloorError(ConcertinoError):
     """The smallest possible request exceeds the context window; the message names its largest parts."""
 
@@ -122,6 +129,8 @@ class ProviderError(ConcertinoError):
         """The part of the answer that arrived before the failure; None if the answer had not begun."""
         self.tokens: Tokens | None = None
         """Usage that the provider had reported before the failure; None if it had reported none."""
+        self.receipt: Receipt | None = None
+        """What else the provider had reported."""
         self.sent: bool | None = None
         """True if the provider responded, False if it cannot have read the request and so bills nothing, None if it is
         unknown, as after a connection that was lost before a response."""
@@ -235,11 +244,46 @@ class NotAllowedError(RunStateError):
     """This person may not answer the wait."""
 
 
-class BudgetError(ConcertinoError):
+class WorkerError(ConcertinoError):
+    """Work on untrusted data exceeded a limit of CPU time or memory, ended its process, or raised an exception."""
+
+    def __init__(self, message: str, *, raised: str = "") -> None:
+        super().__init__(message)
+        self.raised = raised
+        """Type of the exception that the work raised; "" for a limit or a process that has ended."""
+        self.detail = message.removeprefix(f"{raised}: ")
+
+
+LimitReason = Literal[
+    "tool_calls",
+    "steps",
+    "hook_seconds",
+    "answer",
+    "budget",
+    "model_calls",
+    "all_tool_calls",
+    "seconds",
+    "received",
+    "tokens",
+    "cost",
+]
+"""The limit that is reached. `budget`: an account does not cover another step. `answer`: an answer went far beyond its
+token limit. The others are fields of `Limits`."""
+
+
+class LimitError(ConcertinoError):
+    """A limit of the run, or of its tree, allows no further work; `reason` names it as `AgentConfig.on_limit` does."""
+
+    def __init__(self, message: str, reason: LimitReason) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class BudgetError(LimitError):
     """An account has too little left for a reservation; `account` is its kind: `run`, `user` or `tenant`."""
 
     def __init__(self, message: str, account: str, tokens: int | None = None, money: Any = None) -> None:
-        super().__init__(message)
+        super().__init__(message, "budget")
         self.account = account
         self.tokens = tokens
         """Remaining tokens; None: unlimited."""
@@ -257,3 +301,11 @@ class RunError(ConcertinoError):
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
         self.result = result
+
+
+def error_text(error: BaseException) -> str:
+    """Return the type and the message of *error*, whatever its `__str__` does."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - code of a tool may raise anything, such as SystemExit
+        return type(error).__name__

@@ -18,8 +18,9 @@ from .records import record
 from .usage import UsageRecord
 from .waits import Wait, WaitKind
 
-RunStatus = Literal["completed", "failed", "cancelled", "suspended"]
-"""`suspended`: the run waits for answers from outside and continues when it is resumed. The others are final."""
+RunStatus = Literal["completed", "limited", "failed", "cancelled", "suspended"]
+"""`limited`: no answer was possible within a limit or a budget; the error names it. `suspended`: the run waits for
+answers from outside and continues when it is resumed. The others are final."""
 NoticeCode = Literal[
     "user_message_cut",
     "context_trimmed",
@@ -31,7 +32,14 @@ NoticeCode = Literal[
     "summary_failed",
     "context_not_applied",
     "history_repaired",
+    "tool_data_dropped",
+    "attachments_unread",
 ]
+
+
+Audience = Literal["answer", "draft", "internal"]
+"""Who a text is for. `answer`: the user, as the answer. `draft`: the user, as work in progress such as a document.
+`internal`: the agent only."""
 
 
 @record(frozen=False)
@@ -82,16 +90,31 @@ class AttemptFailed(Event):
 
 @record(frozen=False)
 class TextDelta(Event):
-    """A piece of the answer's text."""
+    """A piece of a model's text."""
 
     text: str
+    audience: Audience = "answer"
+    call_id: str | None = None
+    """Id of the tool call whose tool asked the model; None for the text of a turn or of a hook's question."""
 
 
 @record(frozen=False)
 class ReasoningDelta(Event):
-    """A piece of the answer's reasoning."""
+    """A piece of a model's reasoning."""
 
     text: str
+    audience: Audience = "answer"
+    call_id: str | None = None
+    """See `TextDelta.call_id`."""
+
+
+@record(frozen=False)
+class PartialOutput(Event):
+    """The part of a typed answer that has arrived so far, for an agent with an `output_type`."""
+
+    value: Any
+    """Plain JSON, neither complete nor validated; replaces the earlier value. A string that is being written is cut
+    off."""
 
 
 @record(frozen=False)
@@ -283,6 +306,8 @@ class RunResult:
     """Structured result of each tool's last call in this run, by tool name."""
     messages: tuple[Message, ...] = field(repr=False)
     """Messages that this run added, starting with the user's: append them to the history of the next run."""
+    output: Any = None
+    """The validated answer of a completed run whose agent has an `output_type`; None otherwise."""
     error: str | None = None
     waiting: tuple[Wait, ...] = field(default=(), repr=False)
     """Open waits of a suspended run, including those of sub-agents."""
@@ -313,6 +338,7 @@ RunEvent = (
     | AttemptFailed
     | TextDelta
     | ReasoningDelta
+    | PartialOutput
     | ToolCallDelta
     | TurnCompleted
     | ToolsSelected

@@ -41,6 +41,11 @@ def call_key(run_id: str, step: int, index: int) -> str:
     return f"{run_id}:{step}.{index}"
 
 
+def is_attempt(usage: str) -> bool:
+    """Return whether the usage id *usage* belongs to an attempt at a model, not to usage that a tool has booked."""
+    return usage.rpartition(":")[2].isdecimal()
+
+
 def new_call_id() -> str:
     """Return an id for a model's call without an id, or with an id that an earlier call already has."""
     return f"call_{token()}"

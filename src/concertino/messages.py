@@ -23,9 +23,14 @@ Retain = Literal["once", "window", "pin"]
 while it fits the context window and removing it does not pay. `pin`: always. The store also replaces a `once` result
 by its summary unless the data policy keeps whole results."""
 
+Effort = Literal["none", "minimal", "low", "medium", "high"]
+"""The amount of reasoning before the answer."""
+
 StopReason = Literal["end", "tool_calls", "length", "filter", "broken", "pause"]
 """Why a model stopped: it finished, it called tools, it reached the output limit, a filter cut the answer, the stream
 broke, or the provider paused a long turn of its own tools, which continues when the conversation is sent again."""
+
+MediaKind = Literal["image", "audio", "video", "document"]
 
 
 @record
@@ -89,9 +94,6 @@ class Opaque:
     kind: Literal["opaque"] = "opaque"
 
 
-Part = Text | Reasoning | ToolCall | Opaque
-
-
 class _Digested:
     """Cache of a medium's digest."""
 
@@ -113,6 +115,11 @@ class Media(_Digested):
     name: str = ""
 
     @property
+    def kind(self) -> MediaKind:
+        """Return what it is, by its type; everything but images, audio and video is a document."""
+        return _MEDIA_KINDS.get(self.media_type.partition("/")[0], "document")
+
+    @property
     def digest(self) -> str:
         """The SHA-256 of `data` in hexadecimal, by which a store keeps it; empty without data."""
         try:
@@ -121,6 +128,24 @@ class Media(_Digested):
             digest = hashlib.sha256(self.data.encode()).hexdigest() if self.data else ""
             object.__setattr__(self, "_digest", digest)
             return digest
+
+
+_MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
+
+
+@record
+class MediaPart:
+    """An image that the model produced."""
+
+    media: Media
+    kind: Literal["media"] = "media"
+    raw: str | None = field(default=None, repr=False, compare=False)
+    """The provider's JSON of this block without its content. Sent back with it, to that provider only."""
+    provider: str = field(default="", compare=False)
+    """Provider that `raw` comes from."""
+
+
+Part = Text | Reasoning | ToolCall | MediaPart | Opaque
 
 
 class _Wired:
@@ -179,6 +204,11 @@ class AssistantMessage(_Wired):
     def text(self) -> str:
         """The text of the answer without its reasoning."""
         return "".join(part.text for part in self.parts if part.kind == "text")
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        """The media that the model produced, in order."""
+        return tuple([part.media for part in self.parts if part.kind == "media"])
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

@@ -83,7 +83,7 @@ class Operation:
     name: str
     """The tool, the model (`provider:name`) or the agent."""
     index: int = 0
-    """The call's index in its turn."""
+    """The call's index in its turn; -1 outside a turn."""
     call_id: str = ""
     """The provider's id of the call; empty if the call is not part of the model's message."""
     effect: str = ""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import field
 from decimal import Decimal
 from typing import Literal
 
 from .records import record
 
 UsageSource = Literal["measured", "estimated", "unknown"]
-"""`measured`: reported by the provider. `estimated`: counted by concertino. `unknown`: neither, and never zero."""
+"""`measured`: reported by the provider. `estimated`: counted by concertino, or reported with counts that do not add up.
+`unknown`: the provider may have billed the attempt and did not say what; its counts are at most a hint, and its cost is
+None, never zero. `Runtime.settle_usage` replaces estimated and unknown records."""
 
 
 @record
@@ -44,6 +47,31 @@ class Tokens:
         """Input and output together."""
         return self.prompt + self.completion
 
+    @property
+    def negative(self) -> bool:
+        """True if a count is negative. Such counts are never booked, because they would lower a bill."""
+        return min(self.prompt, self.completion, self.cached, self.cache_write, self.reasoning, self.cache_write_1h) < 0
+
+
+@record(kw_only=True)
+class Receipt:
+    """A provider's report about one attempt in addition to its tokens. It contains no text of the conversation."""
+
+    response_id: str = ""
+    """The provider's id of the answer."""
+    service_tier: str = ""
+    """The tier that served the request, by the provider's name: `default`, `flex`, `priority`, `batch`, `fast`, ..."""
+    server_tools: dict[str, int] = field(default_factory=dict, hash=False)
+    """Calls of tools that ran at the provider, such as `web_search` and `file_search`; some are billed per call."""
+    modalities: dict[str, int] = field(default_factory=dict, hash=False)
+    """Tokens by direction and modality, such as `input_audio`, `cached_text` and `output_image`. They are parts of the
+    prompt, of its cached part, and of the completion."""
+    cost: Decimal | None = None
+    """The provider's own bill in US dollars; None if it sends none."""
+    usage: str = ""
+    """The provider's usage report as JSON, without texts; "" without one. A usage rule that was wrong can be applied
+    again."""
+
 
 @record(kw_only=True)
 class UsageRecord:
@@ -66,6 +94,8 @@ class UsageRecord:
     """Version of the price list behind `cost`."""
     tools: tuple[str, ...] = ()
     """Tools that the model called in this turn, or the tool that made the model call."""
+    receipt: Receipt | None = None
+    """What the provider reported; None if it reported nothing."""
 
 
 @record

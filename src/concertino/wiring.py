@@ -35,6 +35,9 @@ _PROVIDERS: dict[str, tuple[tuple[str, ...], str]] = {
     "google": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), "gemini-3.8-flash"),
 }
 
+_PREFIXES = {"claude": "anthropic", "gpt": "openai", "gemini": "google"}
+"""The beginnings of the names of the providers' models."""
+
 
 def open_model(spec: str) -> Model:
     """Open the model named *spec*: `provider:model`, a provider alone for its default model, or `demo`.
@@ -62,7 +65,9 @@ def open_model(spec: str) -> Model:
         names = ", ".join((*_PROVIDERS, DEMO, *NAMES, COMPATIBLE))
         if provider == COMPATIBLE:
             return _open_compatible("", name)
-        raise UnknownProviderError(f"unknown provider {provider!r} in {spec!r}: choose from {names}")
+        likely = next((known for prefix, known in _PREFIXES.items() if provider.startswith(prefix)), "")
+        hint = f"; or did you mean '{likely}:{provider}'?" if likely and not name else ""
+        raise UnknownProviderError(f"unknown provider {provider!r} in {spec!r}: choose from {names}{hint}")
     return _opener(provider)(name or _PROVIDERS[provider][1])
 
 
@@ -137,7 +142,7 @@ async def open_library(
 async def open_store(path: Path) -> SqliteStore:
     """Open the SQLite file at *path* and create its folder if needed. Raises `StorageError`."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # private, as runs are
     except OSError as error:
         raise StorageError(f"cannot create the folder {path.parent}: {error.strerror}; choose another --db") from error
     from .storage.sqlite import SqliteStore  # noqa: PLC0415 - only programs with a store load sqlite3

@@ -20,6 +20,7 @@ from tests.cli.conftest import Cli
         (["research"], ("question is missing", "concertino research")),
         (["research", " \n"], ("question is empty", "in quotes")),
         (["research", "what", "is", "this"], ("'what', 'is', 'this'", "in quotes")),
+        (["research", "q", "--model", "gpt-5"], ("'gpt-5'", "or did you mean 'openai:gpt-5'?")),
         (["research", "q", "--model", "foo:bar"], ("'foo'", "choose from anthropic, openai, google")),
         (["research", "q", "--model", f"{DEMO}:big"], ("'big'", DEMO)),
         (["research", "q", "--model", ""], ("''", DEMO)),

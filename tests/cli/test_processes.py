@@ -146,11 +146,13 @@ def test_the_receipt_of_a_stop_names_what_a_killed_process_left(start: Start, cl
     assert "unknown whether it took effect: send (tool of clerk, " in shown
 
 
-def test_the_second_signal_ends_the_process(start: Start) -> None:
+def test_the_third_signal_ends_the_process(start: Start) -> None:
     process = start(DRIVER, "stubborn", "research", "What?", "--corpus", "pages", "--db", "runs.db")
     wait_for(process, "waiting")
     process.send_signal(signal.SIGINT)
     wait_for(process, "refusing")
+    process.send_signal(signal.SIGINT)
+    wait_for(process, "cancelling the run")
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
 

@@ -71,7 +71,7 @@ def test_show_reports_a_suspended_run(shop: Shop, runs: Cli) -> None:
         "user     Zoë, of shop, conv_1",
         "budget   run: 30 of 1,000,000 tokens and <$0.0001 of $2.50 spent",
         'done       lookup {"name": "tea"}',
-        'failed     broken {"name": "cup"}\n                 ValueError: no [31mcup',
+        'failed     broken {"name": "cup"}\n                 ValueError: no \\x1b[31mcup',
         'waiting    refund {"amount": 5, "to": "Jürgen ',
         'waiting    supplier {"question": "when?"}',
         "suspended  every open call waits",

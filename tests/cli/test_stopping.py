@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,59 +71,76 @@ def interrupted_research(number: int) -> ScriptedModel:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_stops_the_run_and_prints_its_results(
+def test_the_first_signal_parks_the_run(
     cli: Cli, corpus: Path, tmp_path: Path, use_model: UseModel, number: signal.Signals
 ) -> None:
     use_model(interrupted_research(number))
     done = cli("research", "What is it?", "--corpus", "pages", "--db", "runs.db")
     assert done.returncode == 128 + number
-    assert done.stderr.splitlines()[-1].startswith("stopped; its results so far are in runs.db (run run_")
-    # The completed researcher's answer is printed with its source; the unknown citation is removed.
-    assert "## about apples" in done.stdout
-    assert "Apples are red [s" in done.stdout
-    assert "## Sources" in done.stdout
-    assert "s0000000000" not in done.stdout
-    answers = stored_answers(tmp_path / "runs.db")
-    assert {path: state for path, (state, _) in answers.items()} == {
-        "supervisor": "cancelled",
+    parked = re.fullmatch(
+        r"parked in runs\.db \(run (run_\w+)\); to continue: concertino (runs resume \1 --corpus pages --db runs\.db)",
+        done.stderr.splitlines()[-1],
+    )
+    assert parked
+    states = {path: state for path, (state, _) in stored_answers(tmp_path / "runs.db").items()}
+    assert states == {
+        "supervisor": "running",
         "supervisor/researcher-1": "completed",
-        "supervisor/researcher-2": "cancelled",
+        "supervisor/researcher-2": "running",
     }
-    assert answers["supervisor/researcher-1"][1].startswith("Apples are red")
-    connection = sqlite3.connect(tmp_path / "runs.db")
-    assert connection.execute("SELECT count(*) FROM usage").fetchone()[0] >= 3
-    connection.close()
+    listed = cli("runs", "list", "--json", "--db", "runs.db")
+    assert [json.loads(line)["state"] for line in listed.stdout.splitlines()] == ["interrupted"]
 
 
-def test_a_stopped_run_is_still_one_json_object(cli: Cli, corpus: Path, use_model: UseModel) -> None:
+def test_a_parked_run_is_resumed_by_the_printed_command(
+    cli: Cli, corpus: Path, use_model: UseModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def receive() -> None:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.Event().wait()
+
+    use_model(ScriptedModel(Answer(text="So far. ", midway=receive)))
+    first = cli("chat", "What is it?", "--corpus", "pages", "--db", "runs.db")
+    command = first.stderr.splitlines()[-1].partition("to continue: concertino ")[2]
+    model = ScriptedModel("It is red.")
+    monkeypatch.setattr("concertino.wiring.Models.__init__.__defaults__", (lambda _: model,))
+    done = cli(*command.split())
+    assert (done.returncode, done.stdout) == (0, "It is red.\n")
+
+
+def test_a_second_signal_cancels_the_run(cli: Cli, corpus: Path, tmp_path: Path, use_model: UseModel) -> None:
+    async def receive() -> None:
+        signal.raise_signal(signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(0)
+
+    use_model(ScriptedModel(Answer(text="So far so good. ", midway=receive)))
+    done = cli("chat", "What is it?", "--corpus", "pages", "--db", "runs.db")
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1].startswith("stopped; its results so far are in runs.db (run run_")
+    assert {state for state, _ in stored_answers(tmp_path / "runs.db").values()} == {"cancelled"}
+
+
+def test_a_parked_run_is_still_one_json_object(cli: Cli, corpus: Path, use_model: UseModel) -> None:
     use_model(interrupted_research(signal.SIGINT))
     done = cli("research", "What is it?", "--corpus", "pages", "--db", "runs.db", "--json")
     assert done.returncode == 130
     found = json.loads(done.stdout)
     check_object(found)
-    assert found["status"] == "cancelled"
-    assert found["error"]
-    assert len(found["sources"]) == 1
+    assert (found["status"], found["error"]) == ("suspended", None)
 
 
-def test_a_stopped_chat_prints_its_partial_answer(cli: Cli, corpus: Path, use_model: UseModel) -> None:
-    async def receive() -> None:
-        signal.raise_signal(signal.SIGINT)
-        await asyncio.Event().wait()
-
-    use_model(ScriptedModel(Answer(text="So far so good. ", midway=receive)))
-    done = cli("chat", "What is it?", "--corpus", "pages", "--db", "runs.db")
-    assert (done.returncode, done.stdout.strip()) == (130, "So far so good.")
-
-
-def test_a_signal_stops_a_resumed_run(cli: Cli, shop: Callable[[str, str], str], tmp_path: Path) -> None:
+def test_a_signal_parks_a_resumed_run(cli: Cli, shop: Callable[[str, str], str], tmp_path: Path) -> None:
     run = shop("clerk", "refund\nmodel")
     approved = cli("runs", "approve", f"{run}:1.0", "--by", "ann", "--db", "runs.db")
     assert approved.returncode == 0
     done = cli("runs", "resume", run, "--app", "tests.cli.shop:make_interrupted", "--db", "runs.db")
     assert done.returncode == 130
-    assert done.stderr.splitlines()[-1].startswith("stopped; its results so far are in runs.db")
-    assert {state for state, _ in stored_answers(tmp_path / "runs.db").values()} == {"cancelled"}
+    assert f"runs resume {run} --app tests.cli.shop:make_interrupted" in done.stderr.splitlines()[-1]
+    assert {state for state, _ in stored_answers(tmp_path / "runs.db").values()} == {"running"}
 
 
 def test_an_ignored_hangup_does_not_stop_the_run(cli: Cli, corpus: Path, use_model: UseModel) -> None:
@@ -133,7 +150,7 @@ def test_an_ignored_hangup_does_not_stop_the_run(cli: Cli, corpus: Path, use_mod
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
     use_model(ScriptedModel(Answer(text="It is red.", before=receive)))
     done = cli("chat", "What is it?", "--corpus", "pages", "--db", "runs.db")
-    assert (done.returncode, done.stdout) == (0, "It is red.\n")
+    assert (done.returncode, done.stdout) == (0, "It is red.\n"), done.stderr
 
 
 @pytest.mark.parametrize("as_json", [False, True])

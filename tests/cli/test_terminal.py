@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.text import Text
 
 from concertino.cli.render.console import Console
+from concertino.cli.render.format import one_line, safe
 from concertino.messages import UserMessage
 from concertino.providers.base import Model, ModelRequest
 from concertino.testing import ScriptedModel, call
@@ -133,6 +138,79 @@ def test_printed_text_is_always_safe(capsys: pytest.CaptureFixture[str]) -> None
     assert out.startswith("before ")
     assert out.endswith(" after\n")
     assert_harmless(Completed(0, out, ""))
+
+
+INVISIBLE = [
+    *("\x00", "\x07", "\x1b", "\x7f", "\x9b", "\xad", "\u061c", "\u200b", "\u200e", "\u2028", "\u2029", "\u202e"),
+    *("\u2060", "\u2066", "\u2069", "\ufeff", "\U000e0041"),
+]
+
+
+@pytest.mark.parametrize("char", INVISIBLE, ids=ascii)
+def test_what_is_invisible_has_a_visible_escape(char: str) -> None:
+    assert safe(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
+    assert one_line(f"/srv/{char}data") == f"/srv/{ascii(char)[1:-1]}data"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("क्\u200cष", "क्\u200cष"),
+        ("👩\u200d🚀", "👩\u200d🚀"),
+        ("pay\u200dpal", "pay\\u200dpal"),
+        ("é\u200cx", "é\\u200cx"),
+        ("a\r\nb\tc", "a\nb\tc"),
+        ("日本語 é 🍎", "日本語 é 🍎"),
+    ],
+)
+def test_joiners_stay_between_the_characters_that_need_them(text: str, shown: str) -> None:
+    assert safe(text) == shown
+
+
+@given(st.text())
+def test_nothing_printed_controls_a_terminal(text: str) -> None:
+    assert all(char in "\n\t" or unicodedata.category(char) != "Cc" for char in safe(text))
+    assert not set(safe(text)) & set("\u200b\u2028\u2029\u202e\u2066\u2069\x7f")
+    assert "\n" not in one_line(text)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_pipe_gets_control_characters_only_if_it_asks_for_them(
+    cli: Cli, corpus: Path, use_model: Callable[[Model], None], terminal: bool
+) -> None:
+    for options, raw in (((), False), (("--raw",), not terminal)):
+        use_model(ScriptedModel(f"Red {HOSTILE}"))
+        done = cli("chat", "What?", "--corpus", "pages", *options, terminal=terminal, env={"TERM": "dumb"})
+        assert (HOSTILE in done.stdout) is raw
+        assert ("\\x1b]0;owned\\x07" in done.stdout) is not raw
+        assert "\x1b" not in done.stderr
+
+
+def test_an_invented_tool_name_is_not_printed(
+    cli: Cli, corpus: Path, tmp_path: Path, use_model: Callable[[Model], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    use_model(ScriptedModel(call(f"no{HOSTILE}such"), "Red."))
+    done = cli("chat", "What?", "--corpus", "pages", "--db", "runs.db")
+    exported = cli(
+        "runs",
+        "export",
+        json.loads(cli("runs", "list", "--json", "--db", "runs.db").stdout)["run_id"],
+        "--db",
+        "runs.db",
+    )
+    for text in (done.stdout, done.stderr, exported.stdout, caplog.text):
+        assert "owned" not in text
+    assert "unknown_tool" in done.stderr
+    assert b"owned" not in (tmp_path / "runs.db").read_bytes()
+
+
+def test_a_link_shows_its_real_host(
+    terminal: Callable[..., Completed], corpus: Path, use_model: Callable[[Model], None]
+) -> None:
+    use_model(ScriptedModel("See [https://bank.example](https://evil.example/x)."))
+    done = terminal("chat", "What?", "--corpus", "pages")
+    assert "https://bank.example (https://evil.example/x)" in text_of(done)
+    assert "\x1b]8" not in done.stdout
 
 
 def test_every_line_of_the_lists_fits_the_terminal(terminal: Callable[..., Completed], shop: Shop) -> None:

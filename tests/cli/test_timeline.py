@@ -55,7 +55,7 @@ class Desk(AgentConfig[None]):
         return Ask(who=("ann",)) if call.name == "refund" else Allow()
 
 
-def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal, str]:
+def price(provider: str, model: str, tokens: Tokens, *_: object) -> tuple[Decimal, str]:
     return Decimal("0.0015"), "list 7"
 
 

@@ -67,7 +67,7 @@ async def test_an_unknown_tool_is_answered_with_the_names_there_are(play: Play, 
         seen = await play(model, tools=[add])
     assert seen.result.status == "completed"
     assert "add" in seen.of(ToolFailed)[0].error
-    assert "'subtract'" in model.requests[1].messages[-1].content
+    assert "no tool of this name" in model.requests[1].messages[-1].content
 
 
 async def test_at_the_limit_the_agent_answers_without_tools(play: Play, add: Tool) -> None:
@@ -85,8 +85,8 @@ async def test_a_model_that_calls_on_at_the_limit_still_ends(play: Play, add: To
     steps = [call("add", a=1, b=1)] * 3
     with ScriptedModel(*steps) as model:
         seen = await play(model, tools=[add], tool_call_limit=3)
-    assert seen.result.status == "completed"
-    assert seen.result.steps == 3
+    assert (seen.result.status, seen.result.text, seen.result.steps) == ("limited", "", 3)
+    assert seen.result.tool_call_count == 2, "the last step calls no tools"
 
 
 async def test_tools_that_do_not_count(play: Play) -> None:
@@ -146,8 +146,8 @@ async def test_a_provider_that_fails_in_mid_stream(play: Play) -> None:
     assert seen.result.text == "half an ans"
     assert "overloaded" in (seen.result.error or "")
     (record,) = seen.result.usage
-    assert record.source == "estimated"
-    assert record.tokens.completion > 0
+    assert record.source == "unknown"
+    assert record.tokens.completion > 0, "a hint"
 
 
 async def test_run_raises_and_carries_what_there_was(add: Tool) -> None:
@@ -298,7 +298,7 @@ async def test_the_report_is_priced_with_the_provider_that_has_answered() -> Non
         def get_model_id(self, run: RunContext[None]) -> str:
             return "otherco:small"
 
-    def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+    def price(provider: str, model: str, tokens: Tokens, *_: object) -> tuple[Decimal | None, str]:
         return (Decimal(tokens.prompt), "test") if (provider, model) == ("otherco", "small") else (None, "")
 
     small = Elsewhere("said", name="small")
@@ -311,7 +311,7 @@ async def test_the_report_is_priced_with_the_provider_that_has_answered() -> Non
 
 
 async def test_each_request_is_priced_by_its_own_size(add: Tool) -> None:
-    def steps(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+    def steps(provider: str, model: str, tokens: Tokens, *_: object) -> tuple[Decimal | None, str]:
         return Decimal(tokens.prompt * (2 if tokens.prompt > 200 else 1)), "test"
 
     small = Answer(calls=(call("add", a=1, b=2),), tokens=Tokens(prompt=150, completion=5))

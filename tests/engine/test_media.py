@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +160,12 @@ async def test_media_survive_an_approval_in_another_process(tmp_path: Path) -> N
         again = await runtime.create_fork(chat.scope, run.id, 2)
         await runtime.close()
     assert again
-    assert copies(tmp_path, PAPER) == copies(tmp_path, PICTURE) == 1
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM media").fetchall() == [(2,)]
+        assert PICTURE.data is not None
+        for table in ("messages", "texts", "journal", "outcomes"):
+            rows = database.execute(f"SELECT * FROM {table}").fetchall()
+            assert PICTURE.data not in str(rows), table
 
 
 @pytest.mark.parametrize("how", ["redact", "drop"])

@@ -48,7 +48,7 @@ class PriceList:
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
-    def price(self, provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+    def price(self, provider: str, model: str, tokens: Tokens, *_: object) -> tuple[Decimal | None, str]:
         with self._lock:
             return Decimal(tokens.prompt), "v1"
 

@@ -107,7 +107,7 @@ async def test_blocking_tools_run_in_threads_side_by_side(play: Play) -> None:
         return together.wait()
 
     with ScriptedModel([call("block")] * 40, "done") as model:
-        await play(model, tools=[block])
+        await play(model, tools=[block], tool_call_limit=50)
     assert sorted(int(r.content) for r in results(model)) == list(range(40))
 
 

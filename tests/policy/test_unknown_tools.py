@@ -115,30 +115,20 @@ async def test_usage_never_has_an_invented_name(sinks: Sinks) -> None:
     assert usage[0].tools == ("look", UNKNOWN_TOOL)
 
 
-async def test_a_policy_that_allows_text_keeps_the_name(sinks: Sinks) -> None:
-    canaries = Canaries()
-    never = ToolData(arguments="redact", results="redact")
-    for number, policy in enumerate((DataPolicy(), DataPolicy(other_tools=never))):
-        sinks.path = sinks.path.with_name(f"runs{number}.db")
-        store, run_id = await run(sinks, policy, canaries)
-        names = [
-            c.name
-            for stored in await store.messages(OPERATOR, run_id)
-            for c in getattr(stored.message, "tool_calls", ())
-        ]
-        await store.close()
-        assert names == ["look", f"no_such_{canaries[INVENTED]}"]
-
-
-async def test_a_name_kept_for_a_time_is_masked_afterwards(sinks: Sinks) -> None:
+@pytest.mark.parametrize("how", ["keep", "keep for a time", "keep all but tools"])
+async def test_a_policy_that_allows_text_does_not_keep_the_name_either(sinks: Sinks, how: str) -> None:
+    policies = {
+        "keep": DataPolicy(),
+        "keep for a time": DataPolicy(text=KeepFor(60)),
+        "keep all but tools": DataPolicy(other_tools=ToolData(arguments="redact", results="redact")),
+    }
     canaries = Canaries()
     leaks = Leaks(canaries)
-    policy = DataPolicy(text=KeepFor(0.05))
-    store, run_id = await run(sinks, policy, canaries)
+    store, run_id = await run(sinks, policies[how], canaries)
+    stored = await store.messages(OPERATOR, run_id)
+    names = [c.name for each in stored for c in getattr(each.message, "tool_calls", ())]
+    assert names == ["look", UNKNOWN_TOOL]
     sinks.look_outside(leaks)
-    leaks.check()
-    while not any(UNKNOWN_TOOL in repr(stored.message) for stored in await store.messages(OPERATOR, run_id)):
-        await store.sweep(OPERATOR)
     await look_by_port(store, leaks)
     await store.close()
     sinks.look_in_files(leaks, "closed")

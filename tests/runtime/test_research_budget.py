@@ -72,7 +72,7 @@ def supervisor(request: ModelRequest) -> Any:
     [
         (300, "The research ended without a report and without findings."),
         (3_500, "Tea: 80 degrees.\n\nTea: 80 degrees."),
-        (1_600, "Tea: 80 degrees.\n\nTea: 80 degrees."),
+        (2_400, "Tea: 80 degrees."),
     ],
 )
 async def test_it_ends_with_what_was_found(tokens: int, says: str) -> None:

@@ -177,6 +177,19 @@ async def test_the_result_from_the_journal_is_the_live_one(store: Store, ending:
     assert result.status == {"good": "completed", "bad": "failed", "stopped": "cancelled"}[ending]
 
 
+async def test_a_runtime_without_a_watchdog_drops_runs_that_are_done(store: Store) -> None:
+    with ScriptedModel(*["ok"] * 250) as model:
+        runs = runtime(store, model, AgentConfig())
+        ids = []
+        for _ in range(250):
+            live = await runs.start(Chat("x", model=model), "agent")
+            assert (await live.result()).text == "ok"
+            ids.append(live.id)
+        assert sum(runs.live(OPERATOR, id) is not None for id in ids) <= 100
+        assert (await runs.result(OPERATOR, ids[0])).text == "ok"
+        await runs.close()
+
+
 async def test_the_result_of_a_run_that_went_on_elsewhere(store: Store) -> None:
     class Asks(Desk):
         def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:

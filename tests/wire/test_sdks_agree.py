@@ -46,6 +46,8 @@ def of_ours(reply: Reply, reading: Reading) -> Reading:
             found.signatures += [part.signature] if part.signature else []
         elif part.kind == "tool_call":
             found.calls.append((part.name, arguments_of(part.arguments)))
+        elif part.kind == "media":
+            found.opaque.append("inlineData" if part.provider == "google" else "image_generation_call")
         elif part.kind == "opaque" and part.type not in NOT_RETURNED | {"search_results", "audio"}:
             found.opaque.append(part.type)
     if reply.tokens:

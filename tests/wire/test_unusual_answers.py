@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from concertino import AgentConfig, Budget, Chat, MemoryStore, Resources, ToolOrchestrator
 from concertino.errors import BrokenStreamError, ProviderError, UnsupportedError
 from concertino.providers import Dropped, TextChunk, ToolCallChunk, ToolCallReady
 from concertino.providers.anthropic import AnthropicModel
@@ -49,10 +50,86 @@ async def test_audio_input_outside_the_prompt_count_is_input() -> None:
     assert reply.tokens == Tokens(prompt=384, completion=201)
 
 
-async def test_reasoning_outside_the_completion_count_is_output() -> None:
+async def test_reasoning_that_gemini_counts_in_the_total_alone_is_output() -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 34}
+    last = {"model": "google/gemini-2.5-flash", "choices": [], "usage": usage}
+    reply = reply_of(await played("chat", sse({**last, **choice(0, "ok", "stop")}, last, "[DONE]")))
+    assert (reply.tokens, reply.source) == (Tokens(prompt=9, completion=25, reasoning=20), "measured")
+
+
+REASONED = {"reasoning_tokens": 4}
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 34},
+        {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 12},
+        {
+            "prompt_tokens": 9,
+            "completion_tokens": 5,
+            "total_tokens": 34,
+            "completion_tokens_details": {"reasoning_tokens": 4},
+        },
+    ],
+)
+async def test_counts_that_do_not_add_up_are_estimated(usage: dict[str, Any]) -> None:
     reply = reply_of(await played("chat", sse(choice(0, "ok", "stop"), {"choices": [], "usage": usage}, "[DONE]")))
-    assert reply.tokens == Tokens(prompt=9, completion=25, reasoning=20)
+    assert reply.tokens is not None
+    assert (reply.tokens.prompt, reply.tokens.completion, reply.source) == (9, 5, "estimated")
+    assert f"{usage['total_tokens']} in total" in reply.how
+
+
+async def test_the_vendor_decides_what_its_total_counts() -> None:
+    """OpenAI counts everything inside, so its details explain no rest."""
+    details = {"completion_tokens_details": {"reasoning_tokens": 20}}
+    usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 34, **details}
+    found = {}
+    for vendor in ("xai", "azure"):
+        async with serving() as server:
+            model = OpenAICompatibleModel("m", f"{server.url}/v1", vendor=vendor, api_key="k")
+            server.play(sse({**choice(0, "ok", "stop"), "usage": usage}, "[DONE]"))
+            reply = reply_of(await events_of(model))
+            await model.close()
+        found[vendor] = (reply.source, reply.tokens and reply.tokens.completion)
+    assert found == {"xai": ("measured", 25), "azure": ("estimated", 5)}
+
+
+BAD_COUNTS: list[tuple[str, str]] = [
+    ("chat", sse({**choice(0, "ok", "stop"), "usage": {"prompt_tokens": -5000, "completion_tokens": 1}}, "[DONE]")),
+    ("chat", sse({**choice(0, "ok", "stop"), "usage": {"prompt_tokens": "many", "completion_tokens": 1}}, "[DONE]")),
+    ("chat", sse({**choice(0, "ok", "stop"), "usage": {"prompt_tokens": True, "completion_tokens": 1}}, "[DONE]")),
+    (
+        "google",
+        sse(
+            {
+                "candidates": [{"content": {"parts": [{"text": "ok"}]}, "finishReason": "STOP"}],
+                "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": -8},
+            }
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "body"), BAD_COUNTS)
+async def test_counts_that_cannot_be_are_unknown(kind: str, body: str) -> None:
+    reply = reply_of(await played(kind, body))
+    assert (reply.message.text, reply.tokens, reply.source) == ("ok", None, "unknown")
+    assert reply.how
+
+
+@pytest.mark.parametrize(("kind", "body"), BAD_COUNTS)
+@pytest.mark.parametrize("budget", [None, Budget(tokens=100_000)])
+async def test_counts_that_cannot_be_never_lower_a_bill(kind: str, body: str, budget: Budget | None) -> None:
+    async with serving() as server, model_of(kind, server) as model:
+        server.play(body)
+        result = await ToolOrchestrator(
+            Chat("Hi", model=model, budget=budget), AgentConfig(), resources=Resources(store=MemoryStore())
+        ).run()
+    (record,) = result.usage
+    assert record.source == "estimated"
+    assert record.tokens.prompt > 0
+    assert record.tokens.completion > 0
 
 
 async def test_done_without_a_finish_reason_ends_a_complete_answer() -> None:

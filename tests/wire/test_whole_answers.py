@@ -84,6 +84,8 @@ def plain(message: AssistantMessage) -> list[Any]:
         if part.kind == "tool_call":
             call = nameless(part)
             found.append((call.id, call.name, json.loads(call.arguments), part.signature))
+        elif part.kind == "media":
+            found.append((part.kind, part.media))
         elif part.kind == "opaque":
             found.append((part.type, without_null(json.loads(part.raw))))
         else:

@@ -166,7 +166,7 @@ async def test_filters_and_failures_without_content() -> None:
 async def test_an_image_of_a_failed_answer_is_kept() -> None:
     image = {"inlineData": {"mimeType": "image/png", "data": "aQ=="}}
     message = reply_of(await played("google", sse(chunk(image, reason="IMAGE_OTHER")))).message
-    assert ([part.kind for part in message.parts], message.stop_reason) == (["opaque"], "broken")
+    assert ([part.kind for part in message.parts], message.stop_reason) == (["media"], "broken")
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -55,6 +55,8 @@ class AgentTool(Tool):
             )
         except RunError as error:
             raise ToolError(f"{self._agent.name} failed: {error}") from error
+        if result.status == "limited" and not result.text:
+            raise ToolError(f"{self._agent.name} could give no answer within the limits")
         return ToolResult(result.text or "(no answer)", summary=None)
 
 

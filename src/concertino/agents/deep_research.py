@@ -6,11 +6,11 @@ from typing import Any
 
 import json_repair
 
-from ..errors import ToolArgumentsError
-from ..messages import ForcedTool, SystemMessage, ToolCall, ToolMessage
+from ..errors import LimitReason, ToolArgumentsError
+from ..messages import ForcedTool, ToolCall, ToolMessage
 from ..orchestrator.agent import AgentConfig, read_arguments
 from ..orchestrator.journal.data_policy import DataPolicy, ToolData
-from ..orchestrator.outcome import CONTINUE, Continue, Finish, LimitReason, NextStep
+from ..orchestrator.outcome import CONTINUE, Continue, Finish, NextStep
 from ..orchestrator.run import RunContext
 from ..records import record
 
@@ -26,8 +26,8 @@ You lead a research team and write its report.
   turn. Each task must be complete in itself: a researcher sees nothing but it.
 - Read what comes back. Send out researchers again only for what is missing and matters.
 - Then call report_generation once. Begin with the answer in two to four sentences, then a section for each part. Keep
-  the researchers' citations, such as [s0123456789], behind what they support; add none of your own. Where they found
-  nothing, say so. No list of sources: it is added."""
+  the researchers' citations, such as [s0123456789abcdef0123456789abcdef], behind what they support; add none of your
+  own. Where they found nothing, say so. No list of sources: it is added."""
 
 _NO_CALLS = (
     "You called no tool. Call the researcher for what you still need to know, or report_generation if you know enough. "
@@ -88,12 +88,14 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
         state = run.agent_state
         if state.retries < _RETRIES and not state.forced:
             state.retries += 1
-            return Continue(messages=(SystemMessage(_NO_CALLS),))
+            return Continue(prompt=_NO_CALLS)
         return Finish() if state.forced or REPORT in run.data else self._force(run)
 
     def on_limit(self, run: RunContext[ResearchState], reason: LimitReason) -> NextStep:
         """Force the report. If the budget is exhausted, finish: the findings become the answer."""
-        if reason == "budget" or run.agent_state.forced or REPORT in run.data:
+        if reason in ("budget", "tokens", "cost"):
+            return Finish(_findings(run) or None)
+        if run.agent_state.forced or REPORT in run.data:
             return Finish()
         return self._force(run)
 
@@ -132,7 +134,7 @@ class DeepResearchSupervisor(AgentConfig[ResearchState]):
     def _force(self, run: RunContext[ResearchState]) -> Continue:
         run.agent_state.forced = True
         choice = ForcedTool(REPORT) if REPORT in run.registry else None
-        return Continue(messages=(SystemMessage(_REPORT_NOW),), tool_choice=choice)
+        return Continue(prompt=_REPORT_NOW, tool_choice=choice)
 
 
 def _repaired(text: str) -> dict[str, Any]:

@@ -6,11 +6,18 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..messages import ForcedTool, Message, ToolCall, UserMessage
+from ..messages import ForcedTool, Message, ToolCall, ToolMessage, UserMessage
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.lifecycle.open import CHATBOT_TOOL, RAG_TOOL
-from ..orchestrator.outcome import CONTINUE, NextStep, Outcome, Special
+from ..orchestrator.outcome import CONTINUE, Continue, NextStep, Outcome, Special
 from ..orchestrator.run import RunContext
+
+_MANY = 2
+"""The number of results that a model reads without a reminder."""
+_WHOLE_ANSWER = (
+    "There are several results above. Take all of them into account, name where they differ, and answer the user's "
+    "whole question; or call a tool for what is still missing."
+)
 
 
 class MainThreadAgent(AgentConfig[None]):
@@ -30,6 +37,12 @@ class MainThreadAgent(AgentConfig[None]):
         run.notify("tool_not_enabled", f"not enabled for you: {names}. Enable it in the settings.")
         return CONTINUE
 
+    def after_step(self, run: RunContext[None], outcome: NextStep) -> NextStep:
+        """Ask for an answer to the whole question after a turn with more than two results."""
+        if outcome is CONTINUE and _new_results(run.messages) > _MANY:
+            return Continue(prompt=_WHOLE_ANSWER)
+        return outcome
+
     def handle_special_tools(self, run: RunContext[None], call: ToolCall, outcome: Outcome) -> Special | None:
         """Move RAG's passages into the user's message; force RAG after a chatbot call that needs its files."""
         if outcome.is_error:
@@ -42,6 +55,12 @@ class MainThreadAgent(AgentConfig[None]):
         if call.name == CHATBOT_TOOL and RAG_TOOL in run.registry and _wants_knowledge(call):
             return Special(tool_choice=ForcedTool(RAG_TOOL))
         return None
+
+
+def _new_results(messages: Sequence[Message]) -> int:
+    """Return the number of results at the end of the conversation, as far as it matters."""
+    newest = messages[-_MANY - 1 :]
+    return len(newest) if all(isinstance(message, ToolMessage) for message in newest) else 0
 
 
 def _with_passages(messages: Sequence[Message], passages: str) -> tuple[Message, ...]:

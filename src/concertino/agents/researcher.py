@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from ..messages import SystemMessage
+from ..errors import LimitReason
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.journal.data_policy import DataPolicy, ToolData
-from ..orchestrator.outcome import Continue, LimitReason, NextStep
+from ..orchestrator.outcome import Continue, NextStep
 from ..orchestrator.run import RunContext
 
 _PROMPT = """\
 You are a researcher. You answer one question from sources, for a colleague who writes the report.
 
 - Search first, with several different queries in one turn. Then read the best pages. Follow up where a page points on.
-- Say only what the pages say. Put the source's id behind each sentence: [s0123456789]. Cite only what you have read.
+- Say only what the pages say. Put the source's id behind each sentence: [s0123456789abcdef0123456789abcdef]. Cite only
+  what you have read.
 - Where sources disagree, say so. Where they do not answer, say that in one sentence, and what you searched.
 - Answer in 3 to 10 sentences. No introduction, no list of sources."""
 
@@ -36,7 +37,7 @@ class ResearcherAgent(AgentConfig[None]):
 
     def on_limit(self, run: RunContext[None], reason: LimitReason) -> NextStep:
         """Take one last step in which the researcher must answer."""
-        return Continue(messages=(SystemMessage(_ENOUGH),), tool_choice="none")
+        return Continue(prompt=_ENOUGH, tool_choice="none")
 
     def get_data_policy(self) -> DataPolicy:
         """Keep everything in full except the search history, which is useful only during the research."""

@@ -53,7 +53,7 @@ def concertino(
 
 
 @app.command()
-@takes("corpus", "model", "context", "db", "as_json")
+@takes("corpus", "model", "context", "db", "as_json", "raw")
 def research(question: Annotated[list[str] | None, typer.Argument(metavar="QUESTION", help=_TEXT)] = None) -> Execute:
     """Research a question and write a report with citations."""
     from .commands.research import research as command
@@ -63,7 +63,7 @@ def research(question: Annotated[list[str] | None, typer.Argument(metavar="QUEST
 
 
 @app.command()
-@takes("corpus", "model", "context", "db", "as_json")
+@takes("corpus", "model", "context", "db", "as_json", "raw")
 def chat(message: Annotated[list[str] | None, typer.Argument(metavar="MESSAGE", help=_TEXT)] = None) -> Execute:
     """Chat with an assistant that searches and cites sources.
 

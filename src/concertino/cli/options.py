@@ -63,6 +63,10 @@ class Options:
         ),
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line to standard output.")] = False
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Print the answer unchanged to a pipe or a file, with its control characters."),
+    ] = False
 
     def answer_commands(self, wait: Wait) -> tuple[str, ...]:
         """Return the commands that answer *wait*; one of them is to be run."""

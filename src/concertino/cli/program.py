@@ -32,14 +32,15 @@ def start_runs(command: ContextCommand, arguments: Sequence[str] | None, options
         given = dataclasses.replace(options, corpus=corpus)
         return asyncio.run(_perform(partial(command, text), open_new_run, given, console))
 
-    return _status(perform, Console(as_json=options.as_json))
+    return _status(perform, Console(as_json=options.as_json, raw=options.raw))
 
 
 def manage_runs(command: ContextCommand, options: Options, *, read_only: bool = False) -> int:
     """Execute a command on stored runs, and return its exit status. A *read_only* one needs no write access."""
     opens = partial(open_existing, read_only=read_only)
     return _status(
-        lambda console: asyncio.run(_perform(command, opens, options, console)), Console(as_json=options.as_json)
+        lambda console: asyncio.run(_perform(command, opens, options, console)),
+        Console(as_json=options.as_json, raw=options.raw),
     )
 
 

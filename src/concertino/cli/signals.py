@@ -1,4 +1,4 @@
-"""Signals: the first one cancels the current work in an orderly way, the second one ends the process."""
+"""Signals: the first one ends the current work in an orderly way, the next one its run, and another one the process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -21,6 +21,7 @@ class Signals:
         self.received = 0
         """The number of the first signal, or 0."""
         self._task: asyncio.Task[Any] | None = None
+        self._second: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
         self._numbers = _handled()
         self._listen()
@@ -40,6 +41,15 @@ class Signals:
             yield
         finally:
             self._task = None
+
+    @contextmanager
+    def on_second(self, perform: Callable[[], None]) -> Iterator[None]:
+        """Call *perform* on a second signal inside the block; another one ends the process."""
+        self._second = perform
+        try:
+            yield
+        finally:
+            self._second = None
 
     @contextmanager
     def interrupt_read(self) -> Iterator[None]:
@@ -66,7 +76,12 @@ class Signals:
 
     def _receive(self, number: int) -> None:
         if self.received:
-            _exit_now(128 + number)
+            perform, self._second = self._second, None
+            if perform is None:
+                _exit_now(128 + number)
+            else:
+                perform()
+            return
         self.received = number
         if self._task is not None:
             self._task.cancel()

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from hashlib import blake2b
 
-from ..messages import AssistantMessage, Message, Part, StopReason, Text, ToolCall, ToolMessage
+from ..messages import AssistantMessage, MediaPart, Message, Opaque, Part, StopReason, Text, ToolCall, ToolMessage
 from ..providers.base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..usage import Tokens
 from .roles import plan
@@ -82,6 +82,6 @@ def _message_text(message: Message) -> str:
 
 
 def _text(part: Part) -> str:
-    if part.kind == "opaque":
+    if isinstance(part, MediaPart | Opaque):
         return ""
     return f"{part.name}\n{part.arguments}" if isinstance(part, ToolCall) else part.text

@@ -10,13 +10,14 @@ from dataclasses import field, replace
 from ..records import record
 from ..text import stems
 from ..tools.documents.markdown import Block, blocks, join
+from ..tools.library import SOURCE_ID
 from .transcript import Step, parse_object
 
 WEAK = 0.45  # a passage with a smaller share of the question's words is a weak match
 _LONGEST_QUOTE = 1_100
 _MOST_PASSAGES = 4
 _NEAR = 0.8  # the share of the best passage's coverage that another one needs to be quoted
-_SOURCE_ID = re.compile(r"s[0-9a-f]{10}")
+_SOURCE_ID = re.compile(SOURCE_ID)
 _TEXTS = ("id", "title", "location", "heading", "snippet", "version", "date")
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..tools.documents.markdown import Document
+    from ..tools.documents.chunks import ReadDocument
 
 _LEFT_OUT = {"test", "tests", "idlelib", "turtledemo", "lib2to3", "ensurepip", "distutils", "pydoc_data",
              "this", "site", "antigravity", "tkinter", "turtle", "posix", "nt", "posixpath", "ntpath",
@@ -45,9 +45,10 @@ class StandardLibrary:
         self._documents: dict[str, tuple[str, str]] = json.loads(done.stdout)
         return dict.fromkeys(self._documents, "installed")
 
-    def read(self, location: str) -> Document:
-        """Return the text, as Markdown, and the title of a document of the last scan."""
-        from ..tools.documents.markdown import Document  # noqa: PLC0415 - this file also runs outside of the package
+    def read(self, location: str) -> ReadDocument:
+        """Return a document of the last scan. It is read in this process: it belongs to the installed Python."""
+        from ..tools.documents.chunks import divided  # noqa: PLC0415 - this file also runs outside of the package
+        from ..tools.documents.markdown import Document  # noqa: PLC0415
 
         title, text = self._documents[location]
         found: list[str] = []
@@ -58,7 +59,7 @@ class StandardLibrary:
             found.append(
                 f"```\n{inspect.cleandoc(part)}\n```" if is_code else inspect.cleandoc(part) if indent < 8 else part
             )
-        return Document(_ROLE.sub(r"`\2`", "\n\n".join(found)), title)
+        return divided(Document(_ROLE.sub(r"`\2`", "\n\n".join(found)), title), location)
 
     def remarks(self) -> Sequence[str]:
         """Return nothing: no docstring is left out."""

@@ -3,6 +3,7 @@
 Read `engine` (the loop) and `turn` (one turn of it) first; `agent` has the decisions that an agent makes.
 """
 
+from ..errors import LimitReason
 from .agent import AgentConfig
 from .chat import Attachment, Chat
 from .engine import ToolOrchestrator
@@ -10,16 +11,15 @@ from .event_stream import Observer
 from .journal.data_policy import DataPolicy, KeepFor, ToolData, Treatment
 from .journal.replay import JournalStep, Replay, read_steps, replay, requests
 from .model_call.retry import Retry
-from .outcome import Allow, Ask, Continue, Deny, Fail, Finish, LimitReason, NextStep, Outcome, Special, Turn
+from .outcome import Allow, Ask, Continue, Deny, Fail, Finish, NextStep, Outcome, Special, Turn
 from .resources import Limits, LimitsFunction, Resources, limits_within
-from .run import AskModel, RunContext
+from .run import Prompt, RunContext
 from .run_state import RunState
 
 __all__ = [
     "AgentConfig",
     "Allow",
     "Ask",
-    "AskModel",
     "Attachment",
     "Chat",
     "Continue",
@@ -35,6 +35,7 @@ __all__ = [
     "NextStep",
     "Observer",
     "Outcome",
+    "Prompt",
     "Replay",
     "Resources",
     "Retry",

@@ -9,14 +9,14 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Union
 
-from ..errors import ConfigurationError, ToolArgumentsError
+from ..errors import ConfigurationError, LimitReason, ToolArgumentsError
 from ..events import RunEvent
-from ..messages import AssistantMessage, Message, SystemMessage, ToolCall
+from ..messages import AssistantMessage, Message, ToolCall
 from ..providers.base import ModelRequest
 from ..tools.base import Tool
 from ..usage import UsageRecord
 from .journal.data_policy import KEEP_ALL, DataPolicy
-from .outcome import CONTINUE, Allow, Ask, Continue, Deny, Finish, LimitReason, NextStep, Outcome, Special, Turn
+from .outcome import CONTINUE, Allow, Ask, Continue, Deny, Finish, NextStep, Outcome, Special, Turn
 from .run import RunContext
 
 if TYPE_CHECKING:
@@ -30,10 +30,20 @@ T = TypeVar("T")
 Maybe: TypeAlias = Union[T, Awaitable[T]]  # noqa: UP007 - `T | ...` is not a generic alias before Python 3.12
 """A hook's return value, or an awaitable of it: a hook may be written with `def` or `async def`."""
 
-FINAL_ANSWER = (
-    "The limit of tool calls is reached. Answer the user now with what the tools have returned so far, and state what "
-    "remains open."
-)
+_ANSWER_NOW = "Answer the user now with what you have found so far, and state what remains open."
+_NO_MORE: dict[LimitReason, str] = {
+    "tool_calls": "The limit of tool calls is reached.",
+    "all_tool_calls": "The limit of tool calls is reached.",
+    "steps": "The limit of steps is reached.",
+    "model_calls": "The limit of steps is reached.",
+    "seconds": "The time for this task is used up.",
+    "hook_seconds": "The time for this task is used up.",
+    "budget": "The budget is used up except for a short answer.",
+    "tokens": "The budget is used up except for a short answer.",
+    "cost": "The budget is used up except for a short answer.",
+    "answer": "Your last answer was far too long and was cut off. Be brief.",
+    "received": "Your answers were too long. Be brief.",
+}
 
 
 class AgentConfig(Generic[S]):
@@ -62,6 +72,12 @@ class AgentConfig(Generic[S]):
     """Whether a call of a `read` tool starts as soon as its arguments are complete, while the model is still writing.
     Ignored for an agent that overrides `interpret_response` or `process_tool_calls`, since they decide which calls
     run."""
+    output_type: Any = None
+    """The type of the answer: a pydantic model, a dataclass, a TypedDict, a union or list of these (`Answer | str`
+    allows plain text), or a JSON Schema as a dict. The result has the validated value as `output`. None: text."""
+    output_retries: int = 2
+    """How often the model is asked again, with the error, for an answer that does not match `output_type`. After that
+    the run fails."""
     allow_prompt_override: bool = False
     """Whether `Chat(system_prompt=...)` replaces the prompt."""
 
@@ -95,8 +111,8 @@ class AgentConfig(Generic[S]):
         return run.model_id
 
     def should_send_tools(self, run: RunContext[S]) -> Maybe[bool]:
-        """Return whether the model may call tools in the next step. Default: except on the last step."""
-        return run.state.iteration < run.limits.tool_calls - 1
+        """Return whether the model may call tools in the next step. Default: if the chat allows it, until the end."""
+        return run.chat.send_tools and run.state.iteration < run.limits.tool_calls - 1
 
     def build_request(self, run: RunContext[S], request: ModelRequest) -> Maybe[ModelRequest]:
         """Return the request to send. Default: the engine's request, unchanged."""
@@ -119,9 +135,10 @@ class AgentConfig(Generic[S]):
     def on_limit(self, run: RunContext[S], reason: LimitReason) -> Maybe[NextStep]:
         """Decide what happens when a limit is reached. Default: one last step in which the model must answer.
 
-        After a budget is reached, the last step is taken only if the rest of the budget covers it.
+        Called once per run, at its first limit: after a `Continue` there is one last step. After a budget is reached,
+        that step is taken only if the rest of the budget covers it. A run that has no answer ends as `limited`.
         """
-        return Continue(messages=(SystemMessage(FINAL_ANSWER),), tool_choice="none")
+        return Continue(prompt=f"{_NO_MORE[reason]} {_ANSWER_NOW}", tool_choice="none")
 
     def on_tools_disabled(self, run: RunContext[S], calls: Sequence[ToolCall]) -> Maybe[NextStep]:
         """Decide what happens after calls of tools that are not enabled. Default: continue; the model reads why."""

@@ -51,6 +51,8 @@ class Chat:
     """Facts about the user."""
     project_rules: str = field(default="", kw_only=True)
     attachments: Sequence[Attachment] = field(default=(), kw_only=True)
+    send_tools: bool = field(default=True, kw_only=True)
+    """Whether the agent may call tools; the hook `should_send_tools` reads it. Sub-agents have tools all the same."""
     chatbot_id: str | None = field(default=None, kw_only=True)
     """The chatbot that the user talks to: its tool is forced first."""
     few_shot: Mapping[str, Sequence[Message]] = field(default_factory=dict, kw_only=True)

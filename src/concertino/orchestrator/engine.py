@@ -4,42 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import Any, TypeVar, assert_never
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, assert_never
 
-from ..errors import BudgetError, ConfigurationError, HookError, RunError, RunStateError, StorageError, ToolError
-from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus, Steered, StoppedWork
+from ..errors import ConfigurationError, LimitError, RunError, RunStateError, StorageError, ToolError
+from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus, Steered
 from ..ids import new_run_id
-from ..messages import AssistantMessage, Text, UserMessage
+from ..messages import UserMessage
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
 from .event_stream import EventStream, Observer
-from .hooks import Hooks, hooks_of
+from .hooks import Hooks, hooks_of, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
-from .journal.replay import OpenTurn, Replay
+from .journal.replay import Replay
 from .lifecycle.open import begin, build_messages, fitting, open_run
-from .lifecycle.result import open_waits, result_of
+from .lifecycle.result import final_outcome, open_waits, result_of, typed_output
 from .lifecycle.resume import child_result, resume
-from .lifecycle.seal import closed_calls, seal_below
-from .model_call.ask import Questions
+from .lifecycle.seal import close_open_turn, seal_below
+from .meter import at_limit, interrupted
 from .model_call.attempt import ORPHANED
 from .model_call.request import TurnRequests
 from .model_call.summarize import PATIENCE
-from .outcome import CONTINUE, Continue, Fail, Finish, StepOutcome, Suspend, result_message
+from .outcome import CONTINUE, Continue, Fail, Finish, Limited, StepOutcome, Suspend
 from .plain import load_state
 from .recorder import record_end
 from .resources import Resources
-from .run import RunContext, RunSession
+from .run import RunContext, RunSession, RunWork, no_work
 from .tool_calls.context import Parent
 from .turn import TurnRunner
 from .validation import check_run
 
 log = logging.getLogger("concertino")
 
-BUDGET_EXHAUSTED = "The budget is exhausted; no answer could be produced."
-T = TypeVar("T")
 _DEFAULT = Resources()
 """The resources of runs that are given none: no store, the default limits."""
 
@@ -83,12 +81,13 @@ class ToolOrchestrator:
         self.run_id = run_id or (parent.child_id() if parent else new_run_id())
         self._run: RunSession | None = None
         self._requests: TurnRequests | None = None
-        self._questions: Questions | None = None
         self._task: asyncio.Task[Any] | None = None
         self._result: RunResult | None = None
         self._cause: Exception | None = None
         self._opened = False
         self._stopped = False
+        self._prepares, self._takes_turns = False, True
+        self._reached: LimitError | None = None  # interrupted the run, and its agent has not decided what follows
 
     @property
     def refused(self) -> Exception | None:
@@ -195,29 +194,49 @@ class ToolOrchestrator:
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
-    async def _drive(self, run: RunSession) -> None:
+    async def _drive(self, run: RunSession) -> None:  # noqa: C901, PLR0912 - one loop, and every way in which it ends
         """Prepare, take turns while the agent continues, and conclude. However it ends, `result` is set."""
         hooks = hooks_of(self._config)
         task = asyncio.current_task()
         assert task is not None
         if self._parent is not None:
             run.tree.add_task(run.id, task)
+        run.meter.open_runs += 1
         try:
             turns = await self._prepare(run, hooks)
             outcome: StepOutcome = CONTINUE
-            while run.opened is not None or isinstance(outcome := await self._next_step(run, hooks, outcome), Continue):
-                outcome = await turns.run()
+            while self._takes_turns:
+                try:
+                    if self._prepares:
+                        self._prepares = False
+                        for message in await within_patience(run, "prepare", hooks.prepare(run.context)):
+                            run.add(message)
+                    if self._reached is not None:
+                        reached, self._reached = self._reached, None
+                        outcome = await interrupted(run, hooks, reached)
+                    while run.opened is not None or isinstance(
+                        outcome := await self._next_step(run, hooks, outcome), Continue
+                    ):
+                        outcome = await turns.run()
+                    self._takes_turns = False
+                except LimitError as error:  # it does not end the run: the agent decides
+                    self._reached = error
+                except asyncio.CancelledError:
+                    if self._reached is None or self._stopped or task.uncancel():
+                        raise
             await self._conclude(run, hooks, outcome)
-            await self._end(run, outcome)
         except BaseException as raised:
             if not await self._broke_off(run, raised):
                 raise
         finally:
+            run.meter.end_run(run.id)
             if self._parent is None:
                 run.tree.on_stop = None
+                run.meter.stop()
             else:
                 run.tree.remove_task(task)
-            run.context.ask = _refuse  # the last reference back to the engine: nothing waits for the garbage collector
+            # The last references back to the engine: nothing waits for the garbage collector.
+            run.work = run.context._work = no_work
         assert self._result is not None
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
@@ -227,7 +246,10 @@ class ToolOrchestrator:
         """Start or resume the run, and give it its state and first messages."""
         found = await self._start(run, hooks)
         self._opened = True
-        self._emit_start(run)
+        call = self._parent.call_id if self._parent else None
+        run.emit(RunStarted, self._config.name, run.chat.message, call, self._resume)
+        if run.repairs:
+            run.notify("history_repaired", run.repairs)
         context = run.context
         if hooks.initialize_agent_state.own:
             context.agent_state = await hooks.initialize_agent_state(context)
@@ -235,22 +257,23 @@ class ToolOrchestrator:
             context.agent_state = load_state(context.agent_state, found.agent_state)
         else:
             build_messages(run, self._config, None if found is None else found.started.skipped)
-            if hooks.prepare.own:
-                for message in await self._within_patience(run, "prepare", hooks.prepare(context)) or ():
-                    run.add(message)
+            self._prepares = hooks.prepare.own
         self._requests = TurnRequests(run, hooks)
         return TurnRunner(run, hooks, self._requests, self._spawn)
 
     async def _start(self, run: RunSession, hooks: Hooks) -> Replay | None:
         """Record the start of the run, or return the replay of the run that is resumed."""
-        found = None
+        found = made = None
 
-        async def ask(prompt: str, *, system: str | None = None) -> str:
-            if self._questions is None:
-                self._questions = Questions(run, hooks, () if found is None else found.side_answers)
-            return await self._questions.ask(prompt, system=system)
+        def work() -> RunWork:
+            nonlocal made
+            from .work import OutsideWork  # noqa: PLC0415 - most runs do none
 
-        run.context = RunContext(run, ask)
+            made = made or OutsideWork(run, hooks, self._spawn)
+            return made
+
+        run.work = work
+        run.context = RunContext(run)
         if self._parent is None:
             run.tree.on_stop = self._stop_requested
         if hooks.get_data_policy.own:
@@ -259,16 +282,12 @@ class ToolOrchestrator:
         if self._resume:
             found = await resume(run, self._parent)
             # The first context has the state from before the journal was read.
-            run.context = RunContext(run, ask)
+            run.context = RunContext(run)
         elif run.journal.on:
             await begin(run, self._parent)
+        if self._parent is None:
+            run.meter.start(self._time_is_over)
         return found
-
-    def _emit_start(self, run: RunSession) -> None:
-        call = self._parent.call_id if self._parent else None
-        run.emit(RunStarted, self._config.name, run.chat.message, call, self._resume)
-        if run.repairs:
-            run.notify("history_repaired", run.repairs)
 
     async def _next_step(self, run: RunSession, hooks: Hooks, last: StepOutcome) -> StepOutcome:
         """Return `Continue` for another step, after applying what the last one and the hook decided; else how it ends.
@@ -279,79 +298,59 @@ class ToolOrchestrator:
             return last
         steers: list[str] = []
         if run.steers or run.journal.commands > run.journal.processed:
-            steers = await self._new_steers(run)
+            steers = await run.new_steers()
         if isinstance(last, Finish):
             if not steers:
-                return last
-            self._answer(run, run.state.text if last.text is None else last.text)
+                return last if run.output is None else final_outcome(run, last)
+            run.answer(run.state.text if last.text is None else last.text)
             last = CONTINUE
         for text in steers:
             run.add(UserMessage(fitting(run, text)))
             run.state.has_tool_calls = True
             run.emit(Steered, text)
+        state, meter = run.state, run.meter
+        if state.last_step and state.step >= state.last_step:
+            return Finish()
         decide = hooks.should_continue_loop
         decision = await decide(run.context) if decide.own else decide.default(run.context)
         for step in (last, decision):
             if isinstance(step, Continue) and step is not CONTINUE:
                 run.apply(step)
-        return decision
-
-    async def _new_steers(self, run: RunSession) -> list[str]:
-        """Return the messages sent to the running agent since the last step."""
-        steers, run.steers = run.steers, []
-        journal = run.journal
-        if run.tree.store is not None:
-            for command in await run.tree.store.commands(run.scope, run.id, after=journal.processed):
-                journal.processed = command.number
-                if command.kind == "steer":
-                    steers.append(command.text)
-        return steers
+        most_steps = run.limits.steps or max(100, 2 * run.limits.tool_calls)
+        if (
+            state.step < most_steps
+            and meter.model_calls + meter.open_runs < meter.most_model_calls
+            and meter.tool_calls < meter.most_tool_calls
+            and meter.received < meter.most_received
+            and meter.reached is None
+        ) or (state.last_step or not isinstance(decision, Continue)):
+            return decision if run.output is None else final_outcome(run, decision)
+        reached = meter.limit() or ("steps", f"the limit of {most_steps:,} steps is reached")
+        return await at_limit(run, hooks, *reached, state.step + 1)
 
     async def _conclude(self, run: RunSession, hooks: Hooks, outcome: StepOutcome) -> None:
+        """Set the answer and end the run: as `Limited` if a limit has left it without one."""
         match outcome:
             case Finish(text):
-                self._answer(run, run.state.text if text is None else text)
-            case Continue() | Fail():
+                run.answer(run.state.text if text is None else text)
+            case Continue() | Fail() | Limited():
                 pass
             case Suspend():
+                await self._end(run, outcome)
                 return
             case _:
                 assert_never(outcome)
+        before = run.state.text
         if hooks.conclude.own:
-            concluded = await self._within_patience(run, "conclude", hooks.conclude(run.context, run.state.text))
-            if concluded is not None:
-                self._answer(run, concluded)
-        if run.state.budget_reached and not run.state.text:
-            self._answer(run, BUDGET_EXHAUSTED)
-
-    def _answer(self, run: RunSession, text: str) -> None:
-        """Set the answer, and end the conversation with it if the model did not write it."""
-        if text != run.state.text:
-            run.state.text = text
-            run.add(AssistantMessage((Text(text),)))
-
-    async def _within_patience(self, run: RunSession, hook: str, work: Coroutine[Any, Any, T]) -> T | None:
-        """Run a *hook* that may take long. A cancelled run does not wait for a hook that ignores its cancellation.
-
-        Returns None if no budget covers a question that the hook asked: the run continues without the hook's value.
-        """
-        task = asyncio.create_task(work)
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            task.cancel()
-            done, _ = await asyncio.wait([task], timeout=run.tree.patience)
-            if not done:
-                run.tree.note_stopped("not_stopped", StoppedWork(agent_path=run.path, what="hook", name=hook))
-            raise
-        try:
-            return task.result()
-        except HookError as error:
-            if not isinstance(error.__cause__, BudgetError):
-                raise
-            run.state.budget_reached = True
-            run.notify("budget_reached", str(error.__cause__))
-            return None
+            try:
+                run.answer(await within_patience(run, "conclude", hooks.conclude(run.context, before)))
+            except LimitError as reached:
+                run.notify("budget_reached" if reached.reason == "budget" else "limit_reached", str(reached))
+        if isinstance(outcome, Limited) and run.state.text not in (before, ""):
+            outcome = Finish()  # the agent has an answer of its own
+        elif isinstance(outcome, Finish) and run.state.limit is not None and not run.state.text.strip():
+            outcome = Limited("no answer was possible within the limits")
+        await self._end(run, outcome)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -361,20 +360,32 @@ class ToolOrchestrator:
             self._stopped = True
             self._task.cancel()
 
+    def _time_is_over(self) -> None:
+        """Interrupt the run, so that its agent can end it."""
+        if self._task is not None and self._run is not None and self._takes_turns:
+            why = f"the limit of {self._run.limits.seconds:g} seconds of work is reached"
+            self._reached = LimitError(why, "seconds")
+            self._task.cancel()
+
     async def _end(self, run: RunSession, outcome: StepOutcome) -> None:
         """End a run that has completed or failed by its own decision, or suspend it."""
         status: RunStatus = "completed"
-        error = None
+        error = output = None
         match outcome:
             case Fail():
                 status, error = "failed", outcome.error
+            case Limited():
+                status, error = "limited", outcome.why
             case Suspend():
                 status = "suspended"
+            case _ if run.output is not None:
+                output, error = typed_output(run)
+                status = "completed" if error is None else "failed"
         assert self._requests is not None
         if self._requests.summaries is not None:
             await self._requests.summaries.settle(PATIENCE)
         waiting = await open_waits(run) if status == "suspended" else ()
-        self._result = result_of(run, status, error, waiting)
+        self._result = result_of(run, status, error, waiting, output)
         if status != "suspended":
             if self._resume and self._parent is None:
                 await seal_below(run.tree, "cancelled", "the run above it has ended")
@@ -420,7 +431,8 @@ class ToolOrchestrator:
                     self._result = before
                 elif not stays_open:
                     if self._resume:
-                        await self._close_open_turn(run, status, error)
+                        await close_open_turn(run, error)
+                        self._result = result_of(run, status, error)
                     await record_end(run, status, error)
                 elif run.tree.lost is None and not run.orphaned:
                     await run.journal.append(UsageBooked(), run.state.step)
@@ -433,17 +445,6 @@ class ToolOrchestrator:
         task = asyncio.create_task(end())
         run.tree.add_task(run.id, task)
         await asyncio.wait([task], timeout=run.tree.patience if status == "cancelled" else None)
-
-    async def _close_open_turn(self, run: RunSession, status: RunStatus, error: str) -> None:
-        """Complete the turn that an earlier process left open and this one did not reach."""
-        if isinstance(run.opened, OpenTurn) and run.tree.store is not None:
-            operations = await run.tree.store.operations(run.scope, run_id=run.id)
-            for outcome, native in closed_calls(run.tree, run.path, operations):
-                run.add(result_message(outcome, native=native))
-            run.journal.close([operation.key for operation in operations if operation.kind == "tool_call"])
-            self._result = result_of(run, status, error)
-        if self._parent is None:
-            await seal_below(run.tree, "cancelled", error)
 
     # -- sub-agents ----------------------------------------------------------------------------------------------
 
@@ -462,7 +463,9 @@ class ToolOrchestrator:
         run = parent.run
         if run.ended:
             raise ToolError(ORPHANED)
-        result, started = await child_result(run, parent) if parent.again else (None, False)
+        if not parent.again and (why := run.meter.refuse_spawn(run.path)) is not None:
+            raise ToolError(why)
+        result, started = await child_result(run, parent, agent.output_type) if parent.again else (None, False)
         if result is None:
             child = ToolOrchestrator(
                 run.chat.for_child(task, run.model),
@@ -480,9 +483,10 @@ class ToolOrchestrator:
                     run.count_calls(child.result.tool_calls)
         else:
             run.count_calls(result.tool_calls)
+            run.meter.restore_run(result.tool_calls)
         if run.ended:
             raise ToolError(ORPHANED)
-        if result.status not in ("completed", "suspended"):
+        if result.status in ("failed", "cancelled"):
             raise RunError(result.error or "the sub-agent failed", result)
         return result
 
@@ -493,8 +497,3 @@ class ToolOrchestrator:
         await self._drive(run)
         assert self._result is not None
         return self._result
-
-
-async def _refuse(prompt: str, *, system: str | None = None) -> str:  # noqa: ARG001 - as `AskModel`
-    """Refuse a question to the model of a run that has ended."""
-    raise RunStateError("the run has ended: its hooks can ask nothing more")

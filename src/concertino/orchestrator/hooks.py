@@ -6,23 +6,26 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import NoneType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from ..errors import HookError, ToolError
-from ..events import RunEvent
+from ..errors import HookError, LimitError, ToolError
+from ..events import RunEvent, StoppedWork
 from ..messages import AssistantMessage, Message, ToolCall
 from ..providers.base import ModelRequest
 from ..usage import UsageRecord
 from .agent import HOOKS, OBSERVERS, AgentConfig
 from .journal.data_policy import DataPolicy
 from .outcome import Allow, Ask, Deny, NextStep, Special, Turn
-from .run import RunContext
+from .run import RunContext, RunSession
+from .tool_calls.timeouts import shared_deadlines
 
 log = logging.getLogger("concertino")
 
 R = TypeVar("R")
+_SECONDS = 300.0
+"""The time limit of a hook that has no run."""
 
 
 class Hook(Generic[R]):
@@ -38,12 +41,16 @@ class Hook(Generic[R]):
         self._kinds, self._item = _returns()[name]
 
     async def __call__(self, *args: Any) -> R:
-        """Call the hook. Raises `HookError`; a `ToolError` about a call's arguments passes through."""
+        """Call the hook. Raises `HookError`, and `LimitError` if it takes too long or its own work reaches a limit.
+
+        A `ToolError` about a call's arguments passes through.
+        """
         try:
             value = self.default(*args)
             if inspect.isawaitable(value):
-                value = await value
-        except HookError:
+                seconds = args[0].limits.hook_seconds if args else _SECONDS
+                value = await self._within(value, seconds)
+        except (HookError, LimitError):
             raise
         except asyncio.CancelledError as error:
             if _is_cancelled():
@@ -55,6 +62,26 @@ class Hook(Generic[R]):
             raise HookError(self._agent, self._name, f"raised {type(error).__name__}: {error}") from error
         self._check(value)
         return value
+
+    async def _within(self, value: Awaitable[R], seconds: float) -> R:
+        """Wait at most *seconds* for the hook."""
+        task, deadlines, expired = asyncio.current_task(), shared_deadlines(), []
+        assert task is not None
+
+        def expire() -> None:
+            expired.append(True)
+            task.cancel()
+
+        deadlines.add(expire, seconds, expire)
+        try:
+            return await value
+        except asyncio.CancelledError:
+            if not expired or task.uncancel():
+                raise
+            why = f"hook {self._name} of agent {self._agent!r} took longer than its limit of {seconds:g} seconds"
+            raise LimitError(why, "hook_seconds") from None
+        finally:
+            deadlines.remove(expire)
 
     def _check(self, value: Any) -> None:
         if not isinstance(value, self._kinds) or (isinstance(value, str) and str not in self._kinds):
@@ -121,6 +148,20 @@ class Hooks:
             getattr(self.config, name)(*args)
         except Exception as error:  # noqa: BLE001 - an observer cannot fail a run
             log.error("%s of agent %r failed: %s", name, self.config.name, type(error).__name__)  # noqa: TRY400 - a traceback may show what the data policy forbids
+
+
+async def within_patience(run: RunSession, hook: str, work: Coroutine[Any, Any, R]) -> R:
+    """Run a *hook* that may take long. A cancelled run does not wait for a hook that ignores its cancellation."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=run.tree.patience)
+        if not done:
+            run.tree.note_stopped("not_stopped", StoppedWork(agent_path=run.path, what="hook", name=hook))
+        raise
+    return task.result()
 
 
 def hooks_of(config: AgentConfig[Any]) -> Hooks:

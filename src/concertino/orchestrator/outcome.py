@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import ConfigurationError
 from ..messages import AssistantMessage, Media, Message, Retain, ToolCall, ToolChoice, ToolMessage, UserMessage
 from ..records import record
-
-LimitReason = Literal["tool_calls", "budget"]
-"""Why `AgentConfig.on_limit` is called: the limit of tool calls is reached, or a budget does not cover another step."""
 
 
 @record
@@ -22,10 +19,15 @@ class Continue:
     """Messages to append to the conversation first."""
     tool_choice: ToolChoice | None = None
     """The tool choice of the next step only."""
+    prompt: str = ""
+    """Text for the model that ends the next request, as a system message. It does not become part of the conversation:
+    later requests and later runs do not contain it."""
 
     def __post_init__(self) -> None:
         if self.messages:
             _require_messages(self, self.messages)
+        if not isinstance(self.prompt, str):
+            raise ConfigurationError(f"Continue(prompt={self.prompt!r:.80}): use text")
 
 
 @record
@@ -58,9 +60,16 @@ class Suspend:
     keys: tuple[str, ...]
 
 
+@record
+class Limited:
+    """End the run as `limited`, with the text so far: an answer is not possible within the limits."""
+
+    why: str
+
+
 NextStep = Continue | Finish | Fail
 """What happens next, wherever a hook decides it."""
-StepOutcome = NextStep | Suspend
+StepOutcome = NextStep | Suspend | Limited
 """How a turn ends. The engine matches on it."""
 CONTINUE = Continue()
 """Another step with nothing to add."""

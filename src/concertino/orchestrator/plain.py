@@ -16,6 +16,59 @@ def as_text(value: Any) -> str:
     return str(value) if type(value) is int else _ENCODER.encode(value)  # the encoder has a high fixed cost
 
 
+def bounded_text(value: Any, most: int) -> str:
+    """Return `as_text` of *value* without the middle of a text of more than *most* bytes.
+
+    The time and the memory that it takes depend on *most*, not on the size of the value.
+    """
+    if not isinstance(value, str):
+        value = as_text(value) if type(value) is int or is_within(value, most) else _start_of(value, most)
+    return cut_bytes(value, most) if 4 * len(value) > most else value  # a character has at most four bytes
+
+
+def is_within(value: Any, most: int) -> bool:
+    """Return whether *value* has at most *most* bytes as JSON. The answer is approximate for escaped characters."""
+    seen, values = 0, [value]
+    while values:
+        value = values.pop()
+        if isinstance(value, str | bytes):
+            seen += len(value)
+        elif isinstance(value, dict | list | tuple | set | frozenset):
+            if len(value) > most:
+                return False
+            values += value
+            if isinstance(value, dict):
+                values += value.values()
+        elif hasattr(value, "__dict__"):
+            values += vars(value).values()
+        seen += 1
+        if seen > most:
+            return False
+    return True
+
+
+def cut_bytes(text: str, most: int) -> str:
+    """Return *text* without its middle if it has more than *most* bytes in UTF-8."""
+    # Encode no more of a huge text than may be kept.
+    if len(text) <= most and len(text.encode(errors="surrogatepass")) <= most:
+        return text
+    half = most // 2
+    start = text[:half].encode(errors="surrogatepass")[:half].decode(errors="ignore")
+    end = text[-half:].encode(errors="surrogatepass")[-half:].decode(errors="ignore")
+    return f"{start}\n[... the middle of {len(text):,} characters was left out: the limit is {most:,} bytes ...]\n{end}"
+
+
+def _start_of(value: Any, most: int) -> str:
+    """Return the start of *value* as JSON, encoded piece by piece up to *most* characters."""
+    pieces, length = [], 0
+    for piece in _ENCODER.iterencode(value):
+        pieces.append(piece[: most - length])
+        length += len(piece)
+        if length > most:
+            return f"{''.join(pieces)}\n[... the rest was left out: the limit is {most:,} bytes ...]"
+    return "".join(pieces)
+
+
 def plain(value: Any) -> Any:
     """Return *value* as plain JSON values, or its `repr` if it is recursive or cannot be encoded."""
     if value is None or type(value) in (str, int, bool):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from ..errors import ProviderError
 from ..events import RunStatus
@@ -26,6 +27,7 @@ from .journal.entries import (
     SummaryReady,
     Suspended,
     request_settings,
+    schema_text,
     spec_text,
 )
 from .model_call.budget import tokens_of
@@ -64,14 +66,21 @@ async def record_request(
     reserve: Reservation | None = None,
     *,
     own_messages: bool,
+    prompt: str = "",
     after: ProviderError | None = None,
 ) -> None:
     """Record a turn's request before it is sent, with everything that led to it; *after* ended the previous attempt.
+
+    *prompt* is the text after the conversation that this request alone contains.
 
     Raises `BudgetError`, and records nothing, if an account does not cover *reserve*.
     """
     journal, specs, request = run.journal, run.registry.specs(), prepared.request
     changes = journal.changes(system=run.system, tools=specs, cache_key=request.cache_key)
+    schema: Literal[True] | str | None = None
+    if request.output_schema is not None:
+        changed = journal.changes(schema=request.output_schema)
+        schema = journal.text_ids([schema_text(request.output_schema)])[0] if changed else True
     run_system: str | None = None
     run_tools: list[str] | None = None
     if "system" in changes or "tools" in changes:
@@ -87,18 +96,23 @@ async def record_request(
         run_tools=run_tools,
         breakpoints=request.breakpoints,
         cache_key=changes.get("cache_key"),
+        schema=schema,
         settings=request_settings(request),
         extra=plain(request.extra) if request.extra else {},
         messages=journal.message_texts(request.messages) if own_messages else None,
+        prompt=prompt or None,
         after=None if after is None else type(after).__name__,
         after_text=None if after is None else str(after),
     )
-    if own_messages or request.system != run.system or request.tools is not specs:
-        prompt = tokens_of(request, run.resources.counter)
+    if own_messages or prompt or request.system != run.system or request.tools is not specs:
+        tokens = tokens_of(request, run.resources.counter)
     else:
-        prompt = run.window.estimated_tokens
-    operation = _attempt_operation(run, prepared, reserve, prompt)
+        tokens = run.window.estimated_tokens
+    operation = _attempt_operation(run, prepared, reserve, tokens)
+    if run.outside:  # the request contains what followed from these calls
+        journal.close(run.outside)
     await journal.append(entry, run.state.step, [operation], reserve=reserve)
+    run.outside, run.phase = {}, run.phase + 1
 
 
 async def record_side_request(run: RunSession, prepared: Prepared, reserve: Reservation | None) -> None:
@@ -109,10 +123,16 @@ async def record_side_request(run: RunSession, prepared: Prepared, reserve: Rese
     await run.journal.append(entry, run.state.step, [operation], reserve=reserve, aside=True)
 
 
-async def record_side_answer(run: RunSession, question: str, answer: str) -> None:
-    """Record the answer to a hook's question, so that the hook gets it again after a crash."""
+async def record_side_answer(run: RunSession, caller: str, question: str, answer: str) -> None:
+    """Record the answer to a question of a hook or a tool, so that *caller* gets it again after a crash."""
     if run.journal.on:
-        await run.journal.append(SideAnswered(question=question, answer=answer), run.state.step, aside=True)
+        entry = SideAnswered(caller=caller, question=question, answer=answer)
+        await run.journal.append(entry, run.state.step, aside=True)
+
+
+async def record_outside(run: RunSession, operation: Operation) -> None:
+    """Record that a call outside a turn began or ended, with its outcome."""
+    await run.journal.append(CallsChanged(), run.state.step, [operation], aside=True)
 
 
 async def record_answer(run: RunSession, turn: Turn, calls: tuple[ToolCall, ...], outcome: StepOutcome) -> None:
@@ -127,6 +147,7 @@ async def record_answer(run: RunSession, turn: Turn, calls: tuple[ToolCall, ...]
         finish_text=outcome.text if isinstance(outcome, Finish) else None,
     )
     await run.journal.append(entry, run.state.step)
+    run.phase += 1
 
 
 async def record_calls(run: RunSession, *, waits: Sequence[Wait] = ()) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from ..token_engine.counting.base import EstimatingCounter, TokenCounter
 from ..token_engine.fold import FoldedConversation
 from ..token_engine.pricing import preload, price
 from ..token_engine.retention import Retention
-from ..usage import Tokens
+from ..usage import Receipt, Tokens
 from .lifecycle.repair import CheckedHistory
 from .model_call.retry import Retry
 
@@ -33,7 +34,11 @@ _LONGEST_ANSWER = 32_000
 
 @record(kw_only=True)
 class Limits:
-    """The limits of one run. Raises `ConfigurationError` if one of them is too small to work with."""
+    """The limits of a run, and of its tree. Raises `ConfigurationError` if one of them is too small to work with.
+
+    A run that reaches a limit asks its agent (`on_limit`) and may take one last step. Limits of the tree count the run
+    and all its sub-agents together; those of the root run apply.
+    """
 
     context: int = 128_000
     """Tokens of a request, including those reserved for the answer."""
@@ -45,12 +50,36 @@ class Limits:
     """Tools that run at the same time; 1 for one after another."""
     media_bytes: int = 20_000_000
     """Bytes of all media of one message or one tool result."""
+    steps: int | None = None
+    """Steps of the agent itself; None for 100, or twice `tool_calls` if that is more."""
+    hook_seconds: float = 300.0
+    """Seconds that one call of a hook may take."""
+    model_calls: int | None = None
+    """Of the tree: attempts at a model; None for 500, or twice `tool_calls` if that is more."""
+    all_tool_calls: int | None = None
+    """Of the tree: all tool calls, whether or not they count as iterations; None for 1,000, or twice `tool_calls` if
+    that is more."""
+    depth: int = 5
+    """Levels of sub-agents below the root."""
+    seconds: float = 3_600.0
+    """Of the tree: seconds of work, over all processes and without the time that a suspended run waits."""
+    received: int = 50_000_000
+    """Of the tree: characters of all answers."""
+    tokens: int | None = None
+    """Of the tree: tokens after which no further step begins; None for no limit. Needs no store, and reserves nothing:
+    use a `Budget` for an amount that is never exceeded."""
+    cost: Decimal | None = None
+    """Of the tree: US dollars, as `tokens`."""
 
     def __post_init__(self) -> None:
-        for name in ("context", "output", "tool_calls", "parallel_tools", "media_bytes"):
+        for name in _WHOLE:
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if not (isinstance(value, int) and value >= 1) and not (value is None and name in _OPTIONAL):
                 raise ConfigurationError(f"Limits({name}={value!r:.80}): use a whole number of at least 1")
+        for name in ("hook_seconds", "seconds", "cost"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float | Decimal) and value > 0) and not (value is None and name == "cost"):
+                raise ConfigurationError(f"Limits({name}={value!r:.80}): use a number above 0")
         if self.output >= self.context:
             raise ConfigurationError(
                 f"Limits(output={self.output:,}) fills a context of {self.context:,} tokens: choose a smaller output, "
@@ -58,11 +87,35 @@ class Limits:
             )
 
 
+_OPTIONAL = ("steps", "model_calls", "all_tool_calls", "tokens")
+_USUAL = {item.name: item.default for item in fields(Limits)}
+_NAMES = tuple(_USUAL)
+_WHOLE = ("context", "output", "tool_calls", "parallel_tools", "media_bytes", "depth", "received", *_OPTIONAL)
+
+
+def limits_form(limits: Limits) -> dict[str, Any]:
+    """Return the values of *limits* that differ from the defaults, for the journal."""
+    found: dict[str, Any] = {}
+    for name in _NAMES:
+        if (value := getattr(limits, name)) != _USUAL[name]:
+            found[name] = str(value) if name == "cost" else value
+    return found
+
+
+def limits_from(form: Mapping[str, Any]) -> Limits:
+    """Return the limits that `limits_form` wrote."""
+    found = dict(form)
+    if "cost" in found:
+        found["cost"] = Decimal(found["cost"])
+    return Limits(**found)
+
+
 class HasLimits(Protocol):
     """The part of an agent that a limits function may read."""
 
     name: str
     tool_call_limit: int
+    output_retries: int
 
 
 class LimitsFunction(Protocol):
@@ -83,7 +136,13 @@ def default_limits(scope: Scope, model: Model, agent: HasLimits) -> Limits:  # n
         context = context_window(model.provider, model.name)
         output = min(max_output_tokens(model.provider, model.name), _LONGEST_ANSWER)
     context = context or 128_000
-    return Limits(context=context, output=min(output, max(context // 4, 1)), tool_calls=agent.tool_call_limit)
+    return _limits(context, min(output, max(context // 4, 1)), agent.tool_call_limit)
+
+
+@functools.lru_cache(256)
+def _limits(context: int, output: int, tool_calls: int) -> Limits:
+    """Return the same object for the same limits: most runs share a few."""
+    return Limits(context=context, output=output, tool_calls=tool_calls)
 
 
 def limits_within(context: int | None) -> LimitsFunction:
@@ -129,8 +188,9 @@ class Resources:
     counter: TokenCounter = field(default_factory=EstimatingCounter)
     retention: Retention = Retention()
     """How much of a conversation stays unchanged while it grows."""
-    price: Callable[[str, str, Tokens], tuple[Decimal | None, str]] = price
-    """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list."""
+    price: Callable[[str, str, Tokens, Receipt | None], tuple[Decimal | None, str]] = price
+    """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list. Its receipt is
+    None if the provider reported nothing; that of a reservation has only the service tier."""
     # Not `init`: resources that `dataclasses.replace` makes are other ones, and must not share opened models.
     _opened: dict[str, Model | None] = field(init=False, default_factory=dict, repr=False, compare=False)
     _kept: OrderedDict[int, KeptConversation] = field(

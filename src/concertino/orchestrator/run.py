@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+from ..errors import RunStateError
 from ..events import Notice, NoticeCode
 from ..ids import handle_for, usage_id
-from ..messages import Message, Messages, ToolSpec
-from ..operations import OperationState
+from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
+from ..operations import Operation, OperationState
 from ..providers.base import Model
 from ..scope import Scope
 from ..token_engine.recall import RECALL
 from ..token_engine.token_engine import TokenEngine
+from ..tools.base import ToolContext, ToolResult, Work
 from ..tools.registry import ToolRegistry
-from ..usage import Tokens, UsageRecord, UsageSource
+from ..usage import Receipt, Tokens, UsageRecord, UsageSource
 from .chat import Chat
 from .event_stream import Emit, EventStream, ignore
 from .journal.data_policy import UNKNOWN_TOOL
@@ -21,6 +24,7 @@ from .journal.lease import Tree
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
 from .lifecycle.repair import NOTHING_CHECKED
+from .meter import Meter
 from .model_call.budget import Reserve
 from .outcome import Continue
 from .resources import HasLimits, Limits, Resources
@@ -30,26 +34,36 @@ from .tool_calls.timeouts import Deadlines
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
+    from ..tools.ask_settings import AskSettings
+    from .output import Output
+
     S = DefaultTypeVar("S", default=None)
 else:
     S = TypeVar("S")
 
 
-class AskModel(Protocol):
-    """Asks the run's model one question outside the conversation; see `RunContext.ask`."""
-
-    async def __call__(self, prompt: str, *, system: str | None = None) -> str:
-        """Return the model's answer to *prompt*."""
+Prompt: TypeAlias = str | Sequence[Message]
+"""A question, or the messages of a conversation that ends with it."""
 
 
-class RunContext(Generic[S]):
+class RunWork(Protocol):
+    """The questions and calls of one run outside its turns. *by* is the tool call that makes them; None for a hook."""
+
+    async def ask(self, by: ToolContext | None, prompt: Prompt, output_type: Any, settings: AskSettings) -> Any:
+        """See `Work.ask`."""
+
+    async def call(self, by: ToolContext | None, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """See `Work.call`."""
+
+
+class RunContext(Work, Generic[S]):
     """One run of one agent. Hooks read from it; they return what they decide."""
 
     __slots__ = (
         "_emit",
         "_window",
+        "_work",
         "agent_state",
-        "ask",
         "chat",
         "data",
         "deps",
@@ -62,8 +76,9 @@ class RunContext(Generic[S]):
         "state",
     )
 
-    def __init__(self, run: RunSession, ask: AskModel) -> None:
+    def __init__(self, run: RunSession) -> None:
         self._emit = run.emit
+        self._work = run.work
         self._window = run.window
         self.id: str = run.id
         self.path: str = run.path
@@ -80,9 +95,6 @@ class RunContext(Generic[S]):
         self.agent_state: S = None  # type: ignore[assignment]  # until the agent has made its state
         self.data: dict[str, Any] = run.data
         """The structured result of each tool's last call, by tool name."""
-        self.ask: AskModel = ask
-        """Ask the run's model one question outside the conversation, without tools: `await run.ask("...")` returns its
-        text. The call is retried, budgeted and booked like any other. Raises `BudgetError`, and `ProviderError`."""
 
     @property
     def messages(self) -> Messages:
@@ -92,6 +104,13 @@ class RunContext(Generic[S]):
     def notify(self, code: NoticeCode, text: str) -> None:
         """Send the consumer a `Notice`."""
         self._emit(Notice, code, text)
+
+    async def _ask(self, prompt: Prompt, output_type: Any, settings: AskSettings) -> Any:
+        return await self._work().ask(None, prompt, output_type, settings)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """See `Work.call`."""
+        return await self._work().call(None, tool, arguments or {})
 
 
 class RunSession:
@@ -117,16 +136,21 @@ class RunSession:
         "id",
         "journal",
         "limits",
+        "meter",
         "model",
         "model_id",
         "opened",
+        "output",
+        "outside",
         "parent",
         "path",
+        "phase",
         "recallable",
         "registry",
         "repairs",
         "resources",
         "scope",
+        "side_answers",
         "skipped",
         "state",
         "steers",
@@ -134,9 +158,10 @@ class RunSession:
         "system",
         "tree",
         "window",
+        "work",
     )
 
-    def __init__(  # noqa: PLR0913 - every part is required
+    def __init__(  # noqa: PLR0913, PLR0915 - every part is required
         self,
         *,
         id: str,
@@ -149,6 +174,7 @@ class RunSession:
         registry: ToolRegistry,
         limits: Limits,
         tree: Tree,
+        meter: Meter,
     ) -> None:
         self.id = id
         self.path = path
@@ -160,6 +186,8 @@ class RunSession:
         self.registry = registry
         self.limits = limits
         self.tree = tree
+        self.meter = meter
+        """What the run has used of the limits of its tree."""
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
         """The conversation, and the part of it that is sent."""
         self.journal = Journal(tree, id, self.scope, self.window.tokens_of)
@@ -195,6 +223,16 @@ class RunSession:
         self.deadlines: Deadlines | None = None
         self.recallable = False
         """Whether the model can call `recall`."""
+        self.output: Output | None = None
+        """The agent's output type."""
+        self.work: Callable[[], RunWork] = no_work
+        """Returns the work outside turns, created when it is first needed."""
+        self.side_answers: dict[tuple[str, str], list[str]] = {}
+        """Recorded answers that a repeated hook or tool gets again, by the call that asked and the question."""
+        self.phase = 0
+        """The number of requests and answers of turns that are recorded. A hook repeats what followed the last one."""
+        self.outside: dict[str, Operation | None] = {}
+        """Calls outside turns since the last request, by key; with their operations if an earlier process made them."""
         self._reserve: Reserve | None = None
         self._fixed_of: object = None
         self._fixed: dict[str, str] = {}
@@ -211,7 +249,7 @@ class RunSession:
     def reserve(self) -> Reserve:
         """Computes what the budgets of the run reserve."""
         if self._reserve is None:
-            self._reserve = Reserve(self.resources, self.limits)
+            self._reserve = Reserve(self.resources, self.limits, self.meter, self.id)
         return self._reserve
 
     def fixed(self, specs: tuple[ToolSpec, ...]) -> dict[str, str]:
@@ -269,11 +307,31 @@ class RunSession:
             self.journal.replace(messages)
 
     def apply(self, step: Continue) -> None:
-        """Append the messages of *step* and set its tool choice."""
+        """Append the messages of *step*, and set the tool choice and the prompt of the next request."""
         for message in step.messages:
             self.add(message)
+        if step.prompt:
+            before = self.state.prompt
+            self.state.prompt = f"{before}\n\n{step.prompt}" if before else step.prompt
         if step.tool_choice is not None:
             self.state.tool_choice = step.tool_choice
+
+    def answer(self, text: str) -> None:
+        """Set the answer, and end the conversation with it if the model did not write it."""
+        if text != self.state.text:
+            self.state.text = text
+            self.add(AssistantMessage((Text(text),)))
+
+    async def new_steers(self) -> list[str]:
+        """Return the messages sent to the running agent since the last step."""
+        steers, self.steers = self.steers, []
+        journal = self.journal
+        if self.tree.store is not None:
+            for command in await self.tree.store.commands(self.scope, self.id, after=journal.processed):
+                journal.processed = command.number
+                if command.kind == "steer":
+                    steers.append(command.text)
+        return steers
 
     def count_calls(self, calls: dict[str, int]) -> None:
         """Set the number of tool calls so far, by agent path."""
@@ -292,7 +350,7 @@ class RunSession:
 
     def tool_name(self, name: str) -> str:
         """Return *name* if a tool has it, else the mark for names that the model invented, which are text."""
-        return name if name in self.registry else UNKNOWN_TOOL
+        return name if name in self.registry.by_name else UNKNOWN_TOOL
 
     def record(
         self,
@@ -304,9 +362,15 @@ class RunSession:
         *,
         source: UsageSource = "measured",
         how: str = "",
+        receipt: Receipt | None = None,
     ) -> UsageRecord:
-        """Return the usage record with the id *usage* and its price; the price of unknown usage is unknown."""
-        cost, version = (None, "") if source == "unknown" else self.resources.price(provider, model, tokens)
+        """Return the usage record with the id *usage* and its price; the price of unknown usage is unknown.
+
+        Negative counts would lower a bill: their usage is unknown.
+        """
+        if tokens.negative:
+            tokens, source, how = Tokens(), "unknown", "reported with negative counts"
+        cost, version = (None, "") if source == "unknown" else self.resources.price(provider, model, tokens, receipt)
         return UsageRecord(
             id=usage,
             run_id=self.id,
@@ -319,6 +383,7 @@ class RunSession:
             cost=cost,
             price_version=version,
             tools=tuple(map(self.tool_name, tools)),
+            receipt=receipt,
         )
 
     def book(self, record: UsageRecord, ended: OperationState | None = None) -> None:
@@ -326,10 +391,20 @@ class RunSession:
 
         *ended* is the state in which a model attempt has ended.
         """
-        if self.tree.ledger.book(record) and self.journal.on:
+        if not self.tree.ledger.book(record):
+            return
+        if self.meter.sums:
+            self.meter.add(record)
+        if self.journal.on:
             self.journal.book(record, self.reserve.settlement(record) if self.tree.budgeted else None, ended)
 
     def next_attempt(self) -> str:
         """Return the usage id of the next attempt of this step; the same in every process."""
         self.attempts += 1
+        self.meter.model_calls += 1
         return usage_id(self.id, self.state.step, str(self.attempts))
+
+
+def no_work() -> RunWork:
+    """Refuse work outside turns before a run starts and after it has ended."""
+    raise RunStateError("the run has ended: its hooks and tools can ask and call nothing more")

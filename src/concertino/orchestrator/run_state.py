@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from ..errors import LimitReason
 from ..messages import ToolChoice
 from ..records import record
 
@@ -28,9 +29,11 @@ class RunState:
     """Tools that failed in the last step."""
     disabled_tools: tuple[str, ...] = ()
     """Tools that the model called in the last step although they are not enabled."""
-    limit_reached: bool = False
-    """Whether the limit of tool calls was reached."""
-    budget_reached: bool = False
-    """Whether a budget was reached."""
+    limit: LimitReason | None = None
+    """The limit that was reached; None if none was."""
+    last_step: int = 0
+    """The step after which the run ends, since a limit was reached; 0 for none."""
+    prompt: str = ""
+    """Text for the model that the next request alone contains; see `Continue.prompt`."""
     text: str = ""
     """The model's last text; the answer, unless the agent concludes otherwise."""

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from ..errors import ContextFloorError, ProviderError
 from ..events import StepStarted, ToolsSelected, TurnCompleted
-from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
+from ..messages import ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
 from ..providers.base import Model
 from ..storage.base import Store
 from .hooks import Hooks
 from .journal.replay import OpenTurn
+from .meter import at_limit
 from .model_call.attempt import Attempt
 from .model_call.call import ModelCall
 from .model_call.request import TurnRequests
@@ -20,6 +21,7 @@ from .outcome import (
     Continue,
     Fail,
     Finish,
+    Limited,
     NextStep,
     Outcome,
     Special,
@@ -32,7 +34,7 @@ from .recorder import Prepared, record_answer
 from .run import RunSession
 from .tool_calls.context import Spawn
 from .tool_calls.dispatch import INTERRUPTED, ToolCalls
-from .tool_calls.tool_call import cut_off_call
+from .tool_calls.tool_call import cut_off_call, known_call, known_calls
 
 
 class TurnRunner:
@@ -73,7 +75,7 @@ class TurnRunner:
             finally:  # also if a second cancellation ends the wait
                 self._break_off()
             raise
-        if isinstance(outcome, Suspend) or not self._hooks.after_step.own:
+        if isinstance(outcome, Suspend | Limited) or not self._hooks.after_step.own:
             return outcome
         return await self._hooks.after_step(run.context, outcome)
 
@@ -131,7 +133,7 @@ class TurnRunner:
         if self._calls is None:
             self._calls = ToolCalls(self._run, self._hooks, self._spawn)
         attempt = self._model_call.attempt
-        if attempt is not None and not attempt.answered:
+        if attempt is not None and not attempt.answered and not self._refused(ready)[1]:
             self._calls.start_early(ready)
 
     async def _drop_early(self) -> None:
@@ -147,11 +149,19 @@ class TurnRunner:
         turn = Turn(message, attempt.calls)
         if self._hooks.interpret_response.own:
             turn = await self._hooks.interpret_response(run.context, message)
+        calls = attempt.calls if turn.message is message else turn.message.tool_calls
+        for call in (*calls, *turn.calls):
+            if call.name not in run.registry.by_name:
+                turn = Turn(
+                    known_calls(turn.message, run.registry),
+                    tuple([known_call(each, run.registry) for each in turn.calls]),
+                )
+                calls = turn.message.tool_calls
+                break
         self._turn = turn
         if turn.message.parts:  # no provider accepts an empty message
             run.add(turn.message)
         run.state.text = turn.message.text
-        calls = attempt.calls if turn.message is message else turn.message.tool_calls
         self._native = frozenset([call.id for call in calls])
         run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
@@ -172,6 +182,15 @@ class TurnRunner:
             calls = decision
             self._answer_unrun(turn, "not run: the agent left this call out", but=calls)
         state.has_tool_calls = bool(calls)
+        meter, own = run.meter, run.limits.tool_calls - state.iteration
+        if (
+            len(calls) > max(own, 1)
+            or meter.tool_calls + len(calls) > meter.most_tool_calls
+            or (calls and state.step == state.last_step)
+        ):
+            calls = self._refuse(calls)
+            if not calls:
+                return calls, CONTINUE  # the model has called, and reads why nothing was run
         if calls:
             if hooks.watches_selection:
                 hooks.observe_selection(run.context, calls)
@@ -183,6 +202,35 @@ class TurnRunner:
             return calls, CONTINUE
         decide = hooks.on_no_tool_calls
         return calls, self._apply(await decide(run.context) if decide.own else decide.default(run.context))
+
+    def _refused(self, calls: Sequence[ToolCall]) -> tuple[int, str]:
+        """Return how many of *calls* the limits allow, and why not the others; no reason if all may run.
+
+        The agent's own limit allows one call in each step that the agent takes: it may end with a call.
+        """
+        run, attempt = self._run, self._model_call.attempt
+        meter, state = run.meter, run.state
+        if state.step == state.last_step and attempt is not None and attempt.request.tool_choice == "none":
+            return 0, "this is the last step, and it may call no tools"
+        own, left = max(run.limits.tool_calls - state.iteration, 1), meter.most_tool_calls - meter.tool_calls
+        for index, call in enumerate(calls):
+            tool = run.registry.get(call.name)
+            own -= tool is None or tool.counts_as_iteration
+            if own < 0:
+                return index, f"the limit of {run.limits.tool_calls:,} tool calls is reached"
+            if index >= left:
+                return index, f"the limit of {meter.most_tool_calls:,} tool calls of all agents is reached"
+        return len(calls), ""
+
+    def _refuse(self, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
+        """Answer the calls that the limits do not allow without running them, and return the others."""
+        allowed, why = self._refused(calls)
+        if self._calls is not None:
+            allowed = max(allowed, len(self._calls))  # these have started early
+        for call in calls[allowed:]:
+            outcome = Outcome(call, f"not run: {why}", is_error=True)
+            self._run.add(result_message(outcome, native=call.id in self._native))
+        return calls[:allowed]
 
     def _apply(self, decision: NextStep) -> NextStep:
         if isinstance(decision, Continue):
@@ -278,17 +326,16 @@ class TurnRunner:
         if not calls:
             state.iteration += 1
         for call in calls:
-            tool = run.registry.get(call.name)
+            tool = run.registry.by_name.get(call.name)
             if tool is None or tool.counts_as_iteration:
                 state.iteration += 1
         last = run.limits.tool_calls - 1
-        if not state.has_tool_calls or state.limit_reached or state.iteration < last:
+        if not state.has_tool_calls or state.limit is not None or state.iteration < last:
             return outcome
         if not isinstance(outcome, Continue):
             return outcome
-        state.limit_reached = True
-        run.notify("limit_reached", f"the limit of {run.limits.tool_calls} tool calls is reached")
-        decision = self._apply(await self._hooks.on_limit(run.context, "tool_calls"))
+        why = f"the limit of {run.limits.tool_calls} tool calls is reached"
+        decision = await at_limit(run, self._hooks, "tool_calls", why, state.step + 1)
         if isinstance(decision, Continue):
             state.iteration = last  # exactly one more step
             return outcome
@@ -311,7 +358,7 @@ class TurnRunner:
             return  # a parked run is resumed from its journal
         if turn is None:
             assert attempt is not None
-            message: AssistantMessage = attempt.message
+            message = known_calls(attempt.message, run.registry)
             turn = Turn(message, message.tool_calls)
             if message.parts:
                 run.add(message)

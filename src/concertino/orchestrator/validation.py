@@ -16,6 +16,7 @@ from ..errors import ConfigurationError
 from ..messages import (
     AssistantMessage,
     Media,
+    MediaPart,
     Message,
     Opaque,
     Reasoning,
@@ -109,6 +110,7 @@ _CHAT: dict[str, tuple[Check, str]] = {
     "budget": (_optional(_is(Budget)), "use a Budget, or None"),
     "system_prompt": _OPTIONAL_TEXT,
     "chatbot_id": _OPTIONAL_TEXT,
+    "send_tools": (_is(bool), "use True or False"),
     "summary": _TEXT,
     "conversation_id": _TEXT,
     "personalization": _TEXT,
@@ -251,7 +253,7 @@ def _problem(message: Message) -> str:
     """Return the remedy for *message*; empty if it is valid."""
     if isinstance(message, AssistantMessage):
         valid = isinstance(message.parts, tuple) and all(map(_is_part, message.parts))
-        return "" if valid else "use a tuple of Text, Reasoning, ToolCall and Opaque as parts"
+        return "" if valid else "use a tuple of Text, Reasoning, ToolCall, MediaPart and Opaque as parts"
     if isinstance(message, ToolMessage):
         valid = isinstance(message.call_id, str) and isinstance(message.name, str) and isinstance(message.content, str)
         return media_problem(message.media) if valid else "use text as call_id, name and content"
@@ -267,6 +269,8 @@ def _is_part(value: object) -> bool:
         return isinstance(value.id, str) and isinstance(value.name, str) and isinstance(value.arguments, str)
     if isinstance(value, Text | Reasoning):
         return isinstance(value.text, str)
+    if isinstance(value, MediaPart):
+        return not media_problem((value.media,))
     return isinstance(value, Opaque) and isinstance(value.raw, str)
 
 

@@ -3,9 +3,10 @@
 The adapters are in `concertino.providers.anthropic`, `.openai` and `.google`.
 """
 
+from ..messages import Effort
 from .base import (
     Dropped,
-    Effort,
+    Logprob,
     Model,
     ModelEvent,
     ModelRequest,
@@ -24,6 +25,7 @@ from .rate_limit import RateLimit
 __all__ = [
     "Dropped",
     "Effort",
+    "Logprob",
     "Model",
     "ModelEvent",
     "ModelRequest",

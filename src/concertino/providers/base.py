@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from ..messages import AssistantMessage, Message, ToolCall, ToolChoice, ToolSpec
+from ..messages import AssistantMessage, Effort, Message, ToolCall, ToolChoice, ToolSpec
 from ..records import record
-from ..usage import Tokens, UsageSource
-
-Effort = Literal["none", "minimal", "low", "medium", "high"]
-"""The amount of reasoning before the answer."""
+from ..usage import Receipt, Tokens, UsageSource
 
 
 @record
@@ -41,13 +38,27 @@ class ModelRequest:
     max_output_tokens: int | None = None
     """None: the provider's default, or the model's maximum if the provider requires a number."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """Settings of one provider, merged into its request as they are."""
+    """Settings of one provider, merged into its request as they are. A field that the adapter cannot honor, such as
+    one for several answers, raises `UnsupportedError` before anything is sent; so does every setting below that the
+    model or its API is known not to take."""
     output_schema: OutputSchema | None = None
     effort: Effort | None = None
     """None: the model's default."""
     temperature: float | None = None
+    top_p: float | None = None
+    """The share of the probability from which tokens are sampled."""
+    seed: int | None = None
+    """Repeats an answer as far as the provider can."""
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
     stop: tuple[str, ...] = ()
     """Texts that end the answer."""
+    service_tier: str = ""
+    """The tier that serves the request, by the provider's name: `flex`, `priority`, ... It decides the price."""
+    logprobs: int | None = None
+    """The number of likely tokens that `Reply.logprobs` reports for each position; 0: only the chosen one."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """HTTP headers of this request, such as `anthropic-beta`. They are stored with the run: give keys to the model."""
     breakpoints: tuple[int, ...] | None = None
     """Cache breakpoints: ascending indexes of the messages that end a prefix to cache, four at most, for providers that
     cache only marked prefixes. With fewer than four, tools and system prompt are marked as well. None: no breakpoints.
@@ -99,6 +110,16 @@ class ToolCallReady:
 
 
 @record
+class Logprob:
+    """A token of the answer with the logarithm of its probability."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+    """The most likely tokens in its position."""
+
+
+@record
 class Reply:
     """The whole answer; the last event of every stream that did not break off."""
 
@@ -107,7 +128,11 @@ class Reply:
     """The provider's usage report, converted to the meaning of `Tokens`; None if it reported nothing."""
     source: UsageSource = "measured"
     how: str = ""
-    """The counting method, for usage that the provider did not report."""
+    """Why the counts are estimated or unknown."""
+    receipt: Receipt | None = None
+    """What else the provider reported."""
+    logprobs: tuple[Logprob, ...] = ()
+    """Of each token of the text, if the request asked for them and the provider sent them."""
 
 
 ModelEvent = Dropped | TextChunk | ReasoningChunk | ToolCallChunk | ToolCallReady | Reply
@@ -116,8 +141,9 @@ ModelEvent = Dropped | TextChunk | ReasoningChunk | ToolCallChunk | ToolCallRead
 class Model(Protocol):
     """A model of a provider, ready for requests.
 
-    Two optional attributes describe it: `summarises = True` if it can summarise a conversation, and `context_window`
-    (tokens) if it knows its own.
+    Three optional attributes describe it: `summarises = True` if it can summarise a conversation, `context_window`
+    (tokens) if it knows its own, and `takes_schema(schema, tools=)`, which returns whether it accepts an `OutputSchema`
+    in a request with or without tools; a model without this method accepts all.
     """
 
     provider: str

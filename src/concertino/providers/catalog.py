@@ -7,11 +7,13 @@ models get small ones. Unknown models are never refused a setting: the provider 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from ..errors import UnsupportedError
 from ..ids import SINCE_GPT_5_6, in_family
-from .base import Effort, ModelRequest
+from ..messages import Effort
+from .base import ModelRequest
 
 DEFAULT_CONTEXT = 128_000
 DEFAULT_OUTPUT = {"anthropic": 32_000, "google": 65_536}
@@ -78,7 +80,8 @@ _EFFORTS: tuple[tuple[str, tuple[Effort, ...]], ...] = (
 
 # Anthropic removed the sampling parameters with Opus 4.7; OpenAI's models accept them only without reasoning
 # ("Reasoning models", limitations).
-_NO_TEMPERATURE = r"claude-(fable|mythos|[a-z]+-[5-9]|opus-4-[7-9])|o[1-9]|gpt-5(?![^/]*-chat)(?!\.)|gpt-5[^/]*-codex"
+_SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "logprobs")
+_NO_SAMPLING = r"claude-(fable|mythos|[a-z]+-[5-9]|opus-4-[7-9])|o[1-9]|gpt-5(?![^/]*-chat)(?!\.)|gpt-5[^/]*-codex"
 
 # Structured outputs exist since Sonnet 4.5 and Opus 4.1, and since GPT-4o.
 _NO_SCHEMA = (
@@ -114,15 +117,17 @@ def takes_breakpoints(model: str) -> bool:
 
 def check_settings(request: ModelRequest, provider: str, *, chat: bool = False) -> None:
     """Raise `UnsupportedError` if the model is known not to accept a setting; *chat* selects Chat Completions."""
+    if request.extra:
+        check_extra(request, provider)
     model, effort = request.model, request.effort
     levels = supported_efforts(model)
     if effort is not None and levels is not None and effort not in levels:
         raise unsupported(provider, model, f"effort={effort!r}", f"choose from {', '.join(map(repr, levels))}")
     reasons = effort not in (None, "none")
-    if request.temperature is not None and (
-        in_family(_NO_TEMPERATURE, model) or (in_family("gpt-", model) and reasons)
-    ):
-        raise unsupported(provider, model, f"temperature={request.temperature:g}", "leave it out")
+    for name in _SAMPLING:
+        value = getattr(request, name)
+        if value is not None and (in_family(_NO_SAMPLING, model) or (in_family("gpt-", model) and reasons)):
+            raise unsupported(provider, model, f"{name}={value:g}", "leave it out")
     if request.output_schema is not None:
         if in_family(_NO_SCHEMA, model):
             raise unsupported(provider, model, "output_schema", "force a tool with this schema, or use a newer model")
@@ -134,10 +139,56 @@ def check_settings(request: ModelRequest, provider: str, *, chat: bool = False) 
         )
 
 
+_SETTINGS = ("top_p", "seed", "frequency_penalty", "presence_penalty", "stop", "service_tier", "logprobs")
+_UNSET: tuple[object, ...] = (None, "", ())
+_OPTIONS = {
+    "stream": "set streams= of the model",
+    "extra_headers": "set headers= of the request",
+    "headers": "set headers= of the request",
+    "betas": 'set headers={"anthropic-beta": ...} of the request',
+    "extra_query": "give the model a client with these parameters",
+    "extra_body": "put its fields into extra itself",
+    "timeout": "set timeout= of the model",
+    "max_retries": "set Resources(retry=)",
+}
+"""Options of the vendors' SDKs that are no fields of a request, and what to use instead."""
+_ONE = "an adapter reads one answer; send several requests"
+_ONLY = {"n": _ONE, "candidateCount": _ONE, "candidate_count": _ONE}
+"""Fields of which only the value 1 is read."""
+_UNREAD = {"background": "leave it out: answers are not polled"}
+
+
+def check_extra(request: ModelRequest, provider: str) -> None:
+    """Raise `UnsupportedError` for a field in `extra` that no adapter can honor."""
+    for part, fields in (("", request.extra), *((name, request.extra.get(name)) for name in _NESTED)):
+        for name, value in fields.items() if isinstance(fields, Mapping) else ():
+            remedy = _OPTIONS.get(name) or (_ONLY.get(name) if value not in (None, 1) else None)
+            remedy = remedy or (_UNREAD.get(name) if value else None)
+            if remedy is not None:
+                raise unsupported(provider, request.model, f"{part}{name}={value!r} in extra", remedy)
+
+
+_NESTED = ("generationConfig", "generation_config")
+
+
+def check_lacking(
+    request: ModelRequest, provider: str, lacks: Collection[str], api: str, remedy: str = "leave it out"
+) -> None:
+    """Raise `UnsupportedError` for a setting of *request* that *api* *lacks*."""
+    for name in _SETTINGS:
+        if name in lacks and (value := getattr(request, name)) not in _UNSET:
+            raise unsupported(provider, request.model, f"{name}={value!r} over {api}", remedy)
+
+
+def takes_schema(model: str, *, tools: bool) -> bool:
+    """Return whether *model* accepts an output schema, in a request with or without *tools*."""
+    return not in_family(_NO_SCHEMA, model) and not (tools and in_family(_SCHEMA_OR_TOOLS, model))
+
+
 def unsupported(provider: str, model: str, field: str, remedy: str) -> UnsupportedError:
     """Return the error for a *field* of a request that *model* does not accept."""
     error = UnsupportedError(f"{provider}: {model} does not take {field}; {remedy}", provider=provider)
-    error.part = field.partition("=")[0]
+    error.part = field.partition("=")[0].partition(" ")[0]
     error.sent = False
     return error
 

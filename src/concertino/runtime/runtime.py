@@ -43,6 +43,9 @@ from ..waits import Resolution, Verdict, Wait, arguments_hash
 from .live_run import LiveRun
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
+_MOST_DONE = 100
+"""Number of runs from which a start drops the runs that are done, for a runtime without its watchdog."""
+
 
 @record
 class AnswerOutcome:
@@ -97,6 +100,7 @@ class Runtime:
         self._observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
+        self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
         self._watchdog = Watchdog(self.store, self, lambda: self._agents, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
@@ -160,7 +164,10 @@ class Runtime:
             return result  # otherwise another process has continued it
         if end is None:
             raise RunStateError(f"run {run_id} has not ended: it is {journal.run.state}")
-        return replayed_result(replay(journal), list(await self.store.usage(scope, journal.run.start.root_id)))
+        start = journal.run.start
+        agent, _ = self._agents.get(start.agent, (None, None))
+        output_type = None if agent is None or start.run_id != start.root_id else agent.output_type
+        return replayed_result(replay(journal), list(await self.store.usage(scope, start.root_id)), output_type)
 
     async def steer(self, scope: AnyScope, run_id: str, message: str) -> None:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
@@ -284,8 +291,7 @@ class Runtime:
 
     async def look(self) -> None:
         """Do now what the watchdog does from time to time."""
-        for root_id in [root_id for root_id, live in self._live.items() if live.done]:
-            del self._live[root_id]
+        self._drop_done()
         await self._watchdog.look()
 
     # -- parts ---------------------------------------------------------------------------------------------------
@@ -332,8 +338,15 @@ class Runtime:
         except BaseException:
             live.abandon()
             raise
+        if len(self._live) >= self._most_live:
+            self._drop_done()
+            self._most_live = max(_MOST_DONE, 2 * len(self._live))  # so that a start costs the same however many run
         self._live[run_id] = live
         return live
+
+    def _drop_done(self) -> None:
+        """Forget the runs that have ended or are suspended: the store has them."""
+        self._live = {run_id: live for run_id, live in self._live.items() if not live.done}
 
 
 def _with_store(resources: Resources) -> Resources:

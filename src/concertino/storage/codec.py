@@ -11,12 +11,14 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from ..errors import DamagedDataError, StorageError
 from ..messages import (
     AssistantMessage,
     Media,
+    MediaPart,
     Message,
     Opaque,
     Part,
@@ -27,6 +29,7 @@ from ..messages import (
     ToolMessage,
     UserMessage,
 )
+from ..usage import Receipt
 
 T = TypeVar("T")
 
@@ -34,12 +37,19 @@ VERSION = 1
 """Version of the format. A reader refuses a greater one."""
 
 _MESSAGES: tuple[type[Message], ...] = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
-_PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall, Opaque)
+_PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall, MediaPart, Opaque)
 _BY_ROLE = {cls.role: cls for cls in _MESSAGES}
-_BY_KIND: dict[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_call": ToolCall, "opaque": Opaque}
+_BY_KIND: dict[str, type[Part]] = {
+    "text": Text,
+    "reasoning": Reasoning,
+    "tool_call": ToolCall,
+    "media": MediaPart,
+    "opaque": Opaque,
+}
 _DEFAULTS = {
     ("provider", Text): "",
     ("provider", ToolCall): "",
+    ("provider", MediaPart): "",
     ("handle", ToolMessage): "",
     ("retain", ToolMessage): "window",
 }
@@ -64,7 +74,7 @@ def encode_message(message: Message, contents: dict[str, str] | None = None) -> 
         raise StorageError(f"cannot store a {type(message).__name__}: pass a message")
     form: dict[str, Any] = {"v": VERSION, "role": message.role, **_plain(message)}
     if isinstance(message, AssistantMessage):
-        form["parts"] = [_plain_part(part) for part in message.parts]
+        form["parts"] = [_plain_part(part, contents) for part in message.parts]
     if media := form.pop("media", ()):
         form["media"] = [_media_form(item, contents) for item in media]
     return encode_json(form)
@@ -87,7 +97,7 @@ def decode_message(text: str, contents: Mapping[str, str] | None = None) -> Mess
         parts, media = form.pop("parts", None), form.pop("media", None)
         values = _joined(form)
         if cls is AssistantMessage:
-            values["parts"] = tuple(_part(part) for part in parts)
+            values["parts"] = tuple(_part(part, contents or {}) for part in parts)
         if media:
             values["media"] = tuple(_media(item, contents or {}) for item in media)
         return cls(**values)
@@ -115,6 +125,29 @@ def decode_json(text: str, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise DamagedDataError(f"corrupt stored value: expected {kind.__name__}, got {type(value).__name__}")
     return value
+
+
+def encode_receipt(receipt: Receipt | None) -> str | None:
+    """Return *receipt* as JSON text without defaults; None for None."""
+    return None if receipt is None else encode_json(receipt_json(receipt))
+
+
+def receipt_json(receipt: Receipt) -> dict[str, Any]:
+    """Return *receipt* as JSON without defaults."""
+    form = {field.name: getattr(receipt, field.name) for field in fields(receipt)}
+    form["cost"] = None if receipt.cost is None else str(receipt.cost)
+    return {name: value for name, value in form.items() if value not in (None, "", {})}
+
+
+def decode_receipt(text: str | None) -> Receipt | None:
+    """Return the receipt encoded as *text*. Raises `DamagedDataError` if it is corrupt."""
+    if text is None:
+        return None
+    form = decode_json(text, dict)
+    try:
+        return Receipt(**{**form, "cost": None if form.get("cost") is None else Decimal(form["cost"])})
+    except (TypeError, ArithmeticError) as error:
+        raise DamagedDataError(f"corrupt stored receipt: {error!r}") from error
 
 
 def storable(text: str) -> str:
@@ -155,14 +188,19 @@ def _media(form: dict[str, Any], contents: Mapping[str, str]) -> Media:
     return Media(**_joined(form))
 
 
-def _plain_part(part: Part) -> dict[str, Any]:
+def _plain_part(part: Part, contents: dict[str, str] | None) -> dict[str, Any]:
     if not isinstance(part, _PARTS):
         raise StorageError(f"cannot store a {type(part).__name__}: pass a part of a message")
-    return {"kind": part.kind, **_plain(part)}
+    form = {"kind": part.kind, **_plain(part)}
+    if isinstance(part, MediaPart):
+        form["media"] = _media_form(part.media, contents)
+    return form
 
 
-def _part(form: dict[str, Any]) -> Part:
+def _part(form: dict[str, Any], contents: Mapping[str, str]) -> Part:
     cls = _BY_KIND[form.pop("kind")]
+    if cls is MediaPart:
+        form["media"] = _media(form["media"], contents)
     return cls(**_joined(form))
 
 

@@ -186,7 +186,7 @@ class FaultyTool(Tool):
         """See the port; adds points."""
         return await self._tool.should_use(context)
 
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """See the port; adds points."""
         return self._tool.validate(arguments)
 

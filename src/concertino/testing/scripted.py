@@ -116,7 +116,8 @@ class ScriptedModel:
             key = ASKS
         script = self._scripts[key]
         if not script:
-            raise AssertionError(f"request {len(self.requests)}: the script {key!r} has no step left")
+            script_name = f"the script {key!r}" if key else "the script"
+            raise AssertionError(f"request {len(self.requests)}: {script_name} has no step left")
         step = script.pop(0)
         while callable(step):
             step = step(request)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache, lru_cache, partial
 from typing import Any
 
-from ..usage import Tokens
+from ..ids import in_family
+from ..usage import Receipt, Tokens
 
 FREE = frozenset({"demo", "scripted"})
 """Providers without a remote model, which cost nothing."""
 
 
-def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, str]:
+def price(provider: str, model: str, tokens: Tokens, receipt: Receipt | None = None) -> tuple[Decimal | None, str]:
     """Return the cost of *tokens* in US dollars and the name of the price list; (None, "") if no price is known.
+
+    The provider's own bill in *receipt* takes precedence. Otherwise the receipt's service tier selects the prices, its
+    searches are added, and so is what audio, images and videos cost more than text. A tier or a search that the list
+    does not price makes the cost unknown. The receipt of a reservation has the tier that the request asks for.
 
     Input includes cache reads and cache writes, in `Tokens` and in the list alike. Each part is charged at its own
     price, or at that of input where the list has none. Anthropic's cache writes cost 1.25 times the input for five
@@ -27,8 +33,10 @@ def price(provider: str, model: str, tokens: Tokens) -> tuple[Decimal | None, st
     """
     if provider in FREE:
         return Decimal(0), "free"
+    if receipt is not None and receipt.cost is not None:
+        return receipt.cost, f"billed by {provider}"
     listed = _listed(provider, model)
-    cost = None if listed is None else listed.cost(tokens)
+    cost = None if listed is None else listed.cost(tokens, receipt)
     return (None, "") if cost is None else (cost, _list_name())
 
 
@@ -43,33 +51,112 @@ def preload(provider: str, model: str) -> None:
         threading.Thread(target=target, name="concertino-prices", daemon=True).start()
 
 
+_STANDARD = frozenset({"", "default", "standard", "standard_only", "auto", "on_demand"})
+"""Names of the tier that the list's ordinary prices are for, at all providers."""
+_PER_PROMPT = r"gemini-(1|2)"
+"""Models whose provider bills grounding per prompt, not per search ("Gemini Developer API pricing", grounding)."""
+_SEARCHES = {"web_search": "web_searches_kcount", "file_search": "storage_searches_kcount"}
+_DEARER = tuple(f"{direction}_{kind}" for direction in ("input", "output") for kind in ("audio", "image", "video"))
+
+
 class _Listed:
     """A model of the list with its rates. Asking the list takes longer than a step, so each rate is asked for once."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, own: bool) -> None:
         self._model = model
-        self._tiers: dict[int, tuple[list[int], dict[int, _Rates | None]]] = {}
-        # By id of the model's prices, which may change with the hour: where its tiers begin, and the rates of each.
+        self._own = own  # not another provider's, whose tiers and searches the list does not know
+        self._per_prompt = in_family(_PER_PROMPT, model.id)
+        self._prices: dict[tuple[int, str], _Prices | None] = {}
+        # By id of the model's prices, which may change with the hour, and service tier.
+
+    def cost(self, tokens: Tokens, receipt: Receipt | None) -> Decimal | None:
+        """Return the cost; None if a part of it has no price, or the counts contradict each other."""
+        prices = self._prices_of("" if receipt is None else receipt.service_tier)
+        cost = None if prices is None else prices.cost(tokens)
+        if prices is None or cost is None or receipt is None:
+            return cost
+        for name, count in receipt.server_tools.items():
+            if name in _SEARCHES and count > 0:
+                each = prices.search(name)
+                if each is None:
+                    return None
+                cost += each * (min(count, 1) if self._per_prompt else count)
+        return cost + prices.surcharge(tokens, receipt.modalities) if receipt.modalities else cost
+
+    def _prices_of(self, tier: str) -> _Prices | None:
+        """Return the prices of a tier; None if the list does not know them."""
+        now = datetime.now(tz=UTC)
+        tier = tier.lower().removeprefix("service_tier_").removeprefix("on_demand_")
+        standard = self._model.get_prices(now)
+        key = (id(standard), "" if tier in _STANDARD else f"{tier} {now.date()}")  # variants have a first day
+        if key not in self._prices:
+            self._prices[key] = _Prices(standard) if not key[1] else self._variant(tier, now)
+        return self._prices[key]
+
+    def _variant(self, tier: str, now: datetime) -> _Prices | None:
+        context = {"processing": tier} if tier == "batch" else {"service_tier": tier, "speed": tier}
+        for variant in self._model.price_variants or () if self._own else ():
+            begun = variant.constraint is None or variant.constraint.active(now)
+            if begun and all(context.get(name) == value for name, value in variant.when.items()):
+                return _Prices(self._model.get_prices(now, context))
+        return None
+
+
+class _Prices:
+    """The prices of a model in one service tier."""
+
+    def __init__(self, prices: Any) -> None:
+        self._prices = prices
+        found = {tier.start for value in vars(prices).values() for tier in getattr(value, "tiers", ())}
+        self._starts = sorted(found)
+        self._rates: dict[int, _Rates | None] = {}
+        """By the number of the size that selects them."""
 
     def cost(self, tokens: Tokens) -> Decimal | None:
-        """Return the cost; None if the model is not paid by token, or the counts contradict each other."""
+        """Return the cost of *tokens*; None if the model is not paid by token, or the counts contradict each other."""
         read, written, hour = tokens.cached, tokens.cache_write, tokens.cache_write_1h
         plain = tokens.prompt - read - written
         if min(plain, read, written - hour, hour, tokens.completion) < 0:
             return None
-        prices = self._model.get_prices(datetime.now(tz=UTC))
-        if id(prices) not in self._tiers:
-            found = {tier.start for value in vars(prices).values() for tier in getattr(value, "tiers", ())}
-            self._tiers[id(prices)] = sorted(found), {}
-        starts, known = self._tiers[id(prices)]
-        tier = bisect_left(starts, tokens.prompt)
-        if tier not in known:
-            known[tier] = _rates(prices, starts[tier - 1] + 1 if tier else 1)
-        rates = known[tier]
-        if rates is None or (tokens.completion and prices.output_mtok is None):
+        size = bisect_left(self._starts, tokens.prompt)
+        if size not in self._rates:
+            self._rates[size] = _rates(self._prices, self._starts[size - 1] + 1 if size else 1)
+        rates = self._rates[size]
+        if rates is None or (tokens.completion and self._prices.output_mtok is None):
             return None
         cost = plain * rates[0] + read * rates[1] + (written - hour) * rates[2] + hour * rates[3]
         return cost + tokens.completion * rates[4] + rates[5]
+
+    def search(self, tool: str) -> Decimal | None:
+        """Return the price of one call of a search tool; else None. A price per request covers it."""
+        each = getattr(self._prices, _SEARCHES[tool])
+        if each is None and self._prices.requests_kcount is not None:
+            return Decimal(0)
+        return None if each is None else self._at(each, 0) / 1_000
+
+    def surcharge(self, tokens: Tokens, modalities: Mapping[str, int]) -> Decimal:
+        """Return what tokens of other modalities cost in addition to the price of text."""
+        total = Decimal(0)
+        for name in _DEARER:
+            count, listed = modalities.get(name, 0), getattr(self._prices, f"{name}_mtok")
+            if count <= 0 or listed is None:
+                continue
+            direction, _, kind = name.partition("_")
+            whole = tokens.prompt if direction == "input" else tokens.completion
+            usual = self._prices.input_mtok if direction == "input" else self._prices.output_mtok
+            if direction == "input":
+                count -= modalities.get(f"cached_{kind}", 0)
+            more = self._at(listed, tokens.prompt) - self._at(usual, tokens.prompt)
+            total += more * max(0, min(count, whole)) / 1_000_000
+        return total
+
+    @staticmethod
+    def _at(price: Any, prompt: int) -> Decimal:
+        """Return a price for a request of *prompt* tokens."""
+        found: Decimal = getattr(price, "base", price)
+        for tier in getattr(price, "tiers", ()):
+            found = tier.price if prompt > tier.start else found
+        return found
 
 
 _Rates = tuple[Decimal, Decimal, Decimal, Decimal, Decimal, Decimal]
@@ -107,9 +194,10 @@ def _listed(provider: str, model: str) -> _Listed | None:
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - takes a quarter of a second to import
 
     try:
-        return _Listed(get_snapshot().find_provider_model(model, None, provider, None)[1])
+        maker, found = get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
         return None
+    return _Listed(found, own=any(found is each for each in maker.models))
 
 
 @cache

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Pending, Tool, ToolContext, ToolResult
+from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Pending, Tool, ToolContext, ToolResult, Work
 from .function import FunctionTool, Probe, tool
 from .progress import Progress, ProgressStep
 from .registry import BASE_PROMPT, ToolRegistry
 from .threads import run_in_thread
 
 if TYPE_CHECKING:
+    from .ask_settings import AskSettings
     from .library import Hit, Library, Page, Source, source_id
     from .tables import QueryRows, Tables
 
 __all__ = [
     "BASE_PROMPT",
     "DEFAULT_TIMEOUT",
+    "AskSettings",
     "Done",
     "Effect",
     "FunctionTool",
@@ -39,6 +41,7 @@ __all__ = [
     "ToolContext",
     "ToolRegistry",
     "ToolResult",
+    "Work",
     "run_in_thread",
     "source_id",
     "tool",
@@ -46,6 +49,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "AskSettings":
+        from .ask_settings import AskSettings  # noqa: PLC0415 - a TypedDict is slow to define
+
+        return AskSettings
     # Only programs that search or analyse need these ports.
     if name in ("Hit", "Library", "Page", "Source", "source_id"):
         from . import library  # noqa: PLC0415

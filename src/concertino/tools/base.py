@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args, overload
 
-from ..errors import ConfigurationError, ToolArgumentsError
+from ..errors import ConfigurationError
 from ..events import RunResult
-from ..messages import Media, Retain, ToolSpec
+from ..messages import Media, Message, Retain, ToolSpec
 from ..records import record
 from ..scope import Scope
 from ..usage import Tokens
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from .ask_settings import AskSettings
+    from .schema import ArgumentsSchema
 
 Effect = Literal["read", "idempotent", "once"]
 """The effect of running a call a second time. `read`: none, the tool only looks. `idempotent`: none, because the
 receiver recognises the call by its key. `once`: the effect would happen twice, so the engine never runs it again; after
 a crash it asks the tool's `probe`, or reports the outcome as unknown."""
 
+T = TypeVar("T")
+
 DEFAULT_TIMEOUT = 60.0
 """Default time limit of a tool call, in seconds."""
+DEFAULT_MAX_BYTES = 16_000_000
+"""Default size limit of a tool's result, in bytes."""
 
 
 @record
@@ -83,6 +91,9 @@ class Tool(ABC):
     """Retention of the result in the model's view."""
     max_tokens: int | None = None
     """Largest result in tokens; a longer one is cut in the middle. None: the limit of the chat's `Retention`."""
+    max_bytes: int = DEFAULT_MAX_BYTES
+    """Largest result in bytes, before its tokens are counted or anything is stored. The middle of a longer text is left
+    out; larger structured data (`ToolResult.data`) is dropped, with a `Notice`."""
     effect: Effect = "once"
     """Effect of a second run. The default is the safe one: declare `read` or `idempotent` where it is true."""
     remote: bool = False
@@ -96,16 +107,13 @@ class Tool(ABC):
         """Return whether this user may use the tool now; if not, the call fails with `TOOL_NOT_ENABLED`."""
         return True
 
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments in the form that `execute` takes.
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        """Return the arguments in the form that `execute` takes, or an awaitable of them.
 
-        Raises `ToolArgumentsError`, naming the argument, if they do not match the schema.
+        Checks that can be expensive are made in a worker process with a limit of time and memory. Raises
+        `ToolArgumentsError`, naming the argument, if they do not match the schema.
         """
-        error = next(self._validator.iter_errors(arguments), None)
-        if error is not None:
-            path = ".".join(str(step) for step in error.absolute_path)
-            raise ToolArgumentsError(f"{path}: {error.message}" if path else error.message)
-        return arguments
+        return self.schema.validate(arguments)
 
     @abstractmethod
     def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -129,12 +137,11 @@ class Tool(ABC):
         return ToolSpec(self.name, self.description, self.parameters)
 
     @cached_property
-    def _validator(self) -> Any:
-        import jsonschema  # noqa: PLC0415 - slow to import, and function tools validate with pydantic instead
+    def schema(self) -> ArgumentsSchema:
+        """The compiled schema. Raises `ConfigurationError` if it refers to another document."""
+        from .schema import ArgumentsSchema  # noqa: PLC0415 - function tools validate with pydantic instead
 
-        validator = jsonschema.validators.validator_for(self.parameters)
-        validator.check_schema(self.parameters)
-        return validator(self.parameters)
+        return ArgumentsSchema(self.parameters, self.name)
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -166,9 +173,67 @@ def check_tool(tool: object) -> None:
         raise ConfigurationError(
             f"tool {name!r}: invalid max_tokens {tool.max_tokens!r}: use an integer above 0, or None"
         )
+    if not isinstance(tool.max_bytes, int) or tool.max_bytes < 1:
+        raise ConfigurationError(f"tool {name!r}: invalid max_bytes {tool.max_bytes!r}: use an integer above 0")
 
 
-class ToolContext(ABC):
+class Work(ABC):
+    """Work outside the conversation: questions to a model and calls of the run's tools, for hooks and tools.
+
+    Each question and each call is an operation: recorded, budgeted, retried and rate-limited like those of a turn, and
+    booked however it ends. A hook or a tool that runs again after a crash gets the recorded answers and results of the
+    same questions and calls, and asks only the others.
+    """
+
+    __slots__ = ()
+
+    @overload
+    async def ask(
+        self, prompt: str | Sequence[Message], *, output_type: None = None, **settings: Unpack[AskSettings]
+    ) -> str: ...
+
+    @overload
+    async def ask(
+        self, prompt: str | Sequence[Message], *, output_type: type[T], **settings: Unpack[AskSettings]
+    ) -> T: ...
+
+    @overload
+    async def ask(
+        self, prompt: str | Sequence[Message], *, output_type: object, **settings: Unpack[AskSettings]
+    ) -> Any: ...
+
+    async def ask(
+        self, prompt: str | Sequence[Message], *, output_type: Any = None, **settings: Unpack[AskSettings]
+    ) -> Any:
+        """Ask a model, without tools, and return its text.
+
+        *prompt* is the question, or the messages of a conversation that ends with it. With *output_type* (a pydantic
+        model, dataclass, TypedDict, union, list or JSON Schema) the validated value is returned; an invalid answer is
+        asked for again twice, with the error. `AskSettings` describes the *settings*.
+
+        Raises `BudgetError`; `ProviderError` if no model answered, `ProviderTimeoutError` after *seconds*; and
+        `InvalidOutputError` if the last answer is invalid.
+        """
+        return await self._ask(prompt, output_type, settings)
+
+    @abstractmethod
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """Call a tool of the run as a turn would, and return its result.
+
+        The arguments are validated, `authorize_tool_call` is asked, and the effect, the time limit and the events are
+        the tool's own. A `once` call that a crash interrupted does not run again. The content of the result is the
+        whole text for the model.
+
+        Raises `ToolError` with the text that the model would read if the call fails or is denied. A call outside a turn
+        cannot wait for an answer from outside, so a call that needs an approval is refused, and so is a remote tool.
+        """
+
+    @abstractmethod
+    async def _ask(self, prompt: str | Sequence[Message], output_type: Any, settings: AskSettings) -> Any:
+        """Implement `ask`."""
+
+
+class ToolContext(Work):
     """The call that a tool answers, and the services it may use while it runs."""
 
     __slots__ = ()
@@ -205,7 +270,7 @@ class ToolContext(ABC):
 
     @abstractmethod
     def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
-        """Book a model call that the tool made itself."""
+        """Book a model call that the tool made itself, without `ask`."""
 
     @abstractmethod
     def recall(self, handle: str) -> str | None:

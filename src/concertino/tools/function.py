@@ -8,10 +8,13 @@ from typing import Any, overload
 
 from ..errors import ConfigurationError
 from ..messages import Retain
-from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Tool, ToolContext, check_tool
+from .base import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT, Done, Effect, NotDone, Tool, ToolContext, check_tool
 from .threads import run_in_thread
 
-_SETTINGS = ("selection_rule", "counts_as_iteration", "timeout", "retain", "max_tokens", "shown", "effect", "remote")
+_SETTINGS = (
+    *("selection_rule", "counts_as_iteration", "timeout", "retain", "max_tokens", "max_bytes", "shown", "effect"),
+    "remote",
+)
 Probe = Callable[[str], Awaitable[Done | NotDone | None]]
 """Given a call's key, report whether the call took effect; see `Tool.probe`."""
 
@@ -69,6 +72,7 @@ def tool(
     timeout: float | None = DEFAULT_TIMEOUT,
     retain: Retain = "window",
     max_tokens: int | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
     shown: bool = False,
     effect: Effect = "once",
     remote: bool = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from ..extras import extra
@@ -19,6 +20,13 @@ class HtmlPage(NamedTuple):
     version: str = ""
     date: str = ""
     """The date that the page's metadata states."""
+
+
+def require_html_reader(needed_extra: str) -> None:
+    """Raise `MissingExtraError`, which names *needed_extra*, if `read_html` cannot work; import nothing."""
+    with extra(needed_extra, "reading HTML"):
+        if find_spec("trafilatura") is None:
+            raise ModuleNotFoundError("No module named 'trafilatura'", name="trafilatura")
 
 
 def read_html(page: str, *, needed_extra: str = "documents") -> HtmlPage:

@@ -10,11 +10,16 @@ from ..records import record
 
 
 def source_id(location: str) -> str:
-    """Return the short id under which a location is cited: the same on every machine and in every run.
+    """Return the id under which a location is cited: the same on every machine and in every run.
 
-    It has ten hexadecimal digits of BLAKE2b, so that parallel researchers agree on it without coordination.
+    It has 128 bits of BLAKE2b: parallel researchers agree on it without coordination, and no page can be given an
+    address with the id of another one.
     """
-    return "s" + blake2b(location.encode(), digest_size=5).hexdigest()
+    return "s" + blake2b(location.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+SOURCE_ID = "s[0-9a-f]{10,64}"
+"""Pattern of the ids that `source_id` returns, whole or copied incompletely by a model."""
 
 
 @record(kw_only=True)

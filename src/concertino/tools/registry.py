@@ -21,7 +21,8 @@ class ToolRegistry:
     """
 
     def __init__(self, tools: Iterable[Tool] = (), base_prompt: str = BASE_PROMPT) -> None:
-        self._tools: dict[str, Tool] = {}
+        self.by_name: dict[str, Tool] = {}
+        """The tools by name; change them with `register` and `unregister`."""
         self._base_prompt = base_prompt
         self._specs: tuple[ToolSpec, ...] | None = None
         for tool in tools:
@@ -30,37 +31,39 @@ class ToolRegistry:
     def register(self, tool: Tool) -> None:
         """Add *tool*. Raises `ConfigurationError` if it is invalid, or if another tool has its name."""
         check_tool(tool)
-        if self._tools.get(tool.name, tool) is not tool:
+        if type(tool).validate is Tool.validate:
+            tool.schema  # noqa: B018 - raises an error if the schema cannot be used
+        if self.by_name.get(tool.name, tool) is not tool:
             raise ConfigurationError(f"a tool named {tool.name!r} is already registered; unregister it first")
-        self._tools[tool.name] = tool
+        self.by_name[tool.name] = tool
         self._specs = None
 
     def unregister(self, name: str) -> None:
         """Remove the tool called *name*, if there is one."""
-        self._tools.pop(name, None)
+        self.by_name.pop(name, None)
         self._specs = None
 
     def clear(self) -> None:
         """Remove all tools."""
-        self._tools.clear()
+        self.by_name.clear()
         self._specs = None
 
     def get(self, name: str) -> Tool | None:
         """Return the tool called *name*, or None."""
-        return self._tools.get(name)
+        return self.by_name.get(name)
 
     def all(self) -> tuple[Tool, ...]:
         """Return all tools."""
-        return tuple(self._tools.values())
+        return tuple(self.by_name.values())
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all tools."""
-        return tuple(self._tools)
+        return tuple(self.by_name)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return all tools as a model sees them; the same tuple until the registry changes."""
         if self._specs is None:
-            self._specs = tuple(tool.spec for tool in self._tools.values())
+            self._specs = tuple(tool.spec for tool in self.by_name.values())
         return self._specs
 
     def base_prompt(self) -> str:
@@ -70,7 +73,7 @@ class ToolRegistry:
     def copy(self) -> ToolRegistry:
         """Return a registry with the same tools."""
         copy = ToolRegistry(base_prompt=self._base_prompt)
-        copy._tools = dict(self._tools)
+        copy.by_name = dict(self.by_name)
         copy._specs = self._specs
         return copy
 
@@ -78,7 +81,7 @@ class ToolRegistry:
         return iter(self.all())
 
     def __len__(self) -> int:
-        return len(self._tools)
+        return len(self.by_name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tools
+        return name in self.by_name

@@ -171,12 +171,17 @@ def searched(query: str, results: list[dict[str, str]]) -> list[Message]:
     ]
 
 
-PAGE = {"id": "s0123456789", "title": "Tea", "location": "https://tea.example", "snippet": "Tea is hot."}
+PAGE = {
+    "id": "s0123456789abcdef0123456789abcdef",
+    "title": "Tea",
+    "location": "https://tea.example",
+    "snippet": "Tea is hot.",
+}
 
 
 async def test_web_results_are_quoted_without_a_stated_coverage() -> None:
     answer = await reply(request(searched("Is tea hot?", [PAGE]), (SEARCH,)))
-    assert "### Tea [s0123456789]\n\nTea is hot." in answer.message.text
+    assert "### Tea [s0123456789abcdef0123456789abcdef]\n\nTea is hot." in answer.message.text
 
 
 async def test_it_obeys_the_tool_choice() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
@@ -16,7 +17,8 @@ from concertino.token_engine.counting.base import EstimatingCounter, TokenCounte
 
 def fresh(counter: TokenCounter | None = None) -> Reserve:
     """One that has counted nothing yet."""
-    return Reserve(Resources(counter=counter or EstimatingCounter()), Limits())
+    meter: Any = SimpleNamespace(endings={})
+    return Reserve(Resources(counter=counter or EstimatingCounter()), Limits(), meter, "r1")
 
 
 def asking(messages: Any, system: str = "") -> ModelRequest:

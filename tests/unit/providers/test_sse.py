@@ -49,7 +49,7 @@ def test_any_line_ending_and_any_cut(
         (b"event: a\ndata: b\n", [SseEvent("a", "b")]),
         (b"\r\n\r\n: only comments\r\n\r\n", []),
         (b"", []),
-        (b"data: \xff\n\n", [SseEvent("", "\ufffd")]),
+        (b"data: \xff\n\n", [SseEvent("", "\ufffd", damaged=True)]),
     ],
 )
 def test_edges(stream: bytes, expected: list[SseEvent]) -> None:

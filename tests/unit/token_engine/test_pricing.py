@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concertino.token_engine.pricing import price
-from concertino.usage import Tokens
+from concertino.usage import Receipt, Tokens
 
 
 def _listed() -> list[tuple[Any, Any]]:
@@ -53,6 +53,44 @@ def test_costs(provider: str, model: str, tokens: Tokens, expected: str) -> None
     cost, version = price(provider, model, tokens)
     assert cost == Decimal(expected)
     assert version.startswith("genai-prices ")
+
+
+WEB = {"web_search": 2}
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "tokens", "receipt", "expected"),
+    [
+        # gpt-5: 1.25 and 10 for a million; half of it in flex and batch, twice in priority
+        ("openai", "gpt-5", Tokens(1000, 200), Receipt(service_tier="default"), "0.00325"),
+        ("openai", "gpt-5", Tokens(1000, 200), Receipt(service_tier="flex"), "0.001625"),
+        ("openai", "gpt-5", Tokens(1000, 200), Receipt(service_tier="batch"), "0.001625"),
+        ("openai", "gpt-5", Tokens(1000, 200), Receipt(service_tier="priority"), "0.0065"),
+        ("anthropic", "claude-haiku-4-5", Tokens(1000, 50), Receipt(service_tier="standard"), "0.00125"),
+        # No list price for these tiers
+        ("openai", "gpt-5", Tokens(1000, 200), Receipt(service_tier="scale"), None),
+        ("google", "gemini-2.5-pro", Tokens(1000, 100), Receipt(service_tier="PROVISIONED_THROUGHPUT"), None),
+        ("google", "gemini-2.5-pro", Tokens(1000, 100), Receipt(service_tier="ON_DEMAND"), "0.00225"),
+        # Ten dollars for a thousand searches; Gemini 2.5: 35 for a thousand prompts; Gemini 3: 14
+        ("anthropic", "claude-haiku-4-5", Tokens(1000, 50), Receipt(server_tools=WEB), "0.02125"),
+        ("openai", "gpt-5", Tokens(1000, 200), Receipt(server_tools={"file_search": 4}), "0.01325"),
+        ("google", "gemini-2.5-flash", Tokens(), Receipt(server_tools=WEB), "0.035"),
+        ("google", "gemini-3-pro-preview", Tokens(), Receipt(server_tools=WEB), "0.028"),
+        ("openai", "gpt-4o-search-preview", Tokens(1, 1), Receipt(server_tools=WEB), None),
+        ("openai", "gpt-5", Tokens(1000, 200), Receipt(server_tools={"code_interpreter": 1}), "0.00325"),
+        # Gemini 2.5 Flash: text 0.30, audio 1 for a million; 400 * 0.3 + 600 * 1 + 100 * 2.5
+        ("google", "gemini-2.5-flash", Tokens(1000, 100), Receipt(modalities={"input_audio": 600}), "0.00097"),
+        # Its image model: 0.30 input, 30 for image output
+        ("google", "gemini-2.5-flash-image", Tokens(0, 1000), Receipt(modalities={"output_image": 1000}), "0.03"),
+    ],
+)
+def test_costs_by_receipt(provider: str, model: str, tokens: Tokens, receipt: Receipt, expected: str | None) -> None:
+    assert price(provider, model, tokens, receipt)[0] == (None if expected is None else Decimal(expected))
+
+
+def test_the_providers_own_bill_is_the_cost() -> None:
+    receipt = Receipt(cost=Decimal("0.5"), service_tier="scale")
+    assert price("openrouter", "no-such-model", Tokens(1, 1), receipt) == (Decimal("0.5"), "billed by openrouter")
 
 
 def test_claude_has_a_price_for_both_cache_lifetimes() -> None:

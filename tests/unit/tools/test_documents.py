@@ -7,7 +7,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 from concertino.errors import CorpusError, LibraryError, MissingExtraError
 from concertino.tools.documents import DocumentLibrary, open_documents
+from concertino.tools.documents.files import FileCollection
 from concertino.tools.library import source_id
+
+from . import untrusted_work as work
 
 ROSES = """# Growing roses
 
@@ -158,6 +161,72 @@ async def test_hostile_documents_do_no_harm(garden: Garden, name: str, text: str
         assert len(hit.snippet) < 8_000
 
 
+async def test_what_could_not_be_read_is_reported_each_time(garden: Garden) -> None:
+    garden.write("roses.md", ROSES)
+    garden.write("blob.md", bytes(range(256)) * 2_000)
+    for state in ("2 read", "the index is current"):
+        await garden.open()
+        assert garden.lines == [f"1 document in docs: {state}", "1 files not read in full: docs/blob.md (binary)"]
+
+
+@pytest.mark.parametrize("harm", ["spin", "allocate", "leave", "lie", "fail"])
+async def test_a_file_whose_reader_fails_is_skipped_and_reported(
+    garden: Garden, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    monkeypatch.setattr("concertino.tools.documents.parsing.parse", work.parse_or_harm)
+    garden.write("roses.md", ROSES)
+    garden.write("bad.md", harm)
+    for _ in range(2):
+        library = await garden.open()
+        assert "docs/bad.md (skipped: " in garden.lines[-1]
+        assert "docs/roses.md" in await locations(library, "roses")
+        assert (await library.open("docs/bad.md")).text == "[This document is empty.]"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links of POSIX")
+@pytest.mark.parametrize("change", ["file", "folder", "pipe"])
+async def test_a_file_that_becomes_a_link_after_the_scan_is_not_read(
+    garden: Garden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    garden.write("roses.md", ROSES)
+    target = garden.write("deep/a.md", "Herons.")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "a.md").write_text("Orchids.")
+    scan = FileCollection.scan
+
+    def swap(collection: FileCollection, known: Mapping[str, str]) -> Mapping[str, str]:
+        found = scan(collection, known)
+        target.unlink()
+        if change == "pipe":
+            os.mkfifo(target)
+        elif change == "file":
+            target.symlink_to(secret / "a.md")
+        else:
+            target.parent.rmdir()
+            target.parent.symlink_to(secret, target_is_directory=True)
+        return found
+
+    monkeypatch.setattr(FileCollection, "scan", swap)
+    library = await garden.open()
+    problem = "no regular file" if change == "pipe" else "a link out of the folder"
+    assert f"docs/deep/a.md ({problem})" in garden.lines[-1]
+    assert await locations(library, "orchids") == []
+
+
+async def test_a_long_heading_is_not_repeated_in_full(garden: Garden) -> None:
+    garden.write("long.md", "# " + "word " * 10_000 + "\n\n" + "About herons.\n\n" * 500)
+    library = await garden.open()
+    assert max(len(hit.headings[0]) for hit in await library.search("herons")) == 300
+
+
+async def test_names_that_differ_in_spaces_only_are_reported(garden: Garden) -> None:
+    garden.write("a b.md", "Herons.")
+    garden.write("a  b.md", "Sparrows.")
+    await garden.open()
+    assert garden.lines[1] == "1 files not found: docs/a b.md (another file has the same name but for its spaces)"
+
+
 async def test_links_out_of_the_folder_are_not_followed(garden: Garden, tmp_path: Path) -> None:
     garden.write("deep/roses.md", ROSES)
     secret = tmp_path / "secret"
@@ -182,6 +251,11 @@ async def test_a_file_name_cannot_forge_a_line(garden: Garden) -> None:
     except OSError:
         pytest.skip("this system has no such file names")
     assert await locations(await garden.open(), "lilies") == ["docs/z - [S9] Forged.md"]
+
+
+def test_ids_have_full_length() -> None:
+    assert len(source_id("a")) == 33
+    assert source_id("\udcff") != source_id("?")
 
 
 async def test_colliding_ids_are_told_apart(garden: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,6 +313,9 @@ async def test_the_index_is_private(garden: Garden) -> None:
     assert library.index_file is not None
     assert stat.S_IMODE(library.index_file.stat().st_mode) == 0o600
     assert stat.S_IMODE(garden.cache.stat().st_mode) == 0o700
+    library.index_file.chmod(0o644)
+    await garden.open()
+    assert {stat.S_IMODE(file.stat().st_mode) for file in garden.cache.iterdir()} == {0o600}
 
 
 async def test_without_a_folder_for_it_the_index_is_in_memory(garden: Garden) -> None:

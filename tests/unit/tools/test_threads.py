@@ -10,6 +10,7 @@ from contextvars import ContextVar
 
 import pytest
 
+from concertino.errors import ToolError
 from concertino.tools.threads import DaemonThreads, run_in_thread
 
 user: ContextVar[str] = ContextVar("user")
@@ -64,6 +65,73 @@ async def test_a_cancelled_call_gives_its_slot_to_the_next_one() -> None:
         await call
     assert await threads.run(str, 7) == "7"
     release.set()
+
+
+async def test_abandoned_functions_do_not_starve_others_and_their_number_is_bounded() -> None:
+    threads, started, release = DaemonThreads(limit=1, abandoned=2), threading.Semaphore(0), threading.Event()
+
+    def hang() -> None:
+        started.release()
+        release.wait()
+
+    for _ in range(3):
+        call = asyncio.ensure_future(threads.run(hang))
+        await run_in_thread(started.acquire)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    with pytest.raises(ToolError, match="every thread is busy with an abandoned function"):
+        await threads.run(str, 7)
+    release.set()
+    while True:
+        try:
+            assert await threads.run(str, 7) == "7"
+            break
+        except ToolError:  # the last function is about to return
+            await run_in_thread(release.wait)
+
+
+async def test_a_call_cancelled_before_it_begins_never_begins() -> None:
+    threads, started, release = DaemonThreads(limit=1), threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    def hang() -> None:
+        started.set()
+        release.wait()
+
+    first = asyncio.ensure_future(threads.run(hang))
+    await run_in_thread(started.wait)
+    second = asyncio.ensure_future(threads.run(ran.append, 2))
+    await asyncio.sleep(0)
+    second.cancel()
+    release.set()
+    await asyncio.wait([first, second])
+    await threads.run(ran.append, 3)
+    assert ran == [3]
+
+
+async def test_without_a_thread_nothing_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = DaemonThreads()
+    ran: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _fail_to_start)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await threads.run(ran.append, 1)
+    await threads.run(ran.append, 2)
+    assert ran == [2]
+
+
+def _fail_to_start(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
+async def test_what_would_end_the_process_reaches_the_caller_as_a_tool_error(error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(ToolError, match=type(error).__name__):
+        await run_in_thread(fail)
 
 
 def test_each_event_loop_has_its_own_threads() -> None:

@@ -18,7 +18,7 @@ from ..render.format import exact, iso
 
 ShownState = Literal["interrupted"] | StoredState
 """`interrupted`: running by its journal, but without a process that could be alive. It can be resumed."""
-STATES = ("running", "interrupted", "suspended", "dead_letter", "completed", "failed", "cancelled")
+STATES = ("running", "interrupted", "suspended", "dead_letter", "completed", "limited", "failed", "cancelled")
 ALL = 1_000_000
 """A limit above any number of rows."""
 

@@ -43,7 +43,7 @@ def list_(
         typer.Option(
             metavar="STATE",
             help="running, interrupted (its process has ended), suspended (it waits for answers), "
-            "dead_letter (its processes did not survive it), completed, failed or cancelled.",
+            "dead_letter (its processes did not survive it), completed, limited, failed or cancelled.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Include the runs of sub-agents.")] = False,
@@ -65,7 +65,7 @@ def show(run: RunId) -> Execute:
 
 
 @runs.command()
-@takes("corpus", "app", "db", "as_json")
+@takes("corpus", "app", "db", "as_json", "raw")
 def resume(run: RunId) -> Execute:
     """Resume a run at the step where it stopped.
 
@@ -89,7 +89,7 @@ def retry(run: RunId) -> Execute:
 
 
 @runs.command()
-@takes("corpus", "app", "db", "as_json")
+@takes("corpus", "app", "db", "as_json", "raw")
 def fork(
     run: RunId,
     step: Annotated[int, typer.Option(metavar="N", min=1, help="The step before which the new run starts.")],
@@ -101,7 +101,7 @@ def fork(
 
 
 @runs.command()
-@takes("corpus", "app", "db", "as_json")
+@takes("corpus", "app", "db", "as_json", "raw")
 def approve(
     key: Key,
     by: By = None,
@@ -117,7 +117,7 @@ def approve(
 
 
 @runs.command()
-@takes("corpus", "app", "db", "as_json")
+@takes("corpus", "app", "db", "as_json", "raw")
 def deny(
     key: Key,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, which the model reads.")] = "",
@@ -131,7 +131,7 @@ def deny(
 
 
 @runs.command()
-@takes("corpus", "app", "db", "as_json")
+@takes("corpus", "app", "db", "as_json", "raw")
 def resolve(
     key: Key,
     result: Annotated[

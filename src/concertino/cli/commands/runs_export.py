@@ -10,7 +10,7 @@ from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
 from ...orchestrator.journal.entries import Started
 from ...orchestrator.journal.replay import read_steps
 from ...scope import OPERATOR
-from ...storage.codec import encode_message
+from ...storage.codec import encode_message, receipt_json
 from ...storage.types import StoredEntry, StoredJournal, StoredMessage
 from ...waits import Wait
 from ..command_context import CommandContext
@@ -37,7 +37,9 @@ async def export_run(run_id: str, context: CommandContext) -> int:
         for index, stored in enumerate(await store.messages(OPERATOR, start.run_id)):
             console.json({"kind": "message", "run_id": start.run_id, "position": index, **_message(stored)})
     for record in usage:
-        console.json({"kind": "usage", **dataclasses.asdict(record), "cost": exact(record.cost)})
+        receipt = None if record.receipt is None else receipt_json(record.receipt)
+        form = {**dataclasses.asdict(record), "cost": exact(record.cost), "receipt": receipt}
+        console.json({"kind": "usage", **form})
     for wait in await store.waits(OPERATOR, root_id=root.start.run_id, open=False, limit=ALL):
         console.json({"kind": "wait", **wait_object(_reduced(wait, policies.get(wait.run_id)))})
     return 0

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from ...errors import ConfigurationError
 from ...scope import OPERATOR
+from ...storage.codec import receipt_json
 from ...storage.types import UsageSum
 from ...usage import Tokens, UsageRecord
 from ..command_context import CommandContext
@@ -38,18 +39,21 @@ async def usage(
     if start is not None and end is not None and start >= end:
         raise ConfigurationError(f"--since {since} is not before --until {until}")
     records: Sequence[UsageRecord] = ()
+    receipts: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     if run_id is None:
         sums = await context.store.usage_sums(OPERATOR, fields, since=start, until=end)
     elif start is None and end is None:
         run = await find_run(context, run_id)
         records = tree_usage(await context.store.usage(OPERATOR, run.start.root_id), run)
         sums = _sums_of(records, fields)
+        receipts = _receipts(records, fields)
     else:
         raise ConfigurationError("--run takes no --since and no --until: a run's usage is one sum")
     total = _added((), sums)
     if context.console.as_json:
         for one in sums:
-            context.console.json({**_figures(one), "by": dict(zip(fields, one.by, strict=True))})
+            found = {"receipts": receipts[one.by]} if one.by in receipts else {}
+            context.console.json({**_figures(one), **found, "by": dict(zip(fields, one.by, strict=True))})
         context.console.json({**_figures(total), "by": {}, "total": True})
         return 0
     rows = [[*(str(value) or "(none)" for value in one.by), *_cells(one)] for one in sums]
@@ -90,9 +94,7 @@ def _sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[Usag
     """Return the sums of *records* for each combination of `RUN_FIELDS`, in the order of their first record."""
     groups: defaultdict[tuple[str, ...], list[UsageSum]] = defaultdict(list)
     for one in records:
-        model, step = f"{one.provider}:{one.model}", str(step_of(one))
-        values = dict(zip(RUN_FIELDS, (one.run_id, one.agent_path, model, step, attempt_of(one)), strict=True))
-        by = tuple(values[field] for field in fields)
+        by = _values(one, fields)
         of_one = UsageSum(
             by=by,
             attempts=1,
@@ -104,6 +106,21 @@ def _sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[Usag
         )
         groups[by].append(of_one)
     return [_added(by, group) for by, group in groups.items()]
+
+
+def _receipts(records: Sequence[UsageRecord], fields: Sequence[str]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    """Return the receipts of *records* by the same groups, each with the id of its record."""
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for one in records:
+        if one.receipt is not None:
+            groups.setdefault(_values(one, fields), []).append({"id": one.id, **receipt_json(one.receipt)})
+    return groups
+
+
+def _values(one: UsageRecord, fields: Sequence[str]) -> tuple[str, ...]:
+    model, step = f"{one.provider}:{one.model}", str(step_of(one))
+    values = dict(zip(RUN_FIELDS, (one.run_id, one.agent_path, model, step, attempt_of(one)), strict=True))
+    return tuple(values[field] for field in fields)
 
 
 def _added(by: tuple[str, ...], sums: Sequence[UsageSum]) -> UsageSum:

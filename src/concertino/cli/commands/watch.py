@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import sys
 from collections.abc import Callable, Collection
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 
 from ...errors import RunStateError
 from ...events import RunEnded, RunEvent, RunResult
-from ...orchestrator.journal.lease import STOP_DEADLINE
-from ...runtime import LiveRun
+from ...orchestrator.resources import Resources
+from ...runtime import LiveRun, Runtime
+from ...scope import OPERATOR
 from ...waits import Wait
 from ..command_context import CommandContext
 from ..render.console import rich_console
@@ -20,6 +22,8 @@ from ..render.result_document import CitedSources, ResultDocument, result_docume
 
 LEASE = 9.0
 """Seconds of a lease in this program. `runs stop` in another process takes effect after a third of it."""
+_SECOND_SIGNAL = 1.0
+"""Seconds for which a terminal waits for a second signal: parking itself takes less than it takes to press a key."""
 SUSPENDED = 3
 """The exit status of a suspended run."""
 
@@ -34,7 +38,7 @@ async def watch(
     delegates: Collection[str] = (),
     streams_answer: bool = False,
 ) -> ResultDocument:
-    """Show the run until it ends, and return its result. The first signal stops the run.
+    """Show the run until it ends, and return its result. A signal parks the run, and a second one cancels it.
 
     *delegates* names the tools that are agents. With *streams_answer*, a terminal shows the answer as it is written.
     """
@@ -51,11 +55,13 @@ async def watch(
         except asyncio.CancelledError:
             if not signals.absorb_cancellation():
                 raise
-            result = await _stop(run, started)
+            result = await _park(run, context) if started else await _abandon(run)
             if result is None:
                 raise
             show(RunEnded(result.run_id, result.agent_path, result.content_index, result))
-    return result_document(await run.result(), question=question, conversation_id=conversation_id, sources=sources)
+        else:
+            result = await run.result()
+    return result_document(result, question=question, conversation_id=conversation_id, sources=sources)
 
 
 def _view(
@@ -68,12 +74,36 @@ def _view(
     return live_view(rich_console(sys.stderr), answer=streams_answer)
 
 
-async def _stop(run: LiveRun, started: bool) -> RunResult | None:
-    """Stop the run and return its result; None if it had not started."""
+async def _park(run: LiveRun, context: CommandContext) -> RunResult:
+    """Leave the run to be resumed, or cancel it after a second signal. Return its result so far."""
+    interactive, second = context.console.interactive, asyncio.Event()
+
+    def cancel() -> None:
+        second.set()
+        context.console.notice("cancelling the run; another Ctrl-C ends this program at once")
+
+    with context.signals.on_second(cancel):
+        if interactive:
+            context.console.notice("the run is parked; Ctrl-C again cancels it")
+        await run.park()
+        if interactive:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(second.wait(), _SECOND_SIGNAL)
+        result = await run.result()
+        stored = await context.store.run(OPERATOR, run.id)
+        if stored is None or stored.end is not None:
+            return result  # it ended just before
+        if not second.is_set():
+            return dataclasses.replace(result, status="suspended", error=None)
+        runtime = Runtime((), Resources(store=context.store))
+        await runtime.stop(OPERATOR, run.id)
+        return await runtime.result(OPERATOR, run.id)
+
+
+async def _abandon(run: LiveRun) -> RunResult | None:
+    """Give up a run that has not started; return its result if it had none the less."""
+    run.abandon()
     try:
-        if started:
-            return await run.stop(STOP_DEADLINE)
-        run.abandon()
         return await run.result()
     except RunStateError:
         return None
@@ -111,6 +141,8 @@ def _ending(result: RunResult, context: CommandContext) -> tuple[str, int]:
     match result.status:
         case "completed":
             return f"stored in {context.database} as {result.run_id}", 0
+        case "limited":
+            return f"concertino: no answer within the limits: {result.error}; its results so far are in {stored}", 1
         case "failed":
             return f"concertino: the run failed: {result.error}; its results so far are in {stored}", 1
         case "cancelled":
@@ -119,4 +151,8 @@ def _ending(result: RunResult, context: CommandContext) -> tuple[str, int]:
             return f"stopped; its results so far are in {stored}", context.signals.exit_status
         case "suspended":
             command = context.options.resume_command(result.run_id)
-            return f"suspended in {stored}; after the answers: {command}", SUSPENDED
+            if not context.signals.received:
+                line, status = f"suspended in {stored}; after the answers: {command}", SUSPENDED
+            else:
+                line, status = f"parked in {stored}; to continue: {command}", context.signals.exit_status
+            return line, status

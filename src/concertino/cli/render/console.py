@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .format import one_line, safe
+from .format import CONTROL, one_line, safe
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 # rich is imported where it is used: `--help` must not load it.
 
-_UNESCAPED = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters that JSON leaves unescaped and some terminals obey."""
 _READABLE = 100
 """Maximum width of a rendered report: longer lines are hard to read."""
 _UNLIMITED = 10_000
@@ -39,12 +36,14 @@ class OutputError(Exception):
 class Console:
     """Standard output and standard error of one command.
 
+    Everything printed has visible escapes for control characters; with *raw*, answers in a pipe are printed unchanged.
     With *as_json*, standard output carries JSON objects alone. `interactive` is true if both streams are terminals
     that can redraw lines.
     """
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, raw: bool = False) -> None:
         self.as_json = as_json
+        self._raw = raw
         self.interactive = not as_json and _redraws(sys.stdout) and _redraws(sys.stderr)
         self._answered = False
         for stream in (sys.stdout, sys.stderr):
@@ -64,9 +63,9 @@ class Console:
             sys.stderr = None  # as Python itself does in a process without one
 
     def answer(self, markdown: str) -> None:
-        """Print an answer: rendered on a terminal, unchanged in a pipe. Raises `OutputError`."""
+        """Print an answer: rendered on a terminal, as Markdown in a pipe. Raises `OutputError`."""
         if not self.interactive:
-            text = safe(markdown) if is_terminal(sys.stdout) else markdown
+            text = markdown if self._raw and not is_terminal(sys.stdout) else safe(markdown)
             self._write_out(("\n" if self._answered else "") + text.rstrip() + "\n")
             self._answered = True
             return
@@ -82,7 +81,7 @@ class Console:
         """Print *value* as a line of JSON. Raises `OutputError`."""
         narrow = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
         text = json.dumps(value, ensure_ascii=narrow)
-        self._write_out(_UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+        self._write_out(CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
 
     def print(self, *blocks: RenderableType) -> None:
         """Print texts and tables, with styles on a terminal. Raises `OutputError`.

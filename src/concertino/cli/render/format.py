@@ -12,20 +12,34 @@ from ...events import AttemptFailed, CacheMiss, ContextEdited, Notice, Steered
 from ...waits import WaitKind
 
 # C0 and C1 except tab and line feed: text from a page or a model must not move the cursor or set the window's title.
-# Bidirectional controls as well: they could make the arguments of an approval read differently from what they are.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Line separators, bidirectional controls, zero-width and other invisible characters as well: they could make the
+# arguments of an approval read differently from what they are. Scripts and emoji need U+200C and U+200D between two of
+# their own characters; elsewhere these are escaped, too.
+CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
+)
+"""Characters that control a terminal or are invisible."""
 _SUBJECTS = ("query", "location", "title", "text", "message", "prompt")
 """Names of the arguments that describe a call best, in order of preference."""
 
 
 def safe(text: str) -> str:
-    """Return *text* without the characters that control a terminal."""
-    return _CONTROL.sub("", text.replace("\r\n", "\n"))
+    """Return *text* with visible escapes for characters that control a terminal or are invisible, as `repr` does.
+
+    All output passes through this function, except what `--raw` prints to a pipe.
+    """
+    return CONTROL.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def one_line(text: str, limit: int = 0) -> str:
     """Return *text* as a single safe line, shortened to *limit* characters unless that is 0."""
-    line = safe(" ".join(text.split()))
+    line = " ".join(safe(text).split())  # in this order: `split` drops separators that must be visible
     return line[: limit - 1].rstrip() + "…" if limit and len(line) > limit else line
 
 

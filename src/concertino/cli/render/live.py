@@ -19,13 +19,30 @@ from .console import rendered_lines
 from .format import counted, money, safe, seconds, tokens
 from .tree import AgentNode, CallNode, RunTree
 
-_SYMBOLS = {"running": "●", "waiting": "?", "suspended": "‖", "completed": "✓", "failed": "✗", "cancelled": "■"}
-_ASCII_SYMBOLS = {"running": "*", "waiting": "?", "suspended": "=", "completed": "+", "failed": "x", "cancelled": "-"}
+_SYMBOLS = {
+    "running": "●",
+    "waiting": "?",
+    "suspended": "‖",
+    "completed": "✓",
+    "limited": "!",
+    "failed": "✗",
+    "cancelled": "■",
+}
+_ASCII_SYMBOLS = {
+    "running": "*",
+    "waiting": "?",
+    "suspended": "=",
+    "completed": "+",
+    "limited": "!",
+    "failed": "x",
+    "cancelled": "-",
+}
 _STYLES = {
     "running": "cyan",
     "waiting": "magenta",
     "suspended": "magenta",
     "completed": "green",
+    "limited": "yellow",
     "failed": "red",
     "cancelled": "yellow",
 }

@@ -77,7 +77,9 @@ class LogView:
             money(used.cost),
             seconds(self._clock() - started),
         )
-        reason = f" ({one_line(result.error, _WIDTH)})" if result.error and result.status == "failed" else ""
+        reason = (
+            f" ({one_line(result.error, _WIDTH)})" if result.error and result.status in ("limited", "failed") else ""
+        )
         return f"{result.status}{reason}: {', '.join(figures)}"
 
 

@@ -13,12 +13,14 @@ from ...agents.deep_research import REPORT, RESEARCHER
 from ...events import RunEvent, RunResult, ToolDone
 from ...messages import AssistantMessage, ToolMessage
 from ...records import record
+from ...storage.codec import receipt_json
 from ...tools.builtin.research import SEARCH_TOOLS
-from ...usage import total
+from ...tools.library import SOURCE_ID
+from ...usage import UsageRecord, total
 from .format import subject
 
-_CITATION = re.compile(r" ?\[(s[0-9a-f]{10}(?:\s*[,;]\s*s[0-9a-f]{10})*)\]")
-_ID = re.compile(r"s[0-9a-f]{10}")
+_CITATION = re.compile(rf" ?\[({SOURCE_ID}(?:\s*[,;]\s*{SOURCE_ID})*)\]")
+_ID = re.compile(SOURCE_ID)
 _FIELDS = ("id", "title", "location")
 
 
@@ -45,7 +47,7 @@ class ResultDocument:
             "question": self.question,
             "report": self.report,
             "sources": self.sources,
-            "usage": [{**dataclasses.asdict(record), "cost": _number(record.cost)} for record in result.usage],
+            "usage": [_usage(record) for record in result.usage],
             "totals": {"tokens": dataclasses.asdict(totals.tokens), "cost": _number(totals.cost)},
             "tool_calls": result.tool_calls,
             "waiting": [{"key": wait.key, "kind": wait.kind, "tool": wait.tool} for wait in result.waiting],
@@ -90,7 +92,8 @@ class CitedSources:
 
     def _add(self, value: Any) -> None:
         if isinstance(value, dict) and all(isinstance(value.get(field), str) for field in _FIELDS):
-            self._found[value["id"]] = {field: value[field] for field in _FIELDS}
+            # A line break in a title could forge an entry in the list of sources.
+            self._found[value["id"]] = {field: " ".join(value[field].split()) for field in _FIELDS}
 
 
 def result_document(result: RunResult, *, question: str, conversation_id: str, sources: CitedSources) -> ResultDocument:
@@ -124,6 +127,11 @@ def _with_sources(text: str, sources: list[dict[str, str]]) -> str:
         return text
     lines = "\n".join(f"- [{source['id']}] {source['title']} — {source['location']}" for source in sources)
     return f"{text.rstrip()}\n\n## Sources\n\n{lines}\n"
+
+
+def _usage(record: UsageRecord) -> dict[str, Any]:
+    receipt = None if record.receipt is None else receipt_json(record.receipt)
+    return {**dataclasses.asdict(record), "cost": _number(record.cost), "receipt": receipt}
 
 
 def _number(cost: Decimal | None) -> float | None:

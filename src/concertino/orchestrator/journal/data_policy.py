@@ -231,6 +231,8 @@ def observed_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
         case events.TextDelta() | events.ReasoningDelta():
             how = policy.text if isinstance(event, events.TextDelta) else policy.reasoning
             return replace(event, text=_treated(how, event.text, key)) if how in _IN_PIECES else None
+        case events.PartialOutput():
+            return event if policy.text == "keep" else None
         case events.ToolCallDelta():
             piece = _treated(tool.arguments, event.arguments, key)
             return replace(event, arguments=piece) if tool.arguments in _IN_PIECES else None
@@ -269,6 +271,7 @@ def _shown_result(policy: DataPolicy, result: events.RunResult) -> events.RunRes
     return replace(
         result,
         text=stored_text(policy, result.text),
+        output=result.output if policy.text == "keep" else None,
         error=None if result.error is None else stored_text(policy, result.error),
         data={name: data for name, data in result.data.items() if policy.tool(name).results == "keep"},
         messages=tuple(left for message in result.messages if (left := _filtered(policy, message))),
@@ -369,11 +372,11 @@ def _left(policy: DataPolicy, how: Treatment, part: Part) -> Part | None:
 
     Signatures and the provider's own JSON are dropped, because they may encode any part of the message.
     """
-    if how == "drop" or part.kind == "opaque" or (part.kind == "reasoning" and not part.text):
+    if how == "drop" or part.kind == "opaque" or part.kind == "media":  # noqa: PLR1714 - narrows the type
         return None
     if part.kind == "tool_call":
         return _bare(policy, part)
-    return type(part)(_treated(how, part.text, policy.hash_key))
+    return type(part)(_treated(how, part.text, policy.hash_key)) if part.text or part.kind == "text" else None
 
 
 def _applying(policy: DataPolicy, message: Message) -> list[Treatment]:
@@ -405,7 +408,7 @@ def _of_part(policy: DataPolicy, part: Part) -> Treatment:
 
 
 def _may_quote(part: Part) -> bool:
-    return part.kind == "opaque" or (part.kind in ("text", "tool_call") and part.raw is not None)
+    return part.kind in ("opaque", "media") or (part.kind in ("text", "tool_call") and part.raw is not None)
 
 
 def _shortest(treatments: Iterable[Treatment]) -> float | None:

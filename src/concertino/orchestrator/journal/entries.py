@@ -28,7 +28,7 @@ from ..plain import plain
 from ..run_state import RunState
 
 Json = dict[str, Any]
-EndStatus = Literal["completed", "failed", "cancelled"]
+EndStatus = Literal["completed", "limited", "failed", "cancelled"]
 
 
 @record(kw_only=True)
@@ -56,13 +56,15 @@ class Position:
             state.has_tool_calls,
             state.errored_tools,
             state.disabled_tools,
-            state.limit_reached,
-            state.budget_reached,
+            state.limit,
+            state.last_step,
             self.index,
             self.attempts,
         ]
         if state.tool_choice != "auto":
             body["choice"] = _choice_json(state.tool_choice)
+        if state.prompt:
+            content["next_prompt"] = state.prompt
         for name, value, part in (
             ("carrying_cost", self.carrying_cost, body),
             ("commands", self.commands, body),
@@ -74,15 +76,16 @@ class Position:
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Position:
-        step, iteration, has_calls, errored, disabled, limit, budget, index, attempts = body["position"]
+        step, iteration, has_calls, errored, disabled, limit, last_step, index, attempts = body["position"]
         state = RunState(
             step=step,
             iteration=iteration,
             has_tool_calls=has_calls,
             errored_tools=tuple(errored),
             disabled_tools=tuple(disabled),
-            limit_reached=limit,
-            budget_reached=budget,
+            limit=limit or None,
+            last_step=last_step,
+            prompt=content.get("next_prompt", ""),
             tool_choice=_choice(body.get("choice", "auto")),
         )
         carrying = body.get("carrying_cost")
@@ -106,7 +109,8 @@ class Started:
     """`provider:name`."""
     policy: list[Any]
     """The data policy, as `policy_form` writes it."""
-    limits: dict[str, int]
+    limits: dict[str, Any]
+    """The values that differ from the defaults, as `limits_form` writes them."""
     before: Sequence[str]
     """Ids of the texts of the messages before the user's."""
     media: str | None = None
@@ -116,6 +120,8 @@ class Started:
     context: list[Any] | None = None
     """The context state that the run continues; see `pack_context`."""
     chatbot: str | None = None
+    without_tools: bool = False
+    """Whether the agent may call no tools."""
     forked_from: str | None = None
     message: str = ""
     system_prompt: str | None = None
@@ -125,17 +131,25 @@ class Started:
     attachments: Sequence[Sequence[str]] = ()
 
     def write(self, body: Json, content: Json) -> None:
-        for name in ("model", "policy", "limits", "before", "skipped", "context", "chatbot", "forked_from"):
+        for name in ("model", "policy", "limits", "before", "skipped", "context", "chatbot"):
             _put(body, name, getattr(self, name))
         if self.media is not None:
             body["media"] = self.media
+        _put(body, "without_tools", self.without_tools)
+        _put(body, "forked_from", self.forked_from)
         for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
             _put(content, name, getattr(self, name))
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Started:
         names = [item.name for item in dataclasses.fields(cls)]
-        return cls(**{"before": (), **{name: value for name, value in {**body, **content}.items() if name in names}})
+        return cls(
+            **{
+                "before": (),
+                "limits": {},
+                **{name: value for name, value in {**body, **content}.items() if name in names},
+            }
+        )
 
 
 @record(kw_only=True)
@@ -195,11 +209,15 @@ class ModelRequested:
     breakpoints: Sequence[int] | None = None
     cache_key: str | None = None
     """If it changed."""
+    schema: Literal[True] | str | None = None
+    """Id of the request's output schema; True if it is that of the last request that had one."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Request settings that a hook has set."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     messages: Sequence[str] | None = None
     """The encoded messages of a request that a hook has given its own."""
+    prompt: str | None = None
+    """Text for the model after the conversation, in this request alone."""
     after: str | None = None
     """The class of the error that the previous attempt ended with."""
     after_text: str | None = None
@@ -210,10 +228,10 @@ class ModelRequested:
     def write(self, body: Json, content: Json) -> None:
         body["request"] = self.request.write()
         body["asks"] = [_choice_json(self.choice), self.parallel, self.tools]
-        for name in ("system", "run_system", "run_tools", "breakpoints", "calls_of", "after"):
+        for name in _OPTIONAL:
             if (value := getattr(self, name)) is not None:
                 body[name] = value
-        for name in ("cache_key", "messages", "after_text"):
+        for name in ("cache_key", "messages", "prompt", "after_text"):
             if (value := getattr(self, name)) is not None:
                 content[name] = value
         _put(content, "settings", self.settings)
@@ -228,8 +246,8 @@ class ModelRequested:
             choice=_choice(choice),
             parallel=parallel,
             tools=tools,
-            **{n: body.get(n) for n in ("system", "run_system", "run_tools", "breakpoints", "calls_of", "after")},
-            **{n: content.get(n) for n in ("cache_key", "messages", "after_text")},
+            **{name: body.get(name) for name in _OPTIONAL},
+            **{n: content.get(n) for n in ("cache_key", "messages", "prompt", "after_text")},
             settings=content.get("settings", {}),
             extra=content.get("extra", {}),
         )
@@ -252,20 +270,23 @@ class SideRequested:
 
 @record(kw_only=True)
 class SideAnswered:
-    """A hook's question has its answer. A hook that runs again after a crash gets this answer instead of a new one."""
+    """A question outside the conversation has its answer. What runs again after a crash gets this answer again."""
 
     kind: ClassVar[EntryKind] = "side_answered"
     question: str
     """A digest of the question."""
     answer: str
+    caller: str = ""
+    """The key of the tool call that asked; empty for a hook."""
 
     def write(self, body: Json, content: Json) -> None:
         body["question"] = self.question
+        _put(body, "caller", self.caller)
         content["answer"] = self.answer
 
     @classmethod
     def read(cls, body: Json, content: Json) -> SideAnswered:
-        return cls(question=body["question"], answer=content.get("answer", ""))
+        return cls(question=body["question"], answer=content.get("answer", ""), caller=body.get("caller", ""))
 
 
 @record(kw_only=True)
@@ -523,21 +544,34 @@ def decode(stored: StoredEntry, run_id: str, *, strict: bool = True) -> tuple[Jo
 
 # -- parts of entries ------------------------------------------------------------------------------------------------
 
-_SETTINGS = ("output_schema", "effort", "temperature", "stop")
+_OPTIONAL = ("system", "run_system", "run_tools", "schema", "breakpoints", "calls_of", "after")
+"""Fields of a request's structure that are stored if they are set."""
+_SETTINGS = (
+    "effort",
+    "temperature",
+    "top_p",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "stop",
+    "service_tier",
+    "logprobs",
+    "headers",
+)
 """Parts of a request that only a hook sets."""
 
 
 def request_settings(request: ModelRequest) -> Json:
     """Return the settings of *request* that a hook has set, as JSON."""
     values = {name: getattr(request, name) for name in _SETTINGS}
-    return {name: plain(value) for name, value in values.items() if value not in (None, "", ()) and value is not False}
+    return {
+        name: plain(value) for name, value in values.items() if value not in (None, "", (), {}) and value is not False
+    }
 
 
 def settings_of(written: Mapping[str, Any]) -> Json:
     """Return the keyword arguments of `ModelRequest` that `request_settings` wrote."""
     found = dict(written)
-    if "output_schema" in found:
-        found["output_schema"] = OutputSchema(**found["output_schema"])
     if "stop" in found:
         found["stop"] = tuple(found["stop"])
     return found
@@ -551,6 +585,16 @@ def spec_text(spec: ToolSpec) -> str:
 def spec_of(text: str) -> ToolSpec:
     """Return the tool's definition that `spec_text` wrote."""
     return ToolSpec(*json.loads(text))
+
+
+def schema_text(schema: OutputSchema) -> str:
+    """Return an output schema as text, which runs share."""
+    return json.dumps([schema.name, schema.schema, schema.strict], ensure_ascii=False)
+
+
+def schema_of(text: str) -> OutputSchema:
+    """Return the output schema that `schema_text` wrote."""
+    return OutputSchema(*json.loads(text))
 
 
 def message_texts(messages: Sequence[Message], contents: dict[str, str]) -> list[str]:

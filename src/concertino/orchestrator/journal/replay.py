@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from ...errors import ConfigurationError, DamagedDataError, RunStateError, StorageError
 from ...events import StopReceipt
-from ...messages import AssistantMessage, Media, Message, ToolCall, ToolSpec, UserMessage
-from ...providers.base import ModelRequest
+from ...messages import AssistantMessage, Media, Message, SystemMessage, ToolCall, ToolSpec, UserMessage
+from ...providers.base import ModelRequest, OutputSchema
 from ...records import record
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
 from ...token_engine.edits import Edit, Summarize
@@ -28,6 +28,7 @@ from .entries import (
     ModelRequested,
     Position,
     RequestRecord,
+    Resumed,
     SideAnswered,
     SideRequested,
     Started,
@@ -35,6 +36,7 @@ from .entries import (
     decode,
     empty_answer,
     message_of,
+    schema_of,
     settings_of,
     spec_of,
 )
@@ -92,6 +94,8 @@ class OpenRequest:
     """`provider:name` of the model that it goes to."""
     own_messages: bool
     """Whether a hook has given it messages of its own."""
+    prompt: str
+    """The text after the conversation that this request alone contains."""
 
 
 @record(frozen=False)
@@ -137,14 +141,22 @@ class Replay:
     data: dict[str, Any] = field(default_factory=dict)
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
+    schema: OutputSchema | None = None
+    """That of the last request that had one."""
     stage: Stage = "started"
     request: OpenRequest | None = None
     """In stage `requested`."""
     turn: OpenTurn | None = None
     """In stage `answered`."""
     side_answers: list[SideAnswered] = field(default_factory=list)
-    """Answers to hooks' questions since the last boundary."""
+    """Answers to questions outside the conversation, as far as they may be asked again."""
+    phase: int = 0
+    """See `RunSession.phase`."""
     commands: int = 0
+    seconds: float = 0.0
+    """Seconds that processes have worked on the run, without the time between them."""
+    at: float = 0.0
+    """The time of the last entry, by the store's clock."""
     entries: int = 0
     error: str | None = None
     receipt: StopReceipt | None = None
@@ -163,6 +175,9 @@ class Replay:
             where = f"run {self.run.start.run_id}, entry {step.seq} ({step.entry.kind})"
             raise DamagedDataError(f"the journal of {where} is damaged: {e!r}; stop or erase the run") from e
         self.entries = step.seq + 1
+        if not isinstance(step.entry, Started | Resumed):
+            self.seconds += max(step.at - self.at, 0.0)
+        self.at = step.at
 
     def _apply(self, step: JournalStep) -> None:
         entry, common = step.entry, step.common
@@ -237,11 +252,14 @@ class Replay:
             self.tools = tuple(spec_of(self.texts[key]) for key in entry.run_tools)
         if entry.cache_key is not None:
             self.cache_key = entry.cache_key
+        if isinstance(entry.schema, str):
+            self.schema = schema_of(self.texts[entry.schema])
         if entry.calls_of is not None:
             self.state.calls_of.update(entry.calls_of)
         self.stage, self.turn, self.side_answers = "requested", None, []
+        self.phase += 1
         own = entry.messages is not None
-        self.request = OpenRequest(self._request(entry), entry.request.model, own)
+        self.request = OpenRequest(self._request(entry), entry.request.model, own, entry.prompt or "")
 
     def _request(self, entry: ModelRequested) -> ModelRequest:
         """Return the request as it was sent: a pure function of what is recorded up to here."""
@@ -249,7 +267,7 @@ class Replay:
         if entry.messages is not None:
             messages = [self._message(text) for text in entry.messages]
         else:
-            messages = list(self.view.shown)
+            messages = [*self.view.shown, *([SystemMessage(entry.prompt)] if entry.prompt else ())]
         tools = self.tools if entry.tools is True else tuple(spec_of(self.texts[key]) for key in entry.tools)
         return ModelRequest(
             model=sent.name or sent.model.partition(":")[2],
@@ -262,6 +280,7 @@ class Replay:
             extra=dict(entry.extra),
             breakpoints=None if entry.breakpoints is None else tuple(entry.breakpoints),
             cache_key=self.cache_key,
+            output_schema=None if entry.schema is None else self.schema,
             **settings_of(entry.settings),
         )
 
@@ -279,7 +298,10 @@ class Replay:
         for call in calls:
             self.state.calls_of[call.name] = self.state.calls_of.get(call.name, 0) + 1
         outcome: StepOutcome = Finish(entry.finish_text) if entry.finish else CONTINUE
-        self.stage, self.request, self.side_answers = "answered", None, []
+        self.stage, self.request = "answered", None
+        # A tool that started early may have asked already.
+        self.side_answers = [answer for answer in self.side_answers if answer.caller]
+        self.phase += 1
         self.turn = OpenTurn(message, calls, outcome, added_before)
 
 

@@ -13,7 +13,7 @@ from ...storage.types import Claim, StoredJournal
 from ...token_engine.counting.base import EstimatingCounter
 from ...token_engine.counting.sizes import message_text
 from ..journal.data_policy import policy_of
-from ..journal.entries import ModelRequested, Position, spec_text
+from ..journal.entries import ModelRequested, Position, schema_text, spec_text
 from ..journal.lease import LEASE, Tree
 from ..journal.replay import Replay, replay, request_entry
 from ..journal.writer import Journal
@@ -89,6 +89,7 @@ def _request(made: Journal, found: Replay, request: ModelRequested, new_id: str,
         system=None if request.system is None else made.text_ids([found.texts[request.system]])[0],
         run_system=made.text_ids([found.system])[0],
         run_tools=made.text_ids([spec_text(spec) for spec in found.tools]),
+        schema=None if found.schema is None or not request.schema else made.text_ids([schema_text(found.schema)])[0],
         cache_key=found.cache_key,
         calls_of=found.state.calls_of,
     )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ...errors import ConfigurationError
 from ...messages import ForcedTool, Message, SystemMessage, ToolChoice, UserMessage
@@ -21,7 +19,8 @@ from ..chat import Attachment, Chat
 from ..journal.data_policy import policy_form
 from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
-from ..resources import Limits, Resources
+from ..meter import Meter
+from ..resources import Resources, limits_form
 from ..run import RunSession
 from ..tool_calls.context import Parent
 from ..validation import media_problem
@@ -69,12 +68,17 @@ def open_run(
         registry=registry.copy(),
         limits=limits,
         tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
+        meter=parent.run.meter if parent else Meter(limits),
     )
     if parent is not None:
         run.parent = parent.run
         run.first_record = len(run.tree.ledger)
         run.show(parent.run.stream)
     run.checked = checked
+    if config.output_type is not None:
+        from ..output import output_of  # noqa: PLC0415 - most agents answer with text, and pydantic is slow to import
+
+        run.output = output_of(config.output_type)
     if changes:
         run.repairs = f"the history was repaired so that the model accepts it: {changes}"
     return run
@@ -113,6 +117,8 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
     """
     chat = run.chat
     run.system = system_prompt(chat, config, run.registry)
+    if run.output is not None and not run.output.is_enforced(run.model, tools=bool(run.registry)):
+        run.system = f"{run.system}\n\n{run.output.instructions}"
     earlier = before_user_message(chat, run.model_id)
     if earlier:
         run.call_ids = set(run.checked.call_ids) if skipped is None else call_ids(earlier)
@@ -124,6 +130,10 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
         run.journal.edit(run.window.edits)
+    if chat.attachments and RAG_TOOL not in run.registry:
+        count = len(chat.attachments)  # their names are text, which the data policy may forbid
+        text = f"the model sees only the names of the {count} attached files: register a tool {RAG_TOOL!r}"
+        run.notify("attachments_unread", text)
     run.add(UserMessage(fitting(run, chat.message), tuple(chat.media) if chat.media else ()))
     run.state.tool_choice = first_tool_choice(chat, run.registry)
 
@@ -151,15 +161,17 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
     prompt = config.prompt or registry.base_prompt()
     if chat.system_prompt is not None and config.allow_prompt_override:
         prompt = chat.system_prompt
-    sections = [
-        prompt.strip(),
-        _section("When to use which tool", _rules(registry)),
-        _section("How the user wants to be answered", chat.personalization),
-        _section("Facts about the user", "\n".join(f"- {memory}" for memory in chat.memories)),
-        _section("Rules of this project", chat.project_rules),
-        _section("Files that the user attached", _files(chat.attachments)),
-    ]
-    return "\n\n".join(section for section in sections if section)
+    sections = [prompt.strip()]
+    for title, text in (
+        ("When to use which tool", _rules(registry)),
+        ("How the user wants to be answered", chat.personalization),
+        ("Facts about the user", "\n".join([f"- {memory}" for memory in chat.memories]) if chat.memories else ""),
+        ("Rules of this project", chat.project_rules),
+        ("Files that the user attached", _files(chat.attachments) if chat.attachments else ""),
+    ):
+        if text := text.strip():
+            sections.append(f"# {title}\n{text}")
+    return "\n\n".join(filter(None, sections))
 
 
 def before_user_message(chat: Chat, model: str) -> list[Message]:
@@ -206,12 +218,13 @@ def _started(run: RunSession) -> Started:
     return Started(
         model=run.model_id,
         policy=policy_form(journal.policy),
-        limits=_limits_form(run.limits),
+        limits=limits_form(run.limits),
         before=before,
         media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         skipped=_skipped(chat, len(before)),
         context=None if chat.context is None else pack_context(chat.context, journal.text_ids),
         chatbot=chat.chatbot_id,
+        without_tools=not chat.send_tools,
         message=chat.message,
         system_prompt=chat.system_prompt,
         personalization=chat.personalization,
@@ -219,12 +232,6 @@ def _started(run: RunSession) -> Started:
         project_rules=chat.project_rules,
         attachments=[[file.name, file.description] for file in chat.attachments],
     )
-
-
-@functools.lru_cache(64)
-def _limits_form(limits: Limits) -> dict[str, Any]:
-    """Return *limits* as JSON: the same object for equal ones, since most runs share them."""
-    return dataclasses.asdict(limits)
 
 
 def _sub_agent(run: RunSession, start: RunStart, parent: Parent) -> Operation:
@@ -244,10 +251,6 @@ def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
     """Return the indexes of examples and older summary among the messages before the user's."""
     first = earlier - len(chat.history) - bool(chat.summary)
     return (*range(first), *range(first + len(chat.history), earlier))
-
-
-def _section(title: str, text: str) -> str:
-    return f"# {title}\n{text.strip()}" if text.strip() else ""
 
 
 def _rules(registry: ToolRegistry) -> str:

@@ -4,17 +4,52 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from ...context_state import ContextReport, ContextState, ModelPrice
+from ...errors import InvalidOutputError
 from ...events import RunResult, RunStatus
 from ...usage import UsageRecord
 from ...waits import Wait
 from ..journal.replay import Replay
+from ..outcome import CONTINUE, Finish, NextStep
 from ..resources import KeptConversation
 from ..run import RunSession
 
 
-def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = ()) -> RunResult:
+def final_outcome(run: RunSession, outcome: NextStep) -> NextStep:
+    """Return *outcome*; or another step, in which the model corrects an answer that does not match the output type.
+
+    Call it for an agent with an output type only.
+    """
+    assert run.output is not None
+    if not isinstance(outcome, Finish) or outcome.text not in (None, run.state.text):
+        return outcome
+    from ..output import asked_again, corrections  # noqa: PLC0415 - loaded by now, and slow to import
+
+    try:
+        run.output.validate(run.state.text)
+    except InvalidOutputError as problem:
+        if corrections(run.added) < run.agent.output_retries:
+            run.add(asked_again(problem))
+            run.state.has_tool_calls = True
+            return CONTINUE
+    return outcome
+
+
+def typed_output(run: RunSession) -> tuple[Any, str | None]:
+    """Return the value of the answer, and the error of an invalid one."""
+    if run.output is None:
+        return None, None
+    try:
+        return run.output.validate(run.state.text), None
+    except InvalidOutputError as problem:
+        return None, f"the answer does not match the output type: {problem}"
+
+
+def result_of(
+    run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = (), output: Any = None
+) -> RunResult:
     """Return the result of *run*. Nothing can be added to the run from now on."""
     run.ended, usage = True, run.tree.ledger.records(run.path, run.first_record)
     if run.deadlines is not None:
@@ -30,6 +65,7 @@ def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Se
         usage=usage,
         data=dict(run.data),
         messages=tuple(run.added),
+        output=output,
         error=error,
         waiting=tuple(waiting),
         receipt=run.tree.receipt() if status == "cancelled" else None,
@@ -38,10 +74,19 @@ def result_of(run: RunSession, status: RunStatus, error: str | None, waiting: Se
     )
 
 
-def replayed_result(replay: Replay, usage: Sequence[UsageRecord]) -> RunResult:
-    """Return the result of a run that has ended, from its journal and the ledger of its tree."""
+def replayed_result(replay: Replay, usage: Sequence[UsageRecord], output_type: Any = None) -> RunResult:
+    """Return the result of a run that has ended, from its journal and the ledger of its tree.
+
+    *output_type* is the agent's: the answer is read again.
+    """
     start, end = replay.run.start, replay.run.end
     assert end is not None
+    output = None
+    if output_type is not None and end.status == "completed":
+        from ..output import output_of  # noqa: PLC0415 - slow to import
+
+        output_of_type = output_of(output_type)
+        output = None if output_of_type is None else output_of_type.validate(replay.state.text)
     path = start.agent_path
     return RunResult(
         run_id=start.run_id,
@@ -54,6 +99,7 @@ def replayed_result(replay: Replay, usage: Sequence[UsageRecord]) -> RunResult:
         usage=tuple([r for r in usage if r.agent_path == path or r.agent_path.startswith(path + "/")]),
         data=dict(replay.data),
         messages=tuple(replay.added),
+        output=output,
         error=replay.error,
         receipt=replay.receipt,
     )

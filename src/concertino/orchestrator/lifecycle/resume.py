@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from ...errors import ConfigurationError, RunEndedError, UnknownRunError
 from ...events import RunResult
@@ -14,9 +15,10 @@ from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
 from ..journal.replay import Replay, replay
-from ..resources import Limits
+from ..meter import Meter
+from ..resources import limits_from
 from ..run import RunSession
-from ..tool_calls.context import Parent
+from ..tool_calls.context import OUTSIDE, Parent
 from .open import example_count
 from .repair import call_ids
 from .result import replayed_result
@@ -45,7 +47,12 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
                 tree.ledger.book(record)
         run.first_record = 0
         _restore(run, found)
-        await _book_lost(run, store)
+        if parent is None:
+            run.meter = Meter(run.limits)
+            run.meter.open_runs = 1
+            run.meter.restore_usage(tree.ledger.records(run.path))
+        run.meter.restore_run(found.state.tool_calls, found.seconds, found.at)
+        await _restore_operations(run, store)
         assert tree.claim is not None
         await run.journal.append(Resumed(sure=tree.claim.sure), run.state.step)
     except BaseException:
@@ -64,9 +71,11 @@ async def _replayed(store: Store, scope: Scope, run_id: str) -> Replay:
     return replay(journal)
 
 
-async def _book_lost(run: RunSession, store: Store) -> None:
-    """Book every attempt that an earlier process announced and did not settle."""
+async def _restore_operations(run: RunSession, store: Store) -> None:
+    """Book every attempt that an earlier process announced and did not settle; keep its calls outside turns."""
     for operation in await store.operations(run.scope, run_id=run.id):
+        if operation.kind == "tool_call" and operation.index == OUTSIDE:
+            run.outside[operation.key] = operation
         if operation.kind != "model_call":
             continue
         usage, settlement = lost_usage(operation, run.path)
@@ -92,15 +101,18 @@ def _chat_of(found: Replay, chat: Chat) -> Chat:
         project_rules=given.project_rules,
         attachments=[Attachment(*file) for file in given.attachments],
         chatbot_id=given.chatbot,
+        send_tools=not given.without_tools,
         budget=chat.budget,
     )
 
 
 def _restore(run: RunSession, found: Replay) -> None:
     """Restore everything but the agent's own state."""
-    run.limits = Limits(**found.started.limits)
+    run.limits = limits_from(found.started.limits)
     run.window = TokenEngine(run.resources.counter, run.limits.context, run.resources.retention)
-    run.state, run.attempts, run.data = found.state, found.attempts, found.data
+    run.state, run.attempts, run.data, run.phase = found.state, found.attempts, found.data, found.phase
+    for answer in found.side_answers:
+        run.side_answers.setdefault((answer.caller, answer.question), []).append(answer.answer)
     run.tree.content_index = max(run.tree.content_index, found.index)
     run.journal.restore(found.entries, found.commands, found.state.text)
     if found.stage == "started":
@@ -125,7 +137,7 @@ def _restore(run: RunSession, found: Replay) -> None:
     run.opened = found.request if found.stage == "requested" else found.turn
 
 
-async def child_result(run: RunSession, parent: Parent) -> tuple[RunResult | None, bool]:
+async def child_result(run: RunSession, parent: Parent, output_type: Any) -> tuple[RunResult | None, bool]:
     """Return the result of a call's sub-agent from an earlier process, if it has ended, and whether it had started."""
     store = run.tree.store
     if store is None or (stored := await store.run(run.scope, parent.child_id())) is None:
@@ -135,4 +147,4 @@ async def child_result(run: RunSession, parent: Parent) -> tuple[RunResult | Non
     journal = await store.load(run.scope, stored.start.run_id)
     assert journal is not None
     found = replay(journal)
-    return replayed_result(found, run.tree.ledger.records(stored.start.agent_path)), True
+    return replayed_result(found, run.tree.ledger.records(stored.start.agent_path), output_type), True

@@ -19,9 +19,11 @@ from ...usage import Tokens, UsageRecord
 from ..journal.data_policy import NOTHING, DataPolicy, policy_of
 from ..journal.entries import Ended, outcome_of
 from ..journal.lease import LEASE, Tree
-from ..journal.replay import started_of
+from ..journal.replay import OpenTurn, started_of
 from ..journal.writer import Journal
 from ..outcome import Outcome, result_message
+from ..run import RunSession
+from ..tool_calls.context import OUTSIDE
 from ..tool_calls.dispatch import INTERRUPTED, NOT_RUN
 
 LOST = "the process ended before the attempt was settled, so it is unknown whether it was answered; {prompt}"
@@ -83,6 +85,17 @@ async def _seal_one(tree: Tree, run: StoredRun, status: Literal["cancelled", "fa
     await journal.append(Ended(status=status, error=why, receipt=receipt), _last_step(operations), end=end)
 
 
+async def close_open_turn(run: RunSession, why: str) -> None:
+    """Complete the turn that an earlier process left open and this one did not reach, and end all runs below a root."""
+    if isinstance(run.opened, OpenTurn) and run.tree.store is not None:
+        operations = await run.tree.store.operations(run.scope, run_id=run.id)
+        for outcome, native in closed_calls(run.tree, run.path, operations):
+            run.add(result_message(outcome, native=native))
+        run.journal.close([operation.key for operation in operations if operation.kind == "tool_call"])
+    if run.parent is None:
+        await seal_below(run.tree, "cancelled", why)
+
+
 async def _policy(store: Store, start: RunStart) -> DataPolicy:
     """Return the run's data policy, or `NOTHING` if entry 0 is damaged."""
     try:
@@ -116,14 +129,16 @@ def closed_calls(tree: Tree, path: str, operations: Sequence[Operation]) -> list
             continue
         call = ToolCall(operation.call_id, operation.name, "")
         if operation.outcome is not None:
-            found.append((outcome_of(call, operation.outcome), bool(operation.call_id)))
+            if operation.index != OUTSIDE:
+                found.append((outcome_of(call, operation.outcome), bool(operation.call_id)))
             continue
         begun = operation.state in ("running", *ENDED) or operation.waits_for == "result"
         lost = begun and operation.effect == "once"
         effect = operation.effect if begun else ""
         work = StoppedWork(agent_path=path, what="tool", name=call.name, call_id=call.id, effect=effect)
         tree.note_stopped("unknown" if lost else "stopped", work)
-        found.append((Outcome(call, INTERRUPTED if begun else NOT_RUN, is_error=True), bool(operation.call_id)))
+        if operation.index != OUTSIDE:
+            found.append((Outcome(call, INTERRUPTED if begun else NOT_RUN, is_error=True), bool(operation.call_id)))
     return found
 
 

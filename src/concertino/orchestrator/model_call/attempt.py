@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from ...errors import BrokenStreamError, ProviderError, RateLimitError, ToolError
-from ...events import Notice, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
+from ...errors import BrokenStreamError, HookError, LimitError, ProviderError, RateLimitError, ToolError
+from ...events import Audience, Notice, PartialOutput, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
 from ...ids import new_call_id
 from ...messages import AssistantMessage, Part, Text, ToolCall
 from ...operations import OperationState
@@ -24,12 +24,16 @@ from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord, UsageSource
 from ..hooks import Hooks
+from ..journal.data_policy import UNKNOWN_TOOL
+from ..meter import FRAME, TOKEN
 from ..recorder import Prepared
 from ..run import RunSession
 from .budget import tokens_of
-from .retry import not_billed
+from .retry import AMBIGUOUS, not_billed
 
 ORPHANED = "the run that this sub-agent belongs to has ended"
+_CALL = 32
+"""Characters that a call counts for in addition to its arguments."""
 OnReady = Callable[[list[ToolCall]], None]
 """Called with the calls whose arguments are complete, in order, while the model is still writing."""
 
@@ -37,13 +41,18 @@ OnReady = Callable[[list[ToolCall]], None]
 class Attempt:
     """One attempt. Afterwards `message` is the answer, or the part of it that arrived before the stream broke.
 
-    An attempt that is not *visible* sends no deltas to the consumer.
+    An attempt without an *audience* sends no deltas to the consumer. An attempt at the *side* is not part of a turn;
+    *call_id* names the tool call that makes it.
     """
 
     __slots__ = (
         "_arguments",
+        "_audience",
+        "_call_id",
         "_hooks",
+        "_left",
         "_limit",
+        "_partial",
         "_reasoning",
         "_renamed",
         "_reply",
@@ -63,7 +72,16 @@ class Attempt:
         "usage_id",
     )
 
-    def __init__(self, run: RunSession, hooks: Hooks, prepared: Prepared, *, visible: bool) -> None:
+    def __init__(
+        self,
+        run: RunSession,
+        hooks: Hooks,
+        prepared: Prepared,
+        *,
+        audience: Audience | None,
+        side: bool = False,
+        call_id: str | None = None,
+    ) -> None:
         self.model, self.model_id = prepared.model, prepared.model_id
         self.request, self.usage_id = prepared.request, prepared.usage_id
         self.tokens: Tokens | None = None
@@ -77,23 +95,32 @@ class Attempt:
         """The booked usage."""
         self._run = run
         self._hooks = hooks
-        self._stream = run.stream if visible else None
+        self._audience = audience
+        self._call_id = call_id
+        self._stream = None if audience is None else run.stream
+        self._partial = None if side or run.output is None or run.stream is None else run.output.reader()
         self._limit = run.resources.rate_limits.get(prepared.model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._arguments: list[str] = []
         self._renamed: dict[str, str] = {}
         self._reply: Reply | None = None
+        self._left = 0
+        """The characters that may still arrive."""
         self._sent = False
         self._settled = False
 
     async def answer(self, on_ready: OnReady | None = None) -> None:
         """Send the request and read the answer to its end. The usage is booked unless this raises; then call `close`.
 
-        Raises `ProviderError`; `BrokenStreamError` if the stream ends without the final message.
+        Raises `ProviderError`; `BrokenStreamError` if the stream ends without the final message; `LimitError` if the
+        answer exceeds its token limit by far.
         """
-        run = self._run
-        stream = self._stream
+        run, meter, stream = self._run, self._run.meter, self._stream
+        most = (self.request.max_output_tokens or run.limits.output) * TOKEN + FRAME
+        if not run.state.last_step:
+            most = max(min(most, meter.most_received - meter.received), 0)
+        self._left = most
         chunks = self.model.stream(self.request) if self._limit is None else self._admitted(self._limit)
         self._sent = self._limit is None
         try:
@@ -101,14 +128,24 @@ class Attempt:
                 self._take(chunk)
                 if on_ready is not None and self.ready:
                     on_ready(self.ready)
+                if self._left < 0:
+                    raise self._too_long(most)
                 if run.parent is not None and run.orphaned:
                     raise ToolError(ORPHANED)
                 if stream is not None and stream.behind:
                     await stream.drained()
         finally:
+            meter.received += most - self._left
             if (aclose := getattr(chunks, "aclose", None)) is not None:
                 await aclose()
         await self._settle()
+
+    def _too_long(self, most: int) -> LimitError:
+        tokens = self.request.max_output_tokens or self._run.limits.output
+        if most < tokens * TOKEN + FRAME:
+            total = self._run.meter.most_received
+            return LimitError(f"the limit of {total:,} received characters is reached", "received")
+        return LimitError(f"the answer of {self.model_id} exceeded its limit of {tokens:,} tokens by far", "answer")
 
     async def _admitted(self, limit: RateLimit) -> AsyncIterator[ModelEvent]:
         """Stream the answer once the key's rate limit admits the request. A 429 pauses every run that uses the key."""
@@ -132,35 +169,50 @@ class Attempt:
 
     @property
     def seen(self) -> bool:
-        """True once the consumer has seen a part of the answer."""
-        return bool(self._text or self._reasoning or self._arguments or self.ready)
+        """True once the consumer has seen a part of the answer, or could have."""
+        return self._audience is not None and bool(self._text or self._reasoning or self._arguments or self.ready)
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
-    def _take(self, chunk: ModelEvent) -> None:
+    def _take(self, chunk: ModelEvent) -> None:  # noqa: C901 - one branch per kind of chunk
         kind, run, stream = type(chunk), self._run, self._stream
         if kind is TextChunk:
-            self._text.append(chunk.text)  # type: ignore[union-attr]
+            self._text.append(text := chunk.text)  # type: ignore[union-attr]
+            self._left -= len(text)
             if stream is not None:
-                stream.put(TextDelta(run.id, run.path, run.tree.content_index, chunk.text))  # type: ignore[union-attr]
+                audience, call_id = self._audience, self._call_id
+                stream.put(TextDelta(run.id, run.path, run.tree.content_index, text, audience, call_id))  # type: ignore[arg-type]
+            if self._partial is not None and (value := self._partial.read(self._text)) is not None:
+                run.emit(PartialOutput, value)
         elif kind is ReasoningChunk:
-            self._reasoning.append(chunk.text)  # type: ignore[union-attr]
+            self._reasoning.append(text := chunk.text)  # type: ignore[union-attr]
+            self._left -= len(text)
             if stream is not None:
-                stream.put(ReasoningDelta(run.id, run.path, run.tree.content_index, chunk.text))  # type: ignore[union-attr]
+                audience, call_id = self._audience, self._call_id
+                stream.put(ReasoningDelta(run.id, run.path, run.tree.content_index, text, audience, call_id))  # type: ignore[arg-type]
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
+            self._left -= len(chunk.arguments)
             if stream is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
-                delta = (run.id, run.path, run.tree.content_index, call_id, chunk.name, chunk.arguments)
+                known = chunk.name in run.registry.by_name or not chunk.name
+                name = chunk.name if known else UNKNOWN_TOOL
+                delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
                 stream.put(ToolCallDelta(*delta))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))
+            self._left -= _CALL if self._arguments else _CALL + len(chunk.call.arguments)
         elif isinstance(chunk, Dropped):
             run.emit(Notice, "not_sent", f"not sent to {self.model_id}: {'; '.join(chunk.what)}")
         elif isinstance(chunk, Reply):
-            self.tokens = chunk.tokens if chunk.source == "measured" else None
-            own = self._own(chunk.message)
-            self._reply = chunk if own is None else dataclasses.replace(chunk, message=own)
+            self._end(chunk)
+
+    def _end(self, reply: Reply) -> None:
+        if reply.tokens is not None and reply.tokens.negative:
+            reply = dataclasses.replace(reply, tokens=None, source="unknown", how="reported with negative counts")
+        self.tokens = reply.tokens if reply.source == "measured" else None
+        own = self._own(reply.message)
+        self._reply = reply if own is None else dataclasses.replace(reply, message=own)
 
     def _own_id(self, call_id: str) -> str:
         """Return a unique id in place of *call_id*.
@@ -203,7 +255,7 @@ class Attempt:
         if reply is None:
             raise BrokenStreamError("the stream ended before the final message", provider=self.model.provider)
         self.message = reply.message
-        record = self._record(reply)
+        record = reported = self._record(reply)
         if self._hooks.calculate_usage.own:
             try:
                 changed = await self._hooks.calculate_usage(run.context, record)
@@ -211,6 +263,9 @@ class Attempt:
                 self._book(record, "done")  # as reported: an attempt is never lost
                 raise
             record = dataclasses.replace(changed, id=record.id)
+            if record.tokens.negative or (record.cost is not None and record.cost < 0):
+                self._book(reported, "done")
+                raise HookError(run.agent.name, "calculate_usage", "returned a negative count or cost")
         self._book(record, "done")
         run.emit(UsageRecorded, record)
 
@@ -240,8 +295,12 @@ class Attempt:
         self._run.book(record, state)
 
     def _record(self, reply: Reply | None, error: BaseException | None = None) -> UsageRecord:
-        """Return what the provider measured, also for an answer that *error* has ended, and an estimate of the rest."""
-        model = self.model
+        """Return what the provider measured, also for an answer that *error* has ended, and an estimate of the rest.
+
+        A failure after which the provider may have billed anything, such as a lost connection, a gateway's error or an
+        answer that broke off, leaves unknown usage, unless the provider reported some.
+        """
+        model, receipt = self.model, getattr(reply or error, "receipt", None)
         served = self.message.model or model.name if reply is None else reply.message.model or model.name
         tools = tuple([call.name for call in self.calls])
         source: UsageSource
@@ -254,7 +313,12 @@ class Attempt:
                 tokens, source = self._at_least(tokens), "estimated"
         else:
             tokens, source, how = self._estimate(reply), "estimated", self._how
-        return self._run.record(self.usage_id, model.provider, served, tokens, tools, source=source, how=how)
+            if reply is not None and reply.how:
+                how = f"{how}; {reply.how}"
+            elif isinstance(error, AMBIGUOUS):
+                source, how = "unknown", f"not reported after {type(error).__name__}; {how}, at least"
+        names = (self.usage_id, model.provider, served)
+        return self._run.record(*names, tokens, tools, source=source, how=how, receipt=receipt)
 
     @property
     def _how(self) -> str:

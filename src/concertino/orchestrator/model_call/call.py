@@ -11,8 +11,8 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
 
-from ...errors import ConfigurationError, ContextTooLongError, ProviderError
-from ...events import AttemptFailed, StoppedWork
+from ...errors import ConfigurationError, ContextTooLongError, LimitError, ProviderError
+from ...events import AttemptFailed, Audience, StoppedWork
 from ...providers.base import Model, ModelRequest, model_id
 from ..hooks import Hooks
 from ..recorder import Prepared, record_side_request
@@ -26,14 +26,28 @@ Renew = Callable[[Prepared, Model, ProviderError], Awaitable[Prepared | None]]
 
 
 class ModelCall:
-    """The model calls of a run's turns. `attempt` is the newest attempt, also after `answer` raised."""
+    """Model calls of a run: those of its turns, or those of one *side* call.
 
-    __slots__ = ("_hooks", "_run", "_visible", "attempt")
+    The deltas have this *audience*; without an audience no deltas are sent. `attempt` is the newest attempt, also after
+    `answer` raised.
+    """
 
-    def __init__(self, run: RunSession, hooks: Hooks, *, visible: bool = True) -> None:
+    __slots__ = ("_audience", "_call_id", "_hooks", "_run", "_side", "attempt")
+
+    def __init__(
+        self,
+        run: RunSession,
+        hooks: Hooks,
+        *,
+        audience: Audience | None = "answer",
+        side: bool = False,
+        call_id: str | None = None,
+    ) -> None:
         self._run = run
         self._hooks = hooks
-        self._visible = visible
+        self._audience: Audience | None = audience
+        self._side = side
+        self._call_id = call_id
         self.attempt: Attempt | None = None
 
     async def answer(
@@ -50,7 +64,9 @@ class ModelCall:
         """
         retries: Attempts | None = None
         while True:
-            self.attempt = attempt = Attempt(self._run, self._hooks, prepared, visible=self._visible)
+            self.attempt = attempt = Attempt(
+                self._run, self._hooks, prepared, audience=self._audience, side=self._side, call_id=self._call_id
+            )
             try:
                 await attempt.answer(on_ready)
             except ProviderError as error:
@@ -76,7 +92,7 @@ class ModelCall:
     ) -> Model:
         """Return the model to call next, once it may be called. Raises *error* if no attempt is left."""
         following = retries.after(error, attempt.model_id, seen=attempt.seen)
-        if following is None:
+        if following is None or not self._run.meter.has_model_call:
             raise error
         name, seconds = following
         reported = f"{type(error).__name__}: {error}"
@@ -105,17 +121,24 @@ class ModelCall:
 class SideCall:
     """A model call outside the conversation: its requests are recorded aside and reserved like any other."""
 
-    def __init__(self, run: RunSession, hooks: Hooks, *, visible: bool, last: bool) -> None:
+    def __init__(
+        self, run: RunSession, hooks: Hooks, *, audience: Audience | None, last: bool, call_id: str | None = None
+    ) -> None:
         self._run = run
         self._last = last
-        self._call = ModelCall(run, hooks, visible=visible)
+        self._call = ModelCall(run, hooks, audience=audience, side=True, call_id=call_id)
 
     async def answer(self, model: Model, request: ModelRequest) -> Attempt:
-        """Return the attempt that was answered. Raises `BudgetError`, and `ProviderError` as `ModelCall` does."""
+        """Return the attempt that was answered.
+
+        Raises `LimitError` if no limit or budget covers it, and `ProviderError` as `ModelCall` does.
+        """
         return await self._call.answer(await self._prepare(model, request), self._renew)
 
     async def _prepare(self, model: Model, request: ModelRequest) -> Prepared:
         run = self._run
+        if (found := run.meter.limit()) is not None:
+            raise LimitError(found[1], found[0])
         prepared = Prepared(model, model_id(model), request, run.next_attempt())
         if run.journal.on:
             reserve = None

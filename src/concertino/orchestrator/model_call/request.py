@@ -10,14 +10,16 @@ from collections.abc import Sequence
 
 from ...errors import BudgetError, ContextTooLongError, ProviderError
 from ...events import CacheMiss, ContextEdited
-from ...messages import Messages, ToolSpec
+from ...messages import Message, Messages, SystemMessage, ToolSpec
 from ...providers.base import Model, ModelRequest, model_id
 from ...records import record
+from ...token_engine.counting.sizes import FRAME
 from ...token_engine.edits import Edit, Reduce, Summarize
 from ...token_engine.planner import Plan, SummaryJob
 from ..hooks import Hooks
 from ..journal.replay import OpenRequest
-from ..outcome import Continue, Fail, Finish
+from ..meter import at_limit
+from ..outcome import Continue, Fail, Finish, Limited, NextStep
 from ..recorder import Prepared, record_request
 from ..resources import Limits
 from ..run import RunSession
@@ -36,6 +38,8 @@ class _Planned:
     """The run's tools then."""
     own_messages: bool = False
     """Whether a hook has given it messages of its own."""
+    prompt: str = ""
+    """The text after the conversation that it alone contains; see `Continue.prompt`."""
 
 
 class TurnRequests:
@@ -52,13 +56,13 @@ class TurnRequests:
         self.job: SummaryJob | None = None
         """A summary to start once the answer has arrived."""
 
-    async def prepare(self) -> Prepared | Finish | Fail:
+    async def prepare(self) -> Prepared | Finish | Fail | Limited:
         """Return the next request, which may be sent; or how the run ends because no budget covers it."""
         run = self._run
         opened, run.opened = run.opened, None
         if isinstance(opened, OpenRequest):
             model, name, request = run.find_model(opened.model), opened.model, opened.request
-            self._planned = _Planned("", own_messages=opened.own_messages)
+            self._planned = _Planned("", own_messages=opened.own_messages, prompt=opened.prompt)
         else:
             run.state.step += 1
             model = run.model
@@ -70,7 +74,8 @@ class TurnRequests:
         if run.tree.budgeted:
             return await self._within_budget(prepared)
         if run.journal.on:
-            await record_request(run, prepared, own_messages=self._planned.own_messages)
+            planned = self._planned
+            await record_request(run, prepared, own_messages=planned.own_messages, prompt=planned.prompt)
         return prepared
 
     async def renew(self, prepared: Prepared, model: Model, error: ProviderError) -> Prepared | None:
@@ -85,24 +90,29 @@ class TurnRequests:
         if refused or not same:
             limits = run.limits_of(model)
             request = for_model(request, model, limits)
+            if run.output is not None and not same:
+                run.output.apply(request, model)
             if refused and self._planned.own_messages:
                 return None
             if refused:
                 run.window.lower_limit()
             if refused or (limits.context < run.window.limit and not self._planned.own_messages):
-                request.messages = await self._view(model, limits, run.registry.specs(), summaries=False)
+                prompt = self._planned.prompt
+                view = await self._view(model, limits, run.registry.specs(), prompt, summaries=False)
+                request.messages = _prompted(view, prompt)
                 request.breakpoints = run.window.breakpoints
         renewed = Prepared(model, name, request, run.next_attempt())
         if run.tree.budgeted:
             return None if await self._reserve(renewed, after=error) else renewed
         if run.journal.on:
-            await record_request(run, renewed, own_messages=self._planned.own_messages, after=error)
+            planned = self._planned
+            await record_request(run, renewed, own_messages=planned.own_messages, prompt=planned.prompt, after=error)
         return renewed
 
     def observe(self, attempt: Attempt) -> None:
         """Compare what the provider measured with what the token engine expected."""
         run, request, planned = self._run, attempt.request, self._planned
-        if attempt.tokens is None or planned.own_messages or attempt.model_id != planned.model:
+        if attempt.tokens is None or planned.own_messages or planned.prompt or attempt.model_id != planned.model:
             return
         choice, schema = request.tool_choice, request.output_schema
         settings: tuple[object, ...] = (choice, request.effort, request.parallel_tool_calls, schema, request.extra)
@@ -131,7 +141,9 @@ class TurnRequests:
         if not send and not run.call_ids:
             tools = ()  # otherwise they stay: providers refuse a history with calls of undeclared tools
         limits = run.limits if model is run.model else run.limits_of(model)
-        messages = await self._view(model, limits, specs, summaries=getattr(model, "summarises", False))
+        prompt, run.state.prompt = run.state.prompt, ""
+        view = await self._view(model, limits, specs, prompt, summaries=getattr(model, "summarises", False))
+        messages = _prompted(view, prompt) if prompt else view
         request = ModelRequest(
             model=model.name,
             system=run.system,
@@ -144,6 +156,8 @@ class TurnRequests:
             cache_key=run.cache_key,
         )
         run.state.tool_choice = "auto"
+        if run.output is not None:
+            run.output.apply(request, model)
         if hooks.build_request.own:
             request = await hooks.build_request(run.context, request)
             self._planned.own_messages = request.messages is not messages and list(request.messages) != list(messages)
@@ -151,19 +165,23 @@ class TurnRequests:
                 request.messages = messages
         return request
 
-    async def _view(self, model: Model, limits: Limits, tools: tuple[ToolSpec, ...], *, summaries: bool) -> Messages:
-        """Return the part of the conversation that *model* is sent, within its context window."""
+    async def _view(
+        self, model: Model, limits: Limits, tools: tuple[ToolSpec, ...], prompt: str, *, summaries: bool
+    ) -> Messages:
+        """Return the part of the conversation that *model* is sent before *prompt*, within its context window."""
         run, window = self._run, self._run.window
         name = run.model_id if model is run.model else model_id(model)
-        self._planned = _Planned(name, tools)
+        self._planned = _Planned(name, tools, prompt=prompt)
         window.limit = limits.context
-        fixed = run.fixed(tools)
-        plan = window.plan(fixed, limits.output, name, recallable=run.recallable, summaries=summaries)
+        fixed, reserved = run.fixed(tools), limits.output
+        if prompt:
+            reserved += run.resources.counter.count(prompt) + FRAME
+        plan = window.plan(fixed, reserved, name, recallable=run.recallable, summaries=summaries)
         while plan.urgent:
             await self._summarize_now(plan, model)
             if plan.job is None or not plan.job.prefix_only or not window.prepared:
                 break
-            plan = window.plan(fixed, limits.output, name, recallable=run.recallable, summaries=summaries)
+            plan = window.plan(fixed, reserved, name, recallable=run.recallable, summaries=summaries)
         if plan.job is not None:
             self.job = None if plan.urgent else plan.job
         if plan.edits_possible and (edits := window.fit()):
@@ -205,41 +223,50 @@ class TurnRequests:
 
     # -- budgets -------------------------------------------------------------------------------------------------
 
-    async def _within_budget(self, prepared: Prepared) -> Prepared | Finish | Fail:
+    async def _within_budget(self, prepared: Prepared) -> Prepared | Finish | Fail | Limited:
         """Reserve the worst case.
 
-        If no budget covers it, the run ends: with a last, shorter answer if that is affordable, otherwise with the
-        output so far.
+        A budget that does not cover it shortens the answer first. If even the shortest one leaves too little for a
+        final answer, the agent decides; by default that final answer is given now, without tools.
         """
-        run, model = self._run, prepared.model
-        refused = await self._reserve(prepared)
-        if refused is None:
-            return prepared
-        if not run.state.budget_reached:
-            run.state.budget_reached = True
-            run.notify("budget_reached", str(refused))
-            decision = await self._hooks.on_limit(run.context, "budget")
+        run, state, model = self._run, self._run.state, prepared.model
+        while (refused := await self._reserve_shortened(prepared)) is not None:
+            decision: NextStep | Limited = Limited(str(refused))
+            if state.limit is None:
+                decision = await at_limit(run, self._hooks, "budget", str(refused), state.step)
             if not isinstance(decision, Continue):
-                run.state.step -= 1  # the model was not called
+                state.step -= 1  # the model was not called
                 return decision
-            run.apply(decision)
             prepared.request = await self._build(model)
+        return prepared
+
+    async def _reserve_shortened(self, prepared: Prepared) -> BudgetError | None:
+        """Reserve the worst case of a request, with a shorter answer if no longer one is covered."""
+        run, last = self._run, self._run.state.last_step > 0
+        refused = await self._reserve(prepared)
         for _ in range(3):  # other runs draw on the same accounts meanwhile
-            output = run.reserve.affordable(model, prepared.request, refused.tokens, refused.money)
-            if not output:
-                break
-            prepared.request = dataclasses.replace(prepared.request, max_output_tokens=output)
-            refused = await self._reserve(prepared)
             if refused is None:
-                return prepared
-        run.state.step -= 1
-        return Finish()
+                return None
+            request = prepared.request
+            output = run.reserve.affordable(prepared.model, request, refused.tokens, refused.money, last=last)
+            if not output:
+                return refused
+            prepared.request = dataclasses.replace(request, max_output_tokens=output)
+            refused = await self._reserve(prepared)
+        return refused
 
     async def _reserve(self, prepared: Prepared, *, after: ProviderError | None = None) -> BudgetError | None:
-        run, last = self._run, self._run.state.budget_reached
+        run, planned, last = self._run, self._planned, self._run.state.last_step > 0
         reserve = run.reserve.reservation(prepared.usage_id, prepared.model, prepared.request, last=last)
         try:
-            await record_request(run, prepared, reserve, own_messages=self._planned.own_messages, after=after)
+            await record_request(
+                run, prepared, reserve, own_messages=planned.own_messages, prompt=planned.prompt, after=after
+            )
         except BudgetError as error:
             return error
         return None
+
+
+def _prompted(view: Messages, prompt: str) -> Sequence[Message]:
+    """Return *view* with *prompt* after it, if there is one."""
+    return (*view, SystemMessage(prompt)) if prompt else view

@@ -27,6 +27,8 @@ _THE_MODELS_OWN = (*_PASSING, AuthenticationError, PermissionDeniedError, ModelN
 _REFUSALS = (AuthenticationError, PermissionDeniedError, ModelNotFoundError, BadRequestError, RateLimitError)
 """Refusals for which providers bill nothing. A content filter's is not among them: Azure bills the prompt that it has
 read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
+AMBIGUOUS = (OverloadedError, ProviderTimeoutError, ProviderConnectionError, BrokenStreamError)
+"""Failures after which a provider may have done, and billed, any part of the work."""
 _REFUSING_STATUSES = frozenset({409, 503, 529})
 """Statuses by which a provider declines a request before it starts to work on it. After any other 5xx it may have done
 the work: a proxy's 502, 504 or 524 means only that the answer did not arrive."""

@@ -118,7 +118,7 @@ class Summaries:
 
     async def _ask(self, model: Model, request: ModelRequest) -> str | None:
         """Return the answer; None if it is not a complete text."""
-        attempt = await SideCall(self._run, self._hooks, visible=False, last=False).answer(model, request)
+        attempt = await SideCall(self._run, self._hooks, audience=None, last=False).answer(model, request)
         report = self._run.window.report
         report.summaries += 1
         report.summary_tokens += attempt.record.tokens.total

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ...events import RunResult, ToolProgress, ToolStreamed, UsageRecorded
-from ...ids import call_key, child_run_id, usage_id
+from ...ids import call_key, child_run_id, handle_for, usage_id
 from ...messages import ToolCall
 from ...records import record
 from ...scope import Scope
-from ...tools.base import Tool, ToolContext
+from ...tools.base import DEFAULT_MAX_BYTES, Tool, ToolContext, ToolResult
 from ...tools.progress import Progress
 from ...tools.registry import ToolRegistry
 from ...usage import Tokens
 from ..hooks import Hooks
-from ..run import RunSession
+from ..plain import cut_bytes
+from ..run import Prompt, RunSession
 
+if TYPE_CHECKING:
+    from ...tools.ask_settings import AskSettings
+
+OUTSIDE = -1
+"""The index of a call outside a turn. The engine's id of such a call is also its call id."""
+_LONG = DEFAULT_MAX_BYTES // 4  # characters: a text of fewer needs no count of its bytes
 _ASSUMED_CALLS = 4
 """The number of calls that a turn is assumed to have while the model is still writing it."""
 
@@ -73,7 +80,7 @@ class CallContext(ToolContext):
         hooks: Hooks,
         call: ToolCall,
         index: int,
-        ordinal: int,
+        ordinal: int | str,
         spawn: Spawn,
         *,
         siblings: int,
@@ -105,7 +112,7 @@ class CallContext(ToolContext):
     @property
     def key(self) -> str:  # type: ignore[override]
         """The engine's id of the call."""
-        return call_key(self._run.id, self._step, self._index)
+        return self._call.id if self._index == OUTSIDE else call_key(self._run.id, self._step, self._index)
 
     @property
     def tool(self) -> str:  # type: ignore[override]
@@ -152,11 +159,19 @@ class CallContext(ToolContext):
             raise SubAgentWaits
         return result
 
+    async def _ask(self, prompt: Prompt, output_type: Any, settings: AskSettings) -> Any:
+        return await self._run.work().ask(self, prompt, output_type, settings)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """See `Work.call`."""
+        return await self._run.work().call(self, tool, arguments or {})
+
     def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
         """See `ToolContext.add_usage`."""
         run = self._run
         self._booked += 1
-        usage = usage_id(run.id, run.state.step, f"call{self._index}.{self._booked}")
+        call = handle_for(self.key) if self._index == OUTSIDE else self._index
+        usage = usage_id(run.id, run.state.step, f"call{call}.{self._booked}")
         record = run.record(usage, provider, model, tokens, (self._call.name,))
         run.book(record)
         run.emit(UsageRecorded, record)
@@ -173,7 +188,7 @@ class CallContext(ToolContext):
 
     def stream(self, content: str) -> None:
         """See `ToolContext.stream`."""
-        self.emit(ToolStreamed, content)
+        self.emit(ToolStreamed, cut_bytes(content, DEFAULT_MAX_BYTES) if len(content) > _LONG else content)
 
     def emit(self, kind: Any, *details: Any) -> None:
         """Emit an event of this call, if anyone sees it."""

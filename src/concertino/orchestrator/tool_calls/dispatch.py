@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...errors import EngineError, HookError, StorageError, ToolError
+from ...errors import EngineError, HookError, StorageError
 from ...events import CallWaiting, StoppedWork, ToolDone, ToolFailed, ToolStarted
 from ...messages import ToolCall
 from ...operations import Operation
@@ -20,7 +20,7 @@ from ..run import RunSession
 from .approval import NeedsAnswer, answer_text, wait_of
 from .context import CallContext, Spawn, SubAgentWaits
 from .timeouts import Deadlines
-from .tool_call import Call, NotEnabledError, described, failed
+from .tool_call import Call, failed, failed_by, known_call
 
 INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
 NOT_RUN = "not run: the run was stopped first"
@@ -40,9 +40,11 @@ class ToolCalls:
         "_error",
         "_hooks",
         "_open",
+        "_owner",
         "_run",
         "_slots",
         "_spawn",
+        "_stopping",
         "_waiter",
         "_width",
         "started",
@@ -61,14 +63,20 @@ class ToolCalls:
         self._open = 0
         """The number of tasks that have not ended and are waited for."""
         self._error: BaseException | None = None
+        self._owner: asyncio.Task[Any] | None = None
+        """The task of the run."""
+        self._stopping = False
         self._waiter: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._calls)
 
     # -- before they run -----------------------------------------------------------------------------------------
 
     def start_early(self, calls: Sequence[ToolCall]) -> None:
         """Start the newest of *calls*, of a turn that the model is still writing, if its tool only reads."""
         for index in range(len(self._calls), len(calls)):
-            call = calls[index]
+            call = known_call(calls[index], self._run.registry)
             before = self._run.state.calls_of.get(call.name, 0)
             same = [other.name for other in calls[: index + 1]].count(call.name)
             early = Call(self._run, self._hooks, index, call, before + same)
@@ -90,6 +98,7 @@ class ToolCalls:
         if not self._again:
             for call in calls:
                 state.calls_of[call.name] = state.calls_of.get(call.name, 0) + 1
+            run.meter.tool_calls += len(calls)
             total = state.tool_calls.get(run.path, 0) + len(calls)
             run.count_calls({run.path: total})
         for early in self._calls:
@@ -174,7 +183,7 @@ class ToolCalls:
 
     # -- one call ------------------------------------------------------------------------------------------------
 
-    async def _one(self, call: Call) -> None:  # noqa: C901, PLR0912 - one branch for each way in which a call can end
+    async def _one(self, call: Call) -> None:
         """Run one call from its start to its outcome."""
         run = self._run
         context = CallContext(
@@ -196,7 +205,7 @@ class ToolCalls:
                 deadlines.add(call, tool.timeout, partial(self._expire, call, context))
             outcome = await call.perform(context, again=self._again)
         except asyncio.CancelledError:
-            why = _why_cancelled(call)
+            why = self._why_cancelled(call)
             if why is None:
                 raise
             outcome = failed(call.call, why)
@@ -205,17 +214,10 @@ class ToolCalls:
         except (SubAgentWaits, NeedsAnswer) as needs:
             await self._wait(call, context, needs)
             return
-        except NotEnabledError as error:
-            outcome = failed(call.call, str(error))
-            outcome.not_enabled = True
-        except ToolError as error:
-            outcome = failed(call.call, str(error))
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
             if isinstance(error, GeneratorExit) and asyncio.current_task() is not call.task:
                 raise  # the coroutine itself is being closed
-            outcome = failed(call.call, described(error))  # a failing tool never fails the run or ends the program
+            outcome = failed_by(call.call, error)
         finally:
             if deadlines is not None:
                 deadlines.remove(call)
@@ -227,8 +229,7 @@ class ToolCalls:
     async def _end(self, call: Call, outcome: Outcome, context: CallContext) -> None:
         call.end(outcome)
         if call.declared and self._run.journal.on and not self._finished():
-            call.note()  # the outcome of an effect does not wait for other calls to be recorded
-            await record_calls(self._run)
+            await call.record()  # the outcome of an effect does not wait for other calls to be recorded
         self._emit_end(call, context)
 
     def _emit_end(self, call: Call, context: CallContext) -> None:
@@ -259,6 +260,8 @@ class ToolCalls:
     # -- tasks ---------------------------------------------------------------------------------------------------
 
     def _start(self, call: Call) -> None:
+        if self._owner is None:
+            self._owner = asyncio.current_task()
         self._open += 1
         call.task = asyncio.Task(self._watched(call, self._slots), loop=asyncio.get_running_loop(), **_EAGER)
 
@@ -306,6 +309,7 @@ class ToolCalls:
 
     async def stop(self, patience: float) -> None:
         """Cancel the calls that run and wait at most *patience* seconds for them."""
+        self._stopping = True
         running = [call.task for call in self._calls if call.task is not None and not call.task.done()]
         for task in running:
             task.cancel()
@@ -335,6 +339,21 @@ class ToolCalls:
         self._done()
         if self._slots is not None:
             self._slots.release()
+
+    def _why_cancelled(self, call: Call) -> str | None:
+        """Return the model's text for a cancelled call; None if the run itself is being cancelled.
+
+        The state of the tasks tells it: a tool may raise `CancelledError`, or cancel the task that it runs in.
+        """
+        task, owner = asyncio.current_task(), self._owner
+        assert task is not None
+        if call.expired and task.uncancel() == 0:
+            return _overdue(call)
+        if task.cancelling() and (self._stopping or owner is None or owner.cancelling()):
+            return None
+        while task.cancelling():
+            task.uncancel()
+        return "the tool was cancelled from within"
 
     # -- results -------------------------------------------------------------------------------------------------
 
@@ -378,12 +397,3 @@ def _answer(waits: Sequence[Wait], key: str, kind: str | None) -> Wait | None:
 
 def _overdue(call: Call) -> str:
     return f"no result within the time limit of {call.tool.timeout if call.tool else 0:g} s"
-
-
-def _why_cancelled(call: Call) -> str | None:
-    """Return the model's text for a cancelled call; None if the run itself is being cancelled."""
-    task = asyncio.current_task()
-    assert task is not None
-    if call.expired and task.uncancel() == 0:
-        return _overdue(call)
-    return None if task.cancelling() else "the tool was cancelled from within"

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
-from ...errors import ToolError
+from ...errors import ToolError, error_text
 from ...ids import call_key, handle_for
 from ...messages import AssistantMessage, Media, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
 from ...token_engine.recall import RECALL, cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
+from ...tools.registry import ToolRegistry
 from ...waits import Wait
 from ..agent import read_arguments
 from ..hooks import Hooks
 from ..journal.data_policy import UNKNOWN_TOOL
 from ..journal.entries import outcome_json, outcome_of
 from ..outcome import Ask, Deny, Outcome
-from ..plain import as_text
+from ..plain import bounded_text, is_within
 from ..recorder import record_calls
 from ..run import RunSession
 from ..validation import content_problem, media_problem
@@ -72,11 +74,11 @@ class Call:
         "waits_for",
     )
 
-    def __init__(self, run: RunSession, hooks: Hooks, index: int, call: ToolCall, ordinal: int) -> None:
+    def __init__(self, run: RunSession, hooks: Hooks, index: int, call: ToolCall, ordinal: int | str) -> None:
         self.index = index
         self.call = call
         self.ordinal = ordinal
-        """The 1-based count of calls to this tool in this run."""
+        """The 1-based count of calls to this tool in this run; a name for a call outside a turn."""
         self.state: OperationState = "planned"
         self.transitions = 0
         """The number of state changes in this process."""
@@ -101,7 +103,7 @@ class Call:
         """Whether the tool ignored its cancellation and is still running."""
         self._run = run
         self._hooks = hooks
-        self.tool = tool = run.registry.get(call.name)
+        self.tool = tool = run.registry.by_name.get(call.name)
         """The tool of this name when the turn was planned; None if the registry had none."""
         self._effect = "" if tool is None else tool.effect
         self._remote = tool is not None and tool.remote
@@ -132,6 +134,11 @@ class Call:
         """Record the operation in the journal's next entry."""
         self._run.journal.operation(self.operation())
 
+    async def record(self) -> None:
+        """Record that the call began or ended before the others of its turn."""
+        self.note()
+        await record_calls(self._run)
+
     def operation(self) -> Operation:
         """Return the call's operation as it is now."""
         outcome = self.outcome
@@ -142,7 +149,7 @@ class Call:
             kind="tool_call",
             state=self.state,
             step=self._run.state.step,
-            name=UNKNOWN_TOOL if self.tool is None else self.call.name,
+            name=self.call.name,
             index=self.index,
             call_id=self.call.id if self.native else "",
             effect=self._effect,
@@ -173,10 +180,11 @@ class Call:
         Raises `NeedsAnswer`, `SubAgentWaits`, and what hooks and tools raise.
         """
         run, call = self._run, self.call
-        tool = run.registry.get(call.name)  # a hook may have removed it since the turn was planned
+        tool = run.registry.by_name.get(call.name)  # a hook may have removed it since the turn was planned
         if tool is None:
             names = ", ".join(run.registry.names()) or "none"
-            raise ToolError(f"there is no tool {call.name!r}; the tools are: {names}")
+            name = "of this name" if self.tool is None else repr(call.name)
+            raise ToolError(f"there is no tool {name}; the tools are: {names}")
         if self.cut_off:
             raise ToolError(CUT_OFF)
         if self.answer is not None and (answered := answer_text(self.answer)) is not None:
@@ -191,8 +199,7 @@ class Call:
             self.apply("recover")
         arguments = await self._arguments(tool, context)
         if self.apply("start") and self.declared and run.journal.on and not interrupted:
-            self.note()
-            await record_calls(run)
+            await self.record()
         if run.journal.on:
             await run.tree.confirm()
         self.executing = tool
@@ -200,7 +207,7 @@ class Call:
         if hasattr(value, "__await__"):
             value = await value
         if hasattr(value, "__aiter__"):
-            value = await _last(value, context)
+            value = await _last(value, tool, context)
         if isinstance(value, Pending):
             if not tool.remote:
                 raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
@@ -216,11 +223,15 @@ class Call:
             arguments = await hooks.preprocess_tool_arguments(run.context, call)
         else:
             arguments = read_arguments(call)
+        asks, shown = hooks.authorize_tool_call.own, ""
         if self.answer is not None and self.answer.kind == "approval":
-            return tool.validate(approved_arguments(self.answer, arguments))
-        if not hooks.authorize_tool_call.own:
-            return tool.validate(arguments)
-        shown, arguments = arguments_text(arguments), tool.validate(arguments)
+            asks, arguments = False, approved_arguments(self.answer, arguments)
+        if asks:
+            shown = arguments_text(arguments)
+        checked = tool.validate(arguments)
+        arguments = checked if isinstance(checked, dict) else await checked
+        if not asks:
+            return arguments
         decision = await hooks.authorize_tool_call(run.context, call, arguments)
         if isinstance(decision, Deny):
             raise ToolError(f"not allowed: {decision.reason}")
@@ -252,12 +263,22 @@ class Call:
     # -- the outcome ---------------------------------------------------------------------------------------------
 
     def _outcome(self, tool: Tool, value: Any) -> Outcome:
-        outcome = Outcome(self.call, as_text(value.content if isinstance(value, ToolResult) else value))
+        if not isinstance(value, ToolResult):
+            outcome = Outcome(self.call, bounded_text(value, tool.max_bytes))
+        else:
+            outcome = Outcome(self.call, bounded_text(value.content, tool.max_bytes))
+            if value.summary is not None:
+                outcome.summary = bounded_text(value.summary, tool.max_bytes)
+            if value.data is not None and is_within(value.data, tool.max_bytes):
+                outcome.data = value.data
+            elif value.data is not None:
+                text = (
+                    f"the structured result of {self.call.name} was dropped: it has more than {tool.max_bytes:,} bytes"
+                )
+                self._run.notify("tool_data_dropped", text)
         outcome.retain = tool.retain
-        if isinstance(value, ToolResult):
-            outcome.data, outcome.summary = value.data, value.summary
-            if value.media:
-                self._attach(outcome, value.media)
+        if isinstance(value, ToolResult) and value.media:
+            self._attach(outcome, value.media)
         if self.siblings:
             self._cut(tool, outcome)
         else:
@@ -299,12 +320,27 @@ def failed(call: ToolCall, problem: str) -> Outcome:
     return Outcome(call, problem, is_error=True)
 
 
-def described(error: BaseException) -> str:
-    """Return the model's text for an error."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an error that cannot be printed is a failure like any other
-        return type(error).__name__
+def failed_by(call: ToolCall, error: BaseException) -> Outcome:
+    """Return the outcome of a call that *error* has ended: any error of a tool is a result, and never ends the run."""
+    text = error_text(error)
+    if isinstance(error, ToolError):
+        text = text.removeprefix(f"{type(error).__name__}: ")  # the tool chose the model's text
+    outcome = failed(call, text)
+    outcome.not_enabled = isinstance(error, NotEnabledError)
+    return outcome
+
+
+def known_call(call: ToolCall, registry: ToolRegistry) -> ToolCall:
+    """Return *call* with the mark for an invented name: no event, journal, log or terminal receives such a name."""
+    if call.name in registry.by_name:
+        return call
+    return replace(call, name=UNKNOWN_TOOL, raw=None)  # the raw form contains the name
+
+
+def known_calls(message: AssistantMessage, registry: ToolRegistry) -> AssistantMessage:
+    """Return *message* with `known_call` of each of its calls."""
+    parts = tuple([known_call(part, registry) if part.kind == "tool_call" else part for part in message.parts])
+    return message if parts == message.parts else replace(message, parts=parts)
 
 
 def cut_off_call(message: AssistantMessage) -> ToolCall | None:
@@ -319,13 +355,14 @@ def cut_off_call(message: AssistantMessage) -> ToolCall | None:
     return None if complete else call
 
 
-async def _last(items: Any, context: CallContext) -> Any:
+async def _last(items: Any, tool: Tool, context: CallContext) -> Any:
     """Stream each item of an async iterator and return the last one."""
     last: Any = None
     try:
         async for item in items:
             last = item
-            context.stream(as_text(item.content if isinstance(item, ToolResult) else item))
+            shown = item.content if isinstance(item, ToolResult) else item
+            context.stream(bounded_text(shown, tool.max_bytes))
     finally:
         if hasattr(items, "aclose"):
             await items.aclose()

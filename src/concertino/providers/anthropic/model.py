@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import ProviderError
-from ..base import ModelRequest
+from ..base import ModelRequest, OutputSchema
 from ..catalog import max_output_tokens as default_output_limit
 from ..http.encoding import RequestBody, ToolForms
 from ..http.sdk_client import Endpoint, SdkModel, api_key, import_sdk
@@ -47,6 +47,10 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         self._streams = streams
         self._output_limit = max_output_tokens or default_output_limit(PROVIDER, name)
         self._tools = ToolForms(tool_form)
+
+    def takes_schema(self, schema: OutputSchema, *, tools: bool) -> bool:
+        """Return whether the model accepts *schema*: Anthropic's schemas are always strict ("Structured outputs")."""
+        return schema.strict and super().takes_schema(schema, tools=tools)
 
     def _body(self, request: ModelRequest) -> RequestBody:
         return request_body(request, self._output_limit, self._tools, stream=self._streams)

@@ -17,11 +17,10 @@ from typing import Any
 
 from ...errors import BrokenStreamError
 from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
-from ...usage import Tokens
-from ..base import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
+from ...usage import Receipt, Tokens
+from ..base import ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ..http.encoding import dumps, is_object
-from ..http.sse import SseEvent
-from ..http.transport import complete_reply, payload
+from ..http.reader import AnswerReader, count_in, details_in
 from .errors import stream_error
 from .request import CONTAINER, PROVIDER, REDACTED
 
@@ -41,27 +40,19 @@ _SIDE_WORK = ("compaction", "advisor_message")
 """The entries of `usage.iterations` that the top level excludes."""
 
 
-class MessageReader:
-    """A `ReplyReader` for the Messages API."""
+class MessageReader(AnswerReader):
+    """An `AnswerReader` for the Messages API. The event `message_stop` ends an answer."""
 
-    __slots__ = ("_blocks", "_container", "_empty", "_explanation", "_model", "_stop", "_usage", "ended")
+    __slots__ = ("_blocks", "_container", "_empty", "_reason")
 
     def __init__(self) -> None:
-        self.ended = False
+        super().__init__(PROVIDER)
         self._blocks: dict[int, ContentBlock] = {}
         self._empty: ContentBlock | None = None  # a call without arguments, possibly cut off before them
         self._container: dict[str, Any] | None = None
-        self._model = ""
-        self._stop = ""
-        self._explanation = ""
-        self._usage: dict[str, Any] = {}
+        self._reason = ""
 
-    def read(self, event: SseEvent) -> Sequence[ModelEvent]:
-        """See `ReplyReader.read`. Unknown events are ignored, as the API reference asks."""
-        return self._read(payload(event, PROVIDER))
-
-    def whole(self, answer: Any) -> Sequence[ModelEvent]:
-        """See `ReplyReader.whole`."""
+    def _read_body(self, answer: Any) -> Sequence[ModelEvent]:
         if answer.get("type") == "error" or "content" not in answer:
             raise stream_error(answer)
         items: list[ModelEvent] = [*self._read({"type": "message_start", "message": answer})]
@@ -72,30 +63,40 @@ class MessageReader:
                 items.append(ToolCallChunk(started.id, started.name, dumps(block["input"])))
             items += self._read({"type": "content_block_stop", "index": index})
         items += self._read({"type": "message_delta", "delta": answer})
-        self.ended = bool(self._stop or self._blocks)  # a whole body is complete
         return items
 
-    def partial(self) -> tuple[list[Part], str]:
-        """See `ReplyReader.partial`."""
+    def _is_whole(self) -> bool:
+        return bool(self.stop) or (bool(self._blocks) and all(block.ended for block in self._blocks.values()))
+
+    def partial(self) -> list[Part]:
+        """See `AnswerReader.partial`."""
         blocks = [block for _, block in sorted(self._blocks.items()) if block.ended or block.kind in _CUTTABLE]
         parts = [part for block in blocks if (part := block.part()) is not None]
-        return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)], self._model
+        return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)]
 
-    def counted(self) -> Tokens | None:
-        """See `ReplyReader.counted`."""
-        return tokens(self._usage)
-
-    def reply(self) -> Reply:
-        """See `ReplyReader.reply`."""
-        if not self.ended:
-            raise BrokenStreamError("the answer of anthropic ended without message_stop", provider=PROVIDER)
+    def _parts(self) -> list[Part]:
         parts = [part for _, block in sorted(self._blocks.items()) if (part := block.part()) is not None]
         if self._container is not None:
             parts.append(Opaque(PROVIDER, CONTAINER, dumps(self._container)))
-        stop = STOP_REASONS.get(self._stop, "end")
-        return complete_reply(PROVIDER, parts, stop, self._model, tokens(self._usage), self._explanation)
+        return parts
 
-    def _read(self, data: dict[str, Any]) -> Sequence[ModelEvent]:
+    def _stop_reason(self) -> StopReason:
+        return STOP_REASONS.get(self.stop, "end")
+
+    def _explanation(self) -> str:
+        return self._reason
+
+    def _tokens(self) -> Tokens | None:
+        return tokens(self.usage)
+
+    def _reported(self) -> Receipt:
+        used = details_in(self.usage, "server_tool_use")
+        tier = "fast" if self.usage.get("speed") == "fast" else self.usage.get("service_tier")
+        tools = {name.removesuffix("_requests"): count_in(used, name) for name in used}
+        return Receipt(service_tier=tier or "", server_tools=tools)
+
+    def _read(self, data: dict[str, Any], name: str = "") -> Sequence[ModelEvent]:
+        """See `AnswerReader._read`. Unknown events are ignored, as the API reference asks."""
         match data.get("type"):
             case "content_block_delta":
                 return self._delta(data)
@@ -105,16 +106,17 @@ class MessageReader:
                 return self._end(self._blocks.get(data["index"]))
             case "message_start":
                 self._restart()
-                self._model = data["message"].get("model") or ""
+                self.model = data["message"].get("model") or ""
+                self.response_id = data["message"].get("id") or ""
                 self._count(data["message"].get("usage"))
             case "message_delta":
                 delta = data["delta"]
-                self._stop = delta.get("stop_reason") or self._stop
-                self._explanation = (delta.get("stop_details") or {}).get("explanation") or ""
+                self.stop = delta.get("stop_reason") or self.stop
+                self._reason = (delta.get("stop_details") or {}).get("explanation") or ""
                 self._container = delta.get("container") or self._container
                 self._count(data.get("usage"))
             case "message_stop":
-                self.ended = True
+                self.end = "reason"
             case "error":
                 raise stream_error(data)
         return ()
@@ -123,7 +125,7 @@ class MessageReader:
         # A proxy may break an answer off and start over within one stream; the last start counts.
         if any(block.announced for block in self._blocks.values()):
             raise BrokenStreamError("anthropic restarted its answer after a call was complete", provider=PROVIDER)
-        self._blocks, self._usage, self._empty = {}, {}, None
+        self._blocks, self.usage, self._empty = {}, {}, None
 
     def _start(self, data: dict[str, Any]) -> Sequence[ModelEvent]:
         items: list[ModelEvent] = []
@@ -132,7 +134,7 @@ class MessageReader:
             self._empty = None
         block = self._blocks[data["index"]] = ContentBlock(data["content_block"])
         if block.kind == "fallback":  # another model continues the answer
-            self._model = data["content_block"]["to"]["model"]
+            self.model = data["content_block"]["to"]["model"]
         if block.kind == "tool_use":
             items.append(ToolCallChunk(block.id, block.name, ""))
         elif text := block.initial_text():
@@ -176,7 +178,7 @@ class MessageReader:
         return ()
 
     def _count(self, usage: dict[str, Any] | None) -> None:
-        self._usage.update((name, value) for name, value in (usage or {}).items() if value is not None)
+        self.usage.update((name, value) for name, value in (usage or {}).items() if value is not None)
 
 
 def _announce(block: ContentBlock) -> Sequence[ModelEvent]:
@@ -199,15 +201,15 @@ def tokens(usage: dict[str, Any]) -> Tokens | None:
 
 
 def _counts(usage: dict[str, Any]) -> Tokens:
-    cached = usage.get("cache_read_input_tokens") or 0
-    written = usage.get("cache_creation_input_tokens") or 0
+    cached = count_in(usage, "cache_read_input_tokens")
+    written = count_in(usage, "cache_creation_input_tokens")
     return Tokens(
-        prompt=(usage.get("input_tokens") or 0) + cached + written,
-        completion=usage.get("output_tokens") or 0,
+        prompt=count_in(usage, "input_tokens") + cached + written,
+        completion=count_in(usage, "output_tokens"),
         cached=cached,
         cache_write=written,
-        reasoning=(usage.get("output_tokens_details") or {}).get("thinking_tokens") or 0,
-        cache_write_1h=min(written, (usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens") or 0),
+        reasoning=count_in(details_in(usage, "output_tokens_details"), "thinking_tokens"),
+        cache_write_1h=min(written, count_in(details_in(usage, "cache_creation"), "ephemeral_1h_input_tokens")),
     )
 
 

@@ -36,8 +36,9 @@ from ...messages import (
     UserMessage,
 )
 from ..base import ModelRequest
-from ..catalog import check_settings, reasons_by_effort, unsupported
+from ..catalog import check_lacking, check_settings, reasons_by_effort, unsupported
 from ..http.encoding import (
+    IMAGES,
     RequestBody,
     ToolForms,
     WireMessage,
@@ -47,10 +48,11 @@ from ..http.encoding import (
     dumps,
     encode_body,
     is_object,
-    media_kind,
+    is_text,
     media_placeholder,
     media_refusal,
     media_text,
+    media_type,
     portable_id,
     portable_name,
     replace_fields,
@@ -71,6 +73,8 @@ _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576}
 _MIN_BUDGET = 1_024
 _HAS_CALLS = "tools"
 """In a message's `note`: it contains calls or results. A container may follow after a space, then its expiry."""
+_SETTINGS = {"temperature": "temperature", "top_p": "top_p", "stop": "stop_sequences", "service_tier": "service_tier"}
+_LACKS = frozenset({"seed", "frequency_penalty", "presence_penalty", "logprobs"})
 _THINKING = ('{"type":"thinking"', '{"type":"redacted_thinking"')
 
 
@@ -85,6 +89,7 @@ def request_body(request: ModelRequest, max_tokens: int, tool_forms: ToolForms, 
     Raises `UnsupportedError` if the model cannot take a setting or content.
     """
     check_settings(request, PROVIDER)
+    check_lacking(request, PROVIDER, _LACKS, "the Messages API")
     messages = [message.wire(PROVIDER, _wire) for message in request.messages]
     for index in request.breakpoints or ():
         messages[index] = _with_breakpoint(messages[index])
@@ -123,10 +128,9 @@ def _add_beginning(
 
 
 def _add_settings(head: dict[str, Any], request: ModelRequest, limit: int, messages: Sequence[WireMessage]) -> None:
-    if request.temperature is not None:
-        head["temperature"] = request.temperature
-    if request.stop:
-        head["stop_sequences"] = request.stop
+    for name, wire in _SETTINGS.items():
+        if (value := getattr(request, name)) not in (None, "", ()):
+            head[wire] = value
     output: dict[str, Any] = {}
     if request.output_schema is not None:
         output["format"] = {"type": "json_schema", "schema": request.output_schema.schema}
@@ -227,7 +231,8 @@ def _tool_result(message: ToolMessage) -> WireMessage:
     del result["content"]
     blocks, refused = _media_blocks(message.media)
     inner = ",".join(([_text(content)] if content.strip() else []) + blocks)
-    return WireMessage("user", f'{dumps(result)[:-1]},"content":[{inner}]}}', "", refused, note=_HAS_CALLS)
+    first = f'{dumps(result)[:-1]},"content":[{inner}]}}'
+    return WireMessage("user", first, "", refused, "; ".join(refused), _HAS_CALLS)
 
 
 def _assistant(message: AssistantMessage) -> WireMessage:
@@ -257,7 +262,7 @@ def _block(part: Part) -> str:
         return "" if part.kind == "opaque" and part.type == CONTAINER else part.raw
     if part.kind == "text":
         return _text(part.text) if part.text.strip() else ""
-    if part.kind == "opaque" or part.provider != PROVIDER or not part.signature:
+    if part.kind != "reasoning" or part.provider != PROVIDER or not part.signature:
         return ""
     if part.id == REDACTED:
         return dumps({"type": "redacted_thinking", "data": part.signature})
@@ -284,15 +289,17 @@ def _media_blocks(media: tuple[Media, ...]) -> tuple[list[str], tuple[str, ...]]
 
 
 def _media_block(item: Media) -> dict[str, Any] | None:
-    kind = media_kind(item)
-    if kind not in ("image", "document"):
+    kind = item.kind
+    if kind not in ("image", "document") or (kind == "image" and media_type(item) not in IMAGES):
         return None
     block: dict[str, Any] = {"type": kind}
+    if item.data is None and item.url is None and item.file_id is None:
+        return None
     if item.data is None:
         block["source"] = {"type": "url", "url": item.url} if item.url else {"type": "file", "file_id": item.file_id}
     elif kind == "image" or item.media_type == "application/pdf":
-        block["source"] = {"type": "base64", "media_type": item.media_type, "data": item.data}
-    elif item.media_type.startswith("text/") or item.media_type == "application/json":
+        block["source"] = {"type": "base64", "media_type": media_type(item), "data": item.data}
+    elif is_text(item):
         block["source"] = {"type": "text", "media_type": "text/plain", "data": media_text(item)}
     else:
         return None

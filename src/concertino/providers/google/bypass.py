@@ -9,7 +9,7 @@ for each chunk, and keeps fields that the SDK does not know.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -32,6 +32,7 @@ class _Exchange:
     """The bytes to send instead of the SDK's body, and the response once it has begun."""
 
     data: bytes
+    headers: Mapping[str, str]
     stream: bool
     response: httpx2.Response | None = None
 
@@ -46,6 +47,7 @@ class _BypassClient(httpx2.AsyncClient):
         exchange = _EXCHANGE.get()
         headers = request.headers.copy()
         del headers["content-length"]
+        headers.update(exchange.headers)
         # The SDK's own time limit would apply to the whole answer and be sent to the server.
         limits = {"timeout": self.timeout.as_dict()}
         own = httpx2.Request(request.method, request.url, headers=headers, content=exchange.data, extensions=limits)
@@ -80,11 +82,11 @@ class SdkConnection:
     client: genai.Client
     bypass: _BypassClient | None = None
 
-    async def post(self, model: str, data: bytes, *, stream: bool) -> RawResponse:
-        """Post *data* and return the response with its body unread."""
+    async def post(self, model: str, data: bytes, headers: Mapping[str, str], *, stream: bool) -> RawResponse:
+        """Post *data* with further *headers* and return the response with its body unread."""
         if self.bypass is None:
-            return await _post_objects(self.client, model, data, stream=stream)
-        exchange = _Exchange(data, stream)
+            return await _post_objects(self.client, model, data, headers, stream=stream)
+        exchange = _Exchange(data, headers, stream)
         token = _EXCHANGE.set(exchange)
         try:
             # A config costs more in copies and walks than everything else that the SDK does. Without one, the SDK would
@@ -115,9 +117,11 @@ def connect(key: str, base_url: str | None, timeout: float) -> SdkConnection:
     return SdkConnection(genai.Client(api_key=key, vertexai=False, http_options=options), bypass)
 
 
-async def _post_objects(client: genai.Client, model: str, data: bytes, *, stream: bool) -> RawResponse:
+async def _post_objects(
+    client: genai.Client, model: str, data: bytes, headers: Mapping[str, str], *, stream: bool
+) -> RawResponse:
     """Post through the objects of a client whose HTTP client cannot be replaced."""
-    options = types.HttpOptions(extra_body=json.loads(data))
+    options = types.HttpOptions(extra_body=json.loads(data), headers=dict(headers) or None)
     config = types.GenerateContentConfig(automatic_continuation=False, http_options=options)
     models = client.aio.models
     if stream:

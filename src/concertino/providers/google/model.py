@@ -62,7 +62,7 @@ class GoogleModel(StreamingModel["SdkConnection"]):
         return request_body(request, self._tools)
 
     async def _open(self, request: ModelRequest, data: bytes) -> RawResponse:
-        return await self._client().post(request.model, data, stream=self._streams)
+        return await self._client().post(request.model, data, request.headers, stream=self._streams)
 
     def _reader(self) -> ContentReader:
         return ContentReader()

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...errors import BrokenStreamError, ContentFilteredError
 from ...ids import new_call_id
-from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
-from ...usage import Tokens
-from ..base import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
+from ...messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ...usage import Receipt, Tokens
+from ..base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ..http.encoding import dumps
-from ..http.sse import SseEvent
-from ..http.transport import complete_reply, payload
+from ..http.reader import AnswerReader, count_in, first_choice
 from .errors import stream_error
 from .request import PROVIDER
 
@@ -57,74 +57,104 @@ _ATTRIBUTES = {"thought", "thoughtSignature", "videoMetadata", "partMetadata"}
 """The fields of a part that are not its content."""
 
 
-class ContentReader:
-    """A `ReplyReader` for generateContent. The format has no final event: a finish reason ends the answer."""
+class ContentReader(AnswerReader):
+    """An `AnswerReader` for generateContent. The format has no final event: a finish reason ends the answer."""
 
-    __slots__ = ("_call", "_explanation", "_metadata", "_model", "_parts", "_run", "_stop", "_usage", "ended")
+    total = "totalTokenCount"
+
+    __slots__ = ("_call", "_done", "_listed", "_metadata", "_probabilities", "_reason", "_run")
 
     def __init__(self) -> None:
-        self.ended = False
-        self._parts: list[Part] = []
+        super().__init__(PROVIDER)
+        self._done: list[Part] = []
         self._call: PartialCall | None = None
         self._run: tuple[str, list[str]] | None = None  # consecutive text or thoughts without a signature
         self._metadata: dict[str, Any] = {}
-        self._model = ""
-        self._stop = ""
-        self._explanation = ""
-        self._usage: dict[str, Any] = {}
+        self._probabilities: list[dict[str, Any]] = []
+        self._reason = ""
+        self._listed = False  # the body is a list of chunks, which may be cut off
 
-    def read(self, event: SseEvent) -> Sequence[ModelEvent]:
-        """See `ReplyReader.read`."""
-        return self._read(payload(event, PROVIDER))
+    def _read_body(self, answer: Any) -> Sequence[ModelEvent]:
+        """See `AnswerReader._read_body`. Without `alt=sse`, a stream is one JSON list of chunks, possibly cut off."""
+        self._listed = isinstance(answer, list)
+        return [item for chunk in (answer if self._listed else [answer]) for item in self._read(chunk)]
 
-    def whole(self, answer: Any) -> Sequence[ModelEvent]:
-        """See `ReplyReader.whole`. Without `alt=sse`, a stream is one JSON list of chunks."""
-        chunks = answer if isinstance(answer, list) else [answer]
-        items = [item for chunk in chunks for item in self._read(chunk)]
-        # A whole body is complete, even without a finish reason.
-        self.ended = self.ended or (isinstance(answer, dict) and bool(self._parts or self._run))
-        return items
+    def _is_whole(self) -> bool:
+        return self._call is None and not self._listed and bool(self._done or self._run)
 
-    def partial(self) -> tuple[list[Part], str]:
-        """See `ReplyReader.partial`."""
-        return self._parts + ([] if self._run is None else [_joined(*self._run)]), self._model
+    def partial(self) -> list[Part]:
+        """See `AnswerReader.partial`."""
+        return self._done + ([] if self._run is None else [_joined(*self._run)])
 
-    def counted(self) -> Tokens | None:
-        """See `ReplyReader.counted`."""
-        return tokens(self._usage)
-
-    def reply(self) -> Reply:
-        """See `ReplyReader.reply`."""
-        if not self.ended:
-            raise BrokenStreamError("the answer of google ended without a finish reason", provider=PROVIDER)
+    def _parts(self) -> list[Part]:
         for _ in self._finish_call():
             pass
         self._finish_run()
-        stop = STOP_REASONS.get(self._stop or "STOP", "broken")
-        if stop == "broken" and not any(_has_content(part) for part in self._parts):
-            raise BrokenStreamError(f"google failed to produce an answer: {self._explanation}", provider=PROVIDER)
-        parts = self._parts + [Opaque(PROVIDER, name, dumps(value)) for name, value in self._metadata.items()]
-        return complete_reply(PROVIDER, parts, stop, self._model, tokens(self._usage), self._explanation)
+        if self._stop_reason() == "broken" and not any(_has_content(part) for part in self._done):
+            raise BrokenStreamError(f"google failed to produce an answer: {self._reason}", provider=PROVIDER)
+        return self._done + [Opaque(PROVIDER, name, dumps(value)) for name, value in self._metadata.items()]
 
-    def _read(self, chunk: dict[str, Any]) -> Sequence[ModelEvent]:
+    def _stop_reason(self) -> StopReason:
+        return STOP_REASONS.get(self.stop or "STOP", "broken")
+
+    def _explanation(self) -> str:
+        return self._reason
+
+    def _tokens(self) -> Tokens | None:
+        return tokens(self.usage)
+
+    def _reported(self) -> Receipt:
+        queries = self._metadata.get("groundingMetadata", {}).get("webSearchQueries") or ()
+        urls = self._metadata.get("urlContextMetadata", {}).get("urlMetadata") or ()
+        code = sum(part.kind == "opaque" and part.type == "executableCode" for part in self._done)
+        modalities: Counter[str] = Counter()
+        for field, direction in _DETAILS.items():
+            for entry in self.usage.get(field) or ():
+                modalities[f"{direction}_{entry['modality'].lower()}"] += count_in(entry, "tokenCount")
+        return Receipt(
+            service_tier=self.usage.get("serviceTier") or self.usage.get("trafficType") or "",
+            server_tools={
+                "web_search": len(list(filter(None, queries))),
+                "web_fetch": len(urls),
+                "code_execution": code,
+            },
+            modalities=dict(modalities),
+        )
+
+    def _logprobs(self) -> tuple[Logprob, ...]:
+        return tuple(
+            [
+                Logprob(
+                    chosen["token"],
+                    chosen["logProbability"],
+                    tuple([(one["token"], one["logProbability"]) for one in top]),
+                )
+                for result in self._probabilities
+                for chosen, top in _tokens_of(result)
+            ]
+        )
+
+    def _read(self, chunk: dict[str, Any], name: str = "") -> Sequence[ModelEvent]:
         if error := chunk.get("error"):
             raise stream_error(error)
-        self._model = chunk.get("modelVersion") or self._model
-        self._usage.update(chunk.get("usageMetadata") or {})
+        self.model = chunk.get("modelVersion") or self.model
+        self.response_id = chunk.get("responseId") or self.response_id
+        self.usage.update(chunk.get("usageMetadata") or {})
         if reason := (chunk.get("promptFeedback") or {}).get("blockReason"):
-            self.ended = True
+            self.end = "reason"
             raise ContentFilteredError(f"google refused the request: {reason}", provider=PROVIDER)
-        # Further candidates, which `extra` can ask for, must not mix with the first.
-        candidate = next((found for found in chunk.get("candidates") or () if not found.get("index")), None)
+        candidate = first_choice(chunk.get("candidates"))
         if candidate is None:
             return ()
         if reason := candidate.get("finishReason"):
-            self._stop = reason
-            self._explanation = candidate.get("finishMessage") or reason
-            self.ended = True
-        for name in METADATA:
-            if candidate.get(name):
-                self._metadata[name] = {**self._metadata.get(name, {}), **candidate[name]}
+            self.stop = reason
+            self._reason = candidate.get("finishMessage") or reason
+            self.end = "reason"
+        if candidate.get("logprobsResult"):
+            self._probabilities.append(candidate["logprobsResult"])
+        for field in METADATA:
+            if candidate.get(field):
+                self._metadata[field] = {**self._metadata.get(field, {}), **candidate[field]}
         parts = (candidate.get("content") or {}).get("parts")
         return [item for part in parts for item in self._part(part)] if parts else ()
 
@@ -138,17 +168,19 @@ class ContentReader:
         if text is None:
             self._finish_run()
             kind = next((name for name in part if name not in _ATTRIBUTES), "")
-            if kind:
-                self._parts.append(Opaque(PROVIDER, kind, dumps(part)))
+            if kind == "inlineData" and not part.get("thought"):
+                self._done.append(_media(part))
+            elif kind:
+                self._done.append(Opaque(PROVIDER, kind, dumps(part)))
             return
         kind = "thought" if part.get("thought") else "text"
         if part.keys() - _UNSIGNED:  # a part with a signature must not be merged with others
             self._finish_run()
             raw = dumps(part)
             if kind == "thought":
-                self._parts.append(Reasoning(text, signature=signature, provider=PROVIDER, raw=raw))
+                self._done.append(Reasoning(text, signature=signature, provider=PROVIDER, raw=raw))
             else:
-                self._parts.append(Text(text, raw=raw, provider=PROVIDER))
+                self._done.append(Text(text, raw=raw, provider=PROVIDER))
         elif text:
             if self._run is None or self._run[0] != kind:
                 self._finish_run()
@@ -175,14 +207,22 @@ class ContentReader:
             call, self._call = self._call, None
             raw = dumps(call.extras) if call.extras else None
             done = ToolCall(call.id, call.name, dumps(call.arguments), call.signature, raw=raw, provider=PROVIDER)
-            self._parts.append(done)
+            self._done.append(done)
             yield ToolCallChunk(done.id, done.name, done.arguments)
             yield ToolCallReady(done)
 
     def _finish_run(self) -> None:
         if self._run is not None:
-            self._parts.append(_joined(*self._run))
+            self._done.append(_joined(*self._run))
             self._run = None
+
+
+def _media(part: dict[str, Any]) -> MediaPart:
+    """Return an image that the model produced; its signature goes back with it."""
+    content = part["inlineData"]
+    rest = {name: value for name, value in part.items() if name != "inlineData"}
+    media = Media(content["mimeType"], content["data"], name=content.get("displayName") or "")
+    return MediaPart(media, raw=dumps(rest), provider=PROVIDER)
 
 
 def _has_content(part: Part) -> bool:
@@ -198,13 +238,29 @@ def tokens(usage: dict[str, Any]) -> Tokens | None:
     """Return the API's counts as `Tokens`, or None without a report."""
     if "promptTokenCount" not in usage and "candidatesTokenCount" not in usage:
         return None
-    thoughts = usage.get("thoughtsTokenCount") or 0
+    thoughts = count_in(usage, "thoughtsTokenCount")
     return Tokens(
-        prompt=(usage.get("promptTokenCount") or 0) + (usage.get("toolUsePromptTokenCount") or 0),
-        completion=(usage.get("candidatesTokenCount") or 0) + thoughts,
-        cached=usage.get("cachedContentTokenCount") or 0,
+        prompt=count_in(usage, "promptTokenCount") + count_in(usage, "toolUsePromptTokenCount"),
+        completion=count_in(usage, "candidatesTokenCount") + thoughts,
+        cached=count_in(usage, "cachedContentTokenCount"),
         reasoning=thoughts,
     )
+
+
+_DETAILS = {
+    "promptTokensDetails": "input",
+    "toolUsePromptTokensDetails": "input",
+    "cacheTokensDetails": "cached",
+    "candidatesTokensDetails": "output",
+}
+"""The fields of `UsageMetadata` with tokens by modality."""
+
+
+def _tokens_of(result: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Sequence[dict[str, Any]]]]:
+    """Return each token of a `LogprobsResult` with the most likely ones in its position."""
+    likely = result.get("topCandidates") or []
+    for index, chosen in enumerate(result.get("chosenCandidates") or []):
+        yield chosen, likely[index].get("candidates") or [] if index < len(likely) else []
 
 
 _REPRESENTED = {"id", "name", "args", "partialArgs", "willContinue"}

@@ -44,8 +44,10 @@ from ..http.encoding import (
     dropped_of,
     dumps,
     encode_body,
+    is_text,
     media_placeholder,
     media_refusal,
+    media_type,
     turns,
 )
 
@@ -56,6 +58,17 @@ _BUDGETS = {"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24
 
 _CONTINUE = dumps({"text": "(The conversation continues.)"})
 """A user turn for conversations that begin or end with the model, because the API requires one first and last."""
+
+
+_SETTINGS = {
+    "max_output_tokens": "maxOutputTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "seed": "seed",
+    "frequency_penalty": "frequencyPenalty",
+    "presence_penalty": "presencePenalty",
+    "stop": "stopSequences",
+}
 
 
 def tool_form(tool: ToolSpec) -> dict[str, Any]:
@@ -73,6 +86,8 @@ def request_body(request: ModelRequest, tool_forms: ToolForms) -> RequestBody:
     head: dict[str, Any] = {}
     if request.system:
         head["systemInstruction"] = {"parts": [{"text": request.system}]}
+    if request.service_tier:
+        head["serviceTier"] = request.service_tier
     if settings := _settings(request, levels=signed):
         head["generationConfig"] = settings
     lists: dict[str, Iterable[str]] = {}
@@ -90,13 +105,13 @@ def request_body(request: ModelRequest, tool_forms: ToolForms) -> RequestBody:
 
 
 def _settings(request: ModelRequest, *, levels: bool) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    if request.max_output_tokens is not None:
-        settings["maxOutputTokens"] = request.max_output_tokens
-    if request.temperature is not None:
-        settings["temperature"] = request.temperature
-    if request.stop:
-        settings["stopSequences"] = request.stop
+    settings: dict[str, Any] = {
+        wire: value for name, wire in _SETTINGS.items() if (value := getattr(request, name)) is not None and value != ()
+    }
+    if request.logprobs is not None:
+        settings["responseLogprobs"] = True
+        if request.logprobs:
+            settings["logprobs"] = request.logprobs
     if request.output_schema is not None:
         settings["responseMimeType"] = "application/json"
         settings["responseJsonSchema"] = request.output_schema.schema
@@ -131,7 +146,8 @@ def _wire(message: Message, *, signed: bool = False) -> WireMessage:
             if parts and signed:
                 result["parts"] = parts
                 parts = []
-            return WireMessage("user", dumps({"functionResponse": result}), ",".join(map(dumps, parts)), refused)
+            first, rest = dumps({"functionResponse": result}), ",".join(map(dumps, parts))
+            return WireMessage("user", first, rest, refused, "; ".join(refused))
         case AssistantMessage():
             parts = _assistant_parts(message)
             if signed and message.tool_calls and not any(call.signature for call in message.tool_calls):
@@ -146,6 +162,9 @@ def _assistant_parts(message: AssistantMessage) -> list[dict[str, Any]]:
         raw = json.loads(part.raw) if part.raw is not None and part.provider == PROVIDER else {}
         if part.kind == "tool_call":
             parts.append(_call(part, raw))
+        elif part.kind == "media":
+            if part.provider == PROVIDER:
+                parts.append({**raw, "inlineData": {"mimeType": part.media.media_type, "data": part.media.data}})
         elif raw:
             if part.kind != "opaque" or part.type not in NOT_RETURNED:
                 parts.append(raw)
@@ -170,10 +189,15 @@ def _media_parts(media: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[
     parts: list[dict[str, Any]] = []
     refused: list[str] = []
     for item in media:
-        if item.data is not None:
-            parts.append({"inlineData": {"mimeType": item.media_type, "data": item.data}})
-        elif uri := item.url or item.file_id:
-            parts.append({"fileData": {"mimeType": item.media_type, "fileUri": uri}})
+        kind, uri = media_type(item), item.url or item.file_id
+        if item.kind == "document" and kind != "application/pdf" and not kind.startswith("text/") and not is_text(item):
+            refused.append(media_refusal(item, "Google's API", "send text or a PDF"))
+            parts.append({"text": media_placeholder(item)})
+        elif item.data is not None:
+            sent = "text/plain" if is_text(item) and not kind.startswith("text/") else kind
+            parts.append({"inlineData": {"mimeType": sent, "data": item.data}})
+        elif uri:
+            parts.append({"fileData": {"mimeType": kind, "fileUri": uri}})
         else:
             refused.append(media_refusal(item, "Google's API", "give it data, a url or a file_id"))
             parts.append({"text": media_placeholder(item)})

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import json
 import struct
 from typing import Protocol
 
 from ...errors import BrokenStreamError
-from .sse import SseDecoder, SseEvent
+from .sse import SseDecoder, SseEvent, decoded
 
 WHOLE = "\0whole"
 """The name of the single event of an answer that was not streamed."""
@@ -85,7 +86,7 @@ class _WholeDecoder:
         return []
 
     def close(self) -> list[SseEvent]:
-        return [SseEvent(WHOLE, b"".join(self._pieces).decode("utf-8-sig", "replace"))]
+        return [decoded(WHOLE, b"".join(self._pieces).removeprefix(codecs.BOM_UTF8))]
 
 
 class _AwsDecoder:
@@ -124,8 +125,8 @@ class _AwsDecoder:
             kind = headers.get(":exception-type") or headers.get(":error-code") or "error"
             message = body.get("message") or headers.get(":error-message") or kind
             return [SseEvent("error", json.dumps({"type": "error", "error": {"type": kind, "message": message}}))]
-        data = base64.b64decode(body.get("bytes") or "").decode("utf-8", "replace")
-        return [SseEvent("", data)] if data else []
+        data = base64.b64decode(body.get("bytes") or "")
+        return [decoded("", data)] if data else []
 
 
 def _headers(data: bytes) -> dict[str, str]:

@@ -108,14 +108,16 @@ NOT_RETURNED = frozenset(
 
 def dropped_of(part: Part, own: str) -> tuple[str, ...]:
     """Return descriptions of what *part* loses when only the provider *own* can take its native form."""
-    if part.provider in (own, ""):
+    if part.provider == own or (not part.provider and part.kind != "media"):
         return ()
-    origin = f"of {part.provider.partition('/')[0]}"
+    origin = f"of {part.provider.partition('/')[0] or 'an answer'}"
     raw = part.raw or ""
     if part.kind == "opaque":
         return () if part.type in NOT_RETURNED else (f"{part.type} {origin}",)
     if part.kind == "reasoning":
         return (f"reasoning {origin}",)
+    if part.kind == "media":
+        return (f"{part.media.kind} {origin}",)
     if part.kind == "tool_call":
         return (f"signature of a call {origin}",) if part.signature else ()
     found = [f"citations {origin}"] if '"citations":[{' in raw or '"annotations":[{' in raw else []
@@ -237,17 +239,27 @@ def portable_name(name: str) -> str:
     return _NOT_IN_NAMES.sub("_", name[:_LONGEST_NAME]) or "unnamed"
 
 
-_KINDS = {"image": "image", "audio": "audio", "video": "video", "text": "document", "application": "document"}
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The types of images that all providers with images take."""
+_TEXTS = frozenset({
+    "application/json", "application/xml", "application/yaml", "application/x-yaml", "application/javascript",
+    "application/x-javascript", "application/sql", "application/toml", "application/x-ndjson",
+})  # fmt: skip
 
 
-def media_kind(media: Media) -> str:
-    """Return `image`, `audio`, `video` or `document`."""
-    return _KINDS.get(media.media_type.partition("/")[0], "document")
+def is_text(media: Media) -> bool:
+    """Return whether the content of *media* is given and is text, which every model can read."""
+    return media.data is not None and (media.media_type.startswith("text/") or media.media_type in _TEXTS)
+
+
+def media_type(media: Media) -> str:
+    """Return the registered name of the media's type."""
+    return "image/jpeg" if media.media_type == "image/jpg" else media.media_type
 
 
 def media_url(media: Media) -> str:
     """Return the media's URL, or its data as a data URL."""
-    return media.url or f"data:{media.media_type};base64,{media.data}"
+    return media.url or f"data:{media_type(media)};base64,{media.data}"
 
 
 def media_text(media: Media) -> str:
@@ -261,7 +273,7 @@ def media_text(media: Media) -> str:
 def media_placeholder(media: Media) -> str:
     """Return the text that replaces media which the provider cannot take."""
     name = f" {media.name!r}" if media.name else ""
-    return f"({_NOUNS[media_kind(media)]}{name} that cannot be shown here)"
+    return f"({_NOUNS[media.kind]}{name} that cannot be shown here)"
 
 
 def media_refusal(media: Media, api: str, remedy: str) -> str:
@@ -270,7 +282,7 @@ def media_refusal(media: Media, api: str, remedy: str) -> str:
     The media's name is user content and stays out of it, because errors are logged.
     """
     source = "data" if media.data is not None else "url" if media.url is not None else "file_id"
-    return f"{api} does not take {_NOUNS[media_kind(media)]} ({media.media_type}) by {source}; {remedy}"
+    return f"{api} does not take {_NOUNS[media.kind]} ({media.media_type}) by {source}; {remedy}"
 
 
 _NOUNS = {"image": "an image", "audio": "a recording", "video": "a video", "document": "a document"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
@@ -94,8 +95,8 @@ class Endpoint(Generic[C]):
         client: C = make(api_key=self.key, base_url=self.base_url, timeout=limits, max_retries=0, **settings)
         return client
 
-    async def post(self, client: C, data: bytes) -> RawResponse:
-        """Post *data* and return the response with its body unread.
+    async def post(self, client: C, data: bytes, headers: Mapping[str, str]) -> RawResponse:
+        """Post *data* with further *headers* and return the response with its body unread.
 
         The plain client takes finished bytes, which spares its walk over the messages (about 110 µs each). Clients of
         Azure, Bedrock and Vertex are subclasses that read the model or deployment out of the body.
@@ -103,12 +104,11 @@ class Endpoint(Generic[C]):
         import httpx2  # noqa: PLC0415 - the SDK has loaded it by now
 
         content: dict[str, Any] = {"content": data} if type(client) is self.client_class else {"body": json.loads(data)}
+        options: dict[str, Any] = {"max_retries": 0, "timeout": client.timeout}
+        if headers:
+            options["headers"] = headers
         response: RawResponse = await client.post(
-            self.path,
-            cast_to=httpx2.Response,
-            stream=True,
-            options={"max_retries": 0, "timeout": client.timeout},
-            **content,
+            self.path, cast_to=httpx2.Response, stream=True, options=options, **content
         )
         return response
 
@@ -129,4 +129,4 @@ class SdkModel(StreamingModel[C]):
         await client.close()
 
     async def _open(self, request: ModelRequest, data: bytes) -> RawResponse:
-        return await self._endpoint.post(self._client(), data)
+        return await self._endpoint.post(self._client(), data, request.headers)

@@ -18,6 +18,16 @@ class SseEvent(NamedTuple):
 
     name: str
     data: str
+    damaged: bool = False
+    """Whether the data was not valid UTF-8; U+FFFD replaces the damage."""
+
+
+def decoded(name: str, data: bytes) -> SseEvent:
+    """Return an event with its data decoded."""
+    try:
+        return SseEvent(name, data.decode())
+    except UnicodeDecodeError:
+        return SseEvent(name, data.decode("utf-8", "replace"), damaged=True)
 
 
 class SseDecoder:
@@ -65,7 +75,7 @@ class SseDecoder:
                 if self._data:
                     data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
                     name = self._name.decode("utf-8", "replace") if self._name else ""
-                    events.append(SseEvent(name, data.decode("utf-8", "replace")))
+                    events.append(decoded(name, data))
                     self._data = []
                 self._name = b""
                 continue

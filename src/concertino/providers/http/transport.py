@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
-from ...errors import BrokenStreamError, ContentFilteredError, ProviderError, ProviderTimeoutError
-from ...messages import AssistantMessage, Part, StopReason, ToolCall
-from ...usage import Tokens, UsageSource
-from ..base import Dropped, ModelEvent, ModelRequest, Reply, ToolCallReady
+from ...errors import BrokenStreamError, ProviderError, ProviderTimeoutError
+from ...messages import AssistantMessage, ToolCall
+from ..base import (
+    Dropped,
+    ModelEvent,
+    ModelRequest,
+    OutputSchema,
+    ReasoningChunk,
+    Reply,
+    TextChunk,
+    ToolCallChunk,
+    ToolCallReady,
+)
+from ..catalog import takes_schema
 from ..errors import signing_error, signing_errors
 from .body import WHOLE, BodyDecoder
 from .encoding import RequestBody
+from .reader import UNEXPECTED_SHAPE, AnswerReader, json_of
 from .sse import SseEvent
 from .time_limits import DEFAULT_DELTA, Deadline, Timeouts, timeouts
 
 C = TypeVar("C")
-_UNEXPECTED_SHAPE = (LookupError, TypeError, AttributeError, ValueError, RecursionError)
-"""Exceptions of a reader that meets values of unexpected types."""
 
 
 class RawResponse(Protocol):
@@ -33,42 +41,6 @@ class RawResponse(Protocol):
 
     async def aclose(self) -> None:
         """Return the connection to its pool."""
-        ...
-
-
-class ReplyReader(Protocol):
-    """Turns the events of one answer into chunks and, at the end, a reply.
-
-    An answer that was not streamed is read as the events that would have produced it, so both forms mean the same.
-    """
-
-    ended: bool
-    """Whether the provider has marked the answer as complete."""
-
-    def read(self, event: SseEvent) -> Sequence[ModelEvent]:
-        """Return the chunks in *event*. Raises a `ProviderError` if the event reports one."""
-        ...
-
-    def whole(self, answer: Any) -> Sequence[ModelEvent]:
-        """Return the chunks of an unstreamed *answer*. Raises a `ProviderError` if it reports one."""
-        ...
-
-    def partial(self) -> tuple[list[Part], str]:
-        """Return the parts received so far and the model's name.
-
-        Text and reasoning may be unfinished; calls are complete.
-        """
-        ...
-
-    def counted(self) -> Tokens | None:
-        """Return the usage that the provider has reported so far, or None."""
-        ...
-
-    def reply(self) -> Reply:
-        """Return the reply.
-
-        Raises `BrokenStreamError` if the answer is incomplete, `ContentFilteredError` if a filter left it empty.
-        """
         ...
 
 
@@ -92,6 +64,10 @@ class StreamingModel(ABC, Generic[C]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    def takes_schema(self, schema: OutputSchema, *, tools: bool) -> bool:
+        """Return whether the model accepts *schema* in a request with or without *tools*."""
+        return takes_schema(self.name, tools=tools)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""
@@ -176,7 +152,7 @@ class StreamingModel(ABC, Generic[C]):
         """Send *data*, the encoded *request*, and return once the response's headers have arrived."""
 
     @abstractmethod
-    def _reader(self) -> ReplyReader:
+    def _reader(self) -> AnswerReader:
         """Return a reader for one answer."""
 
     @abstractmethod
@@ -191,13 +167,14 @@ class StreamingModel(ABC, Generic[C]):
 class _Answer:
     """The answer to one request: its reader, the calls announced so far, and the errors it can end in."""
 
-    __slots__ = ("_announced", "_model", "_provider", "_reader")
+    __slots__ = ("_announced", "_doubtful", "_model", "_provider", "_reader")
 
-    def __init__(self, reader: ReplyReader, provider: str, model: str) -> None:
+    def __init__(self, reader: AnswerReader, provider: str, model: str) -> None:
         self._reader = reader
         self._provider = provider
         self._model = model
         self._announced: list[ToolCall] = []
+        self._doubtful = False  # invalid UTF-8 arrived in an event that is neither text nor a piece of a call
 
     @property
     def ended(self) -> bool:
@@ -207,42 +184,62 @@ class _Answer:
         """Return the chunks in *event*."""
         try:
             if event.name == WHOLE:
-                items = self._reader.whole(_json(event, self._provider))
+                items = self._reader.whole(json_of(event, self._provider))
             else:
                 items = self._reader.read(event)
-        except _UNEXPECTED_SHAPE as error:
+        except UNEXPECTED_SHAPE as error:
             raise BrokenStreamError(
                 f"{self._provider} sent an event of unexpected form: {event.data[:200]}", provider=self._provider
             ) from error
         for item in items:
             if type(item) is ToolCallReady:
                 self._announced.append(item.call)
+        if event.damaged:
+            self._check_damage(items)
         return items
 
     def complete(self) -> Sequence[ModelEvent]:
         """Return the calls that are still to be announced, then the reply."""
         try:
             reply = self._reader.reply()
+            if self._doubtful and reply.message.tool_calls:
+                raise self._damaged()
             return [*map(ToolCallReady, self._unannounced(reply)), reply]
         except ProviderError as error:
             self.annotate(error)
             raise
-        except _UNEXPECTED_SHAPE as error:
+        except UNEXPECTED_SHAPE as error:
             broken = BrokenStreamError(f"{self._provider} sent an answer of unexpected form", provider=self._provider)
             self.annotate(broken)
             raise broken from error
 
     def annotate(self, error: ProviderError) -> None:
         """Add the received parts and the reported usage to *error*."""
+        reader = self._reader
         try:
-            parts, model = self._reader.partial()
-        except _UNEXPECTED_SHAPE:
-            parts, model = [], ""
+            parts = reader.partial()
+        except UNEXPECTED_SHAPE:
+            parts = []
         error.sent = True
-        error.partial = AssistantMessage(tuple(parts), "broken", model or self._model)
+        error.partial = AssistantMessage(tuple(parts), "broken", reader.model or self._model)
         if error.tokens is None:
-            with suppress(*_UNEXPECTED_SHAPE):
-                error.tokens, error.final = self._reader.counted(), self._reader.ended
+            counted = reader.counted()
+            error.tokens, error.final = counted.tokens, reader.ended and counted.source == "measured"
+        with suppress(*UNEXPECTED_SHAPE):
+            error.receipt = reader.receipt()
+
+    def _check_damage(self, items: Sequence[ModelEvent]) -> None:
+        """Raise `BrokenStreamError` if an event with invalid UTF-8 has a part of a call.
+
+        In a text, U+FFFD replaces the damage and shows it; arguments would be executed as they are.
+        """
+        if any(isinstance(item, ToolCallChunk | ToolCallReady) for item in items):
+            raise self._damaged()
+        if not items or not all(isinstance(item, TextChunk | ReasoningChunk) for item in items):
+            self._doubtful = True
+
+    def _damaged(self) -> BrokenStreamError:
+        return BrokenStreamError(f"{self._provider} sent a call with invalid UTF-8", provider=self._provider)
 
     def _unannounced(self, reply: Reply) -> list[ToolCall]:
         """Return the calls of *reply* that were not announced.
@@ -270,38 +267,3 @@ def _pieces(response: Any) -> AsyncIterator[bytes]:
     if stream is not None and not response.headers.get("content-encoding"):
         return aiter(stream)
     return aiter(response.aiter_bytes())
-
-
-def payload(event: SseEvent, provider: str) -> dict[str, Any]:
-    """Return the JSON object in an event's data. Raises `BrokenStreamError` if it is anything else."""
-    data = _json(event, provider)
-    if not isinstance(data, dict):
-        raise BrokenStreamError(f"{provider} sent no JSON object: {event.data[:80]!r}", provider=provider)
-    return data
-
-
-def _json(event: SseEvent, provider: str) -> Any:
-    try:
-        return json.loads(event.data)
-    except (ValueError, RecursionError) as error:
-        raise BrokenStreamError(f"{provider} sent no JSON: {event.data[:80]!r}", provider=provider) from error
-
-
-def complete_reply(
-    provider: str, parts: list[Part], stop: StopReason, model: str, tokens: Tokens | None, reason: str = ""
-) -> Reply:
-    """Return the reply of a complete answer.
-
-    Calls make the stop reason `tool_calls`, because forced calls end with "stop" at some providers. Raises
-    `ContentFilteredError`, with the usage, if a filter left nothing to use; *reason* is the provider's explanation.
-    """
-    calls = any(part.kind == "tool_call" for part in parts)
-    if stop == "filter" and not calls and not any(part.kind == "text" and part.text for part in parts):
-        message = f"a filter of {provider} held back the answer" + (f": {reason}" if reason else "")
-        filtered = ContentFilteredError(message, provider=provider)
-        filtered.tokens, filtered.final = tokens, True
-        raise filtered
-    if calls and stop == "end":
-        stop = "tool_calls"
-    source: UsageSource = "unknown" if tokens is None else "measured"
-    return Reply(AssistantMessage(tuple(parts), stop, model), tokens, source)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from ...errors import MissingKeyError, ProviderError
-from ..base import ModelRequest
+from ..base import ModelRequest, OutputSchema
 from ..http.encoding import RequestBody, ToolForms
+from ..http.reader import AnswerReader
 from ..http.sdk_client import Endpoint, SdkModel, import_sdk
 from ..http.sdk_client import api_key as find_key
 from ..http.time_limits import DEFAULT_DELTA, Timeouts
-from ..http.transport import ReplyReader
 from .chat import request as chat
 from .chat.reply import ChatReader
 from .chat.vendors import OPENAI, vendor_of
@@ -68,6 +68,10 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         self._encrypted = responses.is_reasoning_model(name) if encrypted_reasoning is None else encrypted_reasoning
         self._tools = ToolForms(responses.tool_form if self._api == "responses" else chat.tool_form)
 
+    def takes_schema(self, schema: OutputSchema, *, tools: bool) -> bool:
+        """Return whether the model and the server's API accept *schema*."""
+        return (self._api == "responses" or self._vendor.schemas) and super().takes_schema(schema, tools=tools)
+
     def _body(self, request: ModelRequest) -> RequestBody:
         if self._api == "responses":
             return responses.request_body(
@@ -75,8 +79,8 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
             )
         return chat.request_body(request, self._tools, self.provider, self._vendor, stream=self._streams)
 
-    def _reader(self) -> ReplyReader:
-        return ResponseReader(self.provider) if self._api == "responses" else ChatReader(self.provider)
+    def _reader(self) -> AnswerReader:
+        return ResponseReader(self.provider) if self._api == "responses" else ChatReader(self.provider, self._vendor)
 
     def _sdk_errors(self) -> tuple[type[Exception], ...]:
         return sdk_errors()

@@ -71,6 +71,8 @@ def charge_reserved(connection: sqlite3.Connection, id: str) -> None:
 def settle_usage(connection: sqlite3.Connection, scope: AnyScope, record: UsageRecord) -> None:
     """Replace an unknown or estimated usage record by *record*, and correct the accounts that paid for it."""
     sql = queries()
+    if record.tokens.negative or (record.cost is not None and record.cost < 0):
+        raise StorageError(f"usage record {record.id!r}: counts and cost must not be negative")
     find, bound = scoped("run_number", scope)
     run = connection.execute(find, {**bound, "run_id": record.run_id}).fetchone()
     if run is None:

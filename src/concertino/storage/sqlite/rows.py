@@ -14,7 +14,15 @@ from ...operations import Operation
 from ...scope import AnyScope, Scope, TenantScope
 from ...usage import Tokens, UsageRecord
 from ...waits import Resolution, Wait
-from ..codec import decode_json, decode_message, encode_json, encode_message, storable
+from ..codec import (
+    decode_json,
+    decode_message,
+    decode_receipt,
+    encode_json,
+    encode_message,
+    encode_receipt,
+    storable,
+)
 from ..types import (
     JOURNAL_VERSION,
     AccountKind,
@@ -160,6 +168,7 @@ def bill_row(record: UsageRecord) -> tuple[Any, ...]:
         storable(record.how) if record.how else "",
         None if record.cost is None else str(record.cost),
         record.price_version,
+        encode_receipt(record.receipt),
     )
 
 
@@ -263,6 +272,7 @@ def to_usage(row: sqlite3.Row) -> UsageRecord:
         cost=_decimal(row["cost"], f"cost of usage record {row['id']!r}"),
         price_version=row["price_version"],
         tools=tuple(decode_json(row["tools"], list)),
+        receipt=decode_receipt(row["receipt"]),
     )
 
 

@@ -245,6 +245,7 @@ CREATE TABLE usage (
     how            TEXT NOT NULL,
     cost           TEXT,                    -- US dollars, an exact decimal; NULL: no price is known
     price_version  TEXT NOT NULL,
+    receipt        TEXT,                    -- JSON, what else the provider reported; no text of the conversation
     tools          TEXT NOT NULL,           -- JSON
     booked         REAL NOT NULL
 );

@@ -72,6 +72,8 @@ def max_tokens(messages: Iterable[Message]) -> int:
             for part in message.parts:
                 if part.kind == "tool_call":
                     text, size = part.arguments, size + len(part.id) + len(part.name)
+                elif part.kind == "media":
+                    text, size = "", size + media_size(part.media)
                 else:
                     text = part.raw if part.kind == "opaque" else part.text
                 size += len(text) if text.isascii() else _bytes(text)
@@ -100,6 +102,8 @@ def blocks(message: Message) -> int:
 def _part_text(part: Part) -> str:
     if part.kind == "tool_call":
         return f"{part.id}{part.name}{part.arguments}"
+    if part.kind == "media":
+        return _filler(part.media)
     return part.raw if part.kind == "opaque" else part.text
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .markdown import Block, Document, blocks, join
 
 LONGEST = 1_800
 _ENOUGH = 900
+_LONGEST_HEADING = 300
 _CHANGES = re.compile(r"(?:\b|_)(?:change(?:s|log)|release(?:s|notes)?|announce\w*|news|what.?s[-_ ]?new)(?:\b|_)")
 _RELEASE = re.compile(
     r"(?:[^\W\d][\w.-]* ){0,3}v?(\d+(?:\.\d+)+\w*)(?:[^\w.]+(?:\W*\d[\d. -]*\d|\w*released?.*|.*\b\d{4}\b.*))?\W*$",
@@ -27,6 +28,20 @@ class Chunk(NamedTuple):
     date: str
     is_change: bool
     """True for entries of changelogs, release notes and the like."""
+
+
+class ReadDocument(NamedTuple):
+    """A document of a collection, ready for the index."""
+
+    title: str
+    chunks: Sequence[Chunk]
+    problem: str = ""
+    """Reason why the document was not read in full; "" if it was."""
+
+
+def divided(document: Document, location: str) -> ReadDocument:
+    """Return *document* with its chunks."""
+    return ReadDocument(document.title, list(chunks(document, location)))
 
 
 def chunks(document: Document, location: str) -> Iterator[Chunk]:
@@ -52,7 +67,8 @@ def chunks(document: Document, location: str) -> Iterator[Chunk]:
             yield Chunk(headings, join(parts), version, date, is_changelog or bool(versions))
             parts = []
         if block.kind == "heading":
-            path, released = [*(heading for heading in path if heading.level < block.level), block], ""
+            heading = block._replace(text=block.text[:_LONGEST_HEADING])  # every chunk below repeats it
+            path, released = [*(above for above in path if above.level < block.level), heading], ""
         else:
             parts.append(block)
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
+import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from ...errors import CorpusError, MissingExtraError
-from ..html import read_html
-from .markdown import Document, read_markdown
-from .rst import read_rst
+from ...errors import CorpusError
+from .chunks import ReadDocument
+from .parsing import READERS, one_line, read_in_worker
 
-_IS_RST = re.compile(r"^[ \t]*\.\. (?:[\w:-]+::|_[^:\n]+:)|(?<!\w):[a-z][\w:-]*:`[^`\n]", re.MULTILINE)
-_READERS: dict[str, Callable[[str], Document]] = {
-    ".md": read_markdown, ".markdown": read_markdown, ".rst": read_rst,
-    ".txt": lambda text: (read_rst if _IS_RST.search(text) else read_markdown)(text),
-    ".html": lambda text: Document(*read_html(text)), ".htm": lambda text: Document(*read_html(text)),
-}  # fmt: skip
-_READABLE = f"readable files end in {' '.join(_READERS)}"
+_READABLE = f"readable files end in {' '.join(READERS)}"
 _LONGEST = 1_000_000  # characters; the rest of a longer file is not read
 _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
@@ -35,24 +28,30 @@ class FileCollection:
         digest = blake2b("\0".join(sorted(map(str, self._roots))).encode("utf-8", "surrogateescape"), digest_size=8)
         self.key = f"documents-{digest.hexdigest()}"
         self.name = ", ".join(root.name or str(root) for root in self._roots)
-        self._files: dict[str, Path] = {}
+        self._files: dict[str, tuple[Path, Path]] = {}
+        """The root and the path of each location."""
         self._skipped: Counter[str] = Counter()
         self._problems: dict[str, str] = {}
 
     def scan(self, known: Mapping[str, str]) -> Mapping[str, str]:
         """Walk the folders. A stamp is a file's time of change and size."""
-        stamps = {}
+        stamps: dict[str, str] = {}
+        self._files.clear()
+        self._skipped.clear()
+        self._problems.clear()
         for root in self._roots:
             for path in [root] if root.is_file() else sorted(self._walk(root)):
                 location = self._location(root, path)
                 try:
-                    readable = path.resolve().is_relative_to(root) and path.suffix.lower() in _READERS
-                    self._files[location], stamp = path, f"{path.stat().st_ctime_ns}:{path.stat().st_size}"
+                    readable = path.resolve().is_relative_to(root) and path.suffix.lower() in READERS
+                    stamp = f"{path.stat().st_ctime_ns}:{path.stat().st_size}"
                 except (OSError, RuntimeError) as error:  # a broken link, or a ring of them
                     self._problems[location] = str(error)
                     continue
-                if readable:
-                    stamps[location] = stamp
+                if readable and location in stamps:
+                    self._problems[location] = "another file has the same name but for its spaces"
+                elif readable:
+                    self._files[location], stamps[location] = (root, path), stamp
                 else:
                     self._skipped[path.suffix.lower() or "no suffix"] += 1
         return stamps
@@ -70,38 +69,26 @@ class FileCollection:
         """Return the path below the root's name; roots of the same name are distinguished by their parents."""
         same = [other.parts for other in self._roots if other.name == root.name and other != root]
         depth = next(n for n in range(1, len(root.parts) + 1) if all(parts[-n:] != root.parts[-n:] for parts in same))
-        return _one_line(str(Path(*root.parts[-depth:], path.relative_to(root)).as_posix()))
+        return one_line(str(Path(*root.parts[-depth:], path.relative_to(root)).as_posix()))
 
-    def read(self, location: str) -> Document:
-        """Read a file by its suffix. Markup that its reader cannot parse is read as Markdown.
-
-        Raises `MissingExtraError` for HTML if its reader is not installed.
-        """
-        path = self._files[location]
+    def read(self, location: str) -> ReadDocument:
+        """Read a file by its suffix. Raises `MissingExtraError` for HTML if its reader is not installed."""
+        root, path = self._files[location]
         try:
-            with path.open("rb") as file:
-                text = _decoded(file.read(4 * _LONGEST))
-        except (OSError, ValueError) as error:
-            self._problems[location] = getattr(error, "strerror", None) or str(error)
-            return Document("", path.stem)
-        if len(text) > _LONGEST:
-            self._problems[location] = f"only the first {_LONGEST:,} characters are read"
-        try:
-            document = _READERS[path.suffix.lower()](text[:_LONGEST])
-        except MissingExtraError:
-            raise
-        except Exception as error:  # noqa: BLE001 - one file must not make all others unusable
-            self._problems[location] = f"read as plain text: {type(error).__name__}"
-            document = Document(re.sub(r"^[ \t]+", "", text[:_LONGEST], flags=re.MULTILINE))
-        heading = re.search(r"^#{1,6} (.+)$", document.text[:20_000], re.MULTILINE)
-        return document._replace(title=_one_line(document.title or (heading[1] if heading else path.stem))[:300])
+            text = _decoded(_bytes(root, path))
+        except (OSError, RuntimeError, ValueError) as error:
+            return ReadDocument(path.stem, (), getattr(error, "strerror", None) or str(error))
+        read = read_in_worker(path.suffix.lower(), text[:_LONGEST], location)
+        if len(text) > _LONGEST and not read.problem:
+            read = read._replace(problem=f"only the first {_LONGEST:,} characters are read")
+        return read
 
     def remarks(self) -> Sequence[str]:
-        """Return one line about files of other kinds, and one about files that could not be read."""
+        """Return one line about files of other kinds, and one about files that the last scan could not look at."""
         kinds = ", ".join(f"{number} {suffix}" for suffix, number in self._skipped.most_common(8))
-        named = "; ".join(f"{_one_line(where)} ({problem})" for where, problem in list(self._problems.items())[:3])
+        named = "; ".join(f"{one_line(where)} ({problem})" for where, problem in list(self._problems.items())[:3])
         skipped = f"skipped {self._skipped.total()} files: {kinds}; {_READABLE}" if kinds else ""
-        return [*filter(None, [skipped, f"{len(self._problems)} files not read in full: {named}" if named else ""])]
+        return [*filter(None, [skipped, f"{len(self._problems)} files not found: {named}" if named else ""])]
 
 
 def _resolved(path: str | Path) -> Path:
@@ -111,9 +98,16 @@ def _resolved(path: str | Path) -> Path:
         raise CorpusError(f"{str(path)!r} cannot be found: name a folder or a file ({_READABLE})") from error
 
 
-def _one_line(text: str) -> str:
-    """Return *text* without control characters: a line break in a file's name could forge a source of a report."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+def _bytes(root: Path, path: Path) -> bytes:
+    """Return the start of a file. Raises `ValueError` if it has become a link out of *root* or a device."""
+    real = path.resolve(strict=True)
+    if not real.is_relative_to(root):
+        raise ValueError("a link out of the folder")
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(real, flags), "rb") as file:  # noqa: PTH123 - a descriptor
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("no regular file")
+        return file.read(4 * _LONGEST)
 
 
 def _decoded(data: bytes) -> str:

@@ -17,9 +17,8 @@ from typing import Literal, Protocol, TypeVar
 
 from ...errors import CorpusError, LibraryError
 from ..library import Hit, Page, Source, source_id
-from .chunks import chunks
+from .chunks import ReadDocument
 from .files import FileCollection
-from .markdown import Document
 from .ranking import ROW_BITS, hidden_words, search
 
 _T = TypeVar("_T")
@@ -30,7 +29,7 @@ _LONGEST_PAGE = 100_000
 _SCHEMA = """
 DROP TABLE IF EXISTS documents; DROP TABLE IF EXISTS chunks;
 CREATE TABLE documents (id INTEGER PRIMARY KEY, source TEXT NOT NULL UNIQUE, location TEXT NOT NULL UNIQUE,
-    title TEXT NOT NULL, stamp TEXT NOT NULL);
+    title TEXT NOT NULL, stamp TEXT NOT NULL, problem TEXT NOT NULL);
 CREATE VIRTUAL TABLE chunks USING fts5 (title, headings, body, hidden, version UNINDEXED, date UNINDEXED,
     is_change UNINDEXED, tokenize = 'porter unicode61 remove_diacritics 2');
 """
@@ -45,8 +44,8 @@ class Collection(Protocol):
     def scan(self, known: Mapping[str, str]) -> Mapping[str, str]:
         """Return a stamp for each location, which changes with the document; *known* are those of the index."""
 
-    def read(self, location: str) -> Document:
-        """Read a document of the last scan; return an empty one if it cannot be read."""
+    def read(self, location: str) -> ReadDocument:
+        """Read a document of the last scan; return an empty one, with the problem, if it cannot be read."""
 
     def remarks(self) -> Sequence[str]:
         """Return lines for people about documents that were left out."""
@@ -184,6 +183,7 @@ def _indexed(
     if file:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # private, since an index repeats what it indexes
+        file.chmod(0o600)  # also if an earlier version made it
     connection = sqlite3.connect(file or ":memory:", isolation_level=None, check_same_thread=False, timeout=120)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -197,15 +197,22 @@ def _indexed(
             number = connection.execute("SELECT count(DISTINCT rowid >> ?) FROM chunks", (ROW_BITS,)).fetchone()[0]
             if not number:
                 nothing = f"nothing to read in {collection.name}: name a folder of .md, .rst, .txt or .html files"
-                raise CorpusError("; ".join([nothing, *collection.remarks()]))  # noqa: TRY301 - rolls back
+                raise CorpusError("; ".join([nothing, *collection.remarks(), *_problems(connection)]))  # noqa: TRY301 - rolls back
         state = f"{changed:,} read" if changed else "the index is current"
         report(f"{number:,} document{'' if number == 1 else 's'} in {collection.name}: {state}")
-        for remark in collection.remarks():
+        for remark in [*collection.remarks(), *_problems(connection)]:
             report(remark)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _problems(connection: sqlite3.Connection) -> list[str]:
+    """Return a line about the documents that were not read in full, also if they were indexed earlier."""
+    found = connection.execute("SELECT location, problem FROM documents WHERE problem != '' ORDER BY id").fetchall()
+    named = "; ".join(f"{location} ({problem})" for location, problem in found[:3])
+    return [f"{len(found)} files not read in full: {named}"] if found else []
 
 
 @cache
@@ -231,15 +238,16 @@ def _update(connection: sqlite3.Connection, collection: Collection, stopped: Cal
     return len(changed)
 
 
-def _add(connection: sqlite3.Connection, document: Document, location: str, stamp: str) -> None:
+def _add(connection: sqlite3.Connection, document: ReadDocument, location: str, stamp: str) -> None:
     # A file's name may be chosen so that its id collides with another one's; such a document gets another id.
     ids = (source_id(location + "\0" * salt) for salt in count())
     taken = "SELECT 1 FROM documents WHERE source = ?"
     id = next(id for id in ids if not connection.execute(taken, (id,)).fetchone())
-    insert = "INSERT INTO documents (source, location, title, stamp) VALUES (?, ?, ?, ?)"
-    first = (connection.execute(insert, (id, location, document.title, stamp)).lastrowid or 0) << ROW_BITS
-    for row, chunk in enumerate(chunks(document, location), first):
+    insert = "INSERT INTO documents (source, location, title, stamp, problem) VALUES (?, ?, ?, ?, ?)"
+    values = (id, location, document.title, stamp, document.problem)
+    first = (connection.execute(insert, values).lastrowid or 0) << ROW_BITS
+    for row, chunk in enumerate(document.chunks, first):
         texts = (document.title, "\n".join(chunk.headings), chunk.body)
         columns = "rowid, title, headings, body, hidden, version, date, is_change"
-        values = (row, *texts, hidden_words("\n".join(texts)), *chunk[2:])
-        connection.execute(f"INSERT INTO chunks ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
+        cells = (row, *texts, hidden_words("\n".join(texts)), *chunk[2:])
+        connection.execute(f"INSERT INTO chunks ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", cells)  # noqa: S608

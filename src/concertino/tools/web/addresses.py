@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from ...errors import LibraryError
@@ -18,47 +18,58 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolve a host and a port to IP addresses."""
 
 ALLOW_VARIABLE = "CONCERTINO_ALLOW_PRIVATE_ADDRESSES"
-_SHARED = IPv4Network("100.64.0.0/10")  # carrier-grade NAT (RFC 6598): neither `is_private` nor public
-_RELAYS = IPv4Network("192.88.99.0/24")  # 6to4 relays (RFC 7526, deprecated)
-_NAT64 = IPv6Network("64:ff9b::/96")
-_COMPATIBLE = IPv6Network("::/96")
-_LOCAL = (
-    IPv6Network("64:ff9b:1::/48"),  # local-use NAT64 (RFC 8215)
-    IPv6Network("fec0::/10"),  # site-local addresses (RFC 3879, deprecated)
-    IPv6Network("2001::/32"),  # Teredo (RFC 4380) reaches hosts behind a NAT
+# The registries of IANA as of November 2026. The lists of `ipaddress` differ between patches of Python.
+# https://www.iana.org/assignments/iana-ipv4-special-registry, .../iana-ipv6-special-registry,
+# .../ipv6-unicast-address-assignments
+_PUBLIC = (
+    IPv4Network("0.0.0.0/1"), IPv4Network("128.0.0.0/2"), IPv4Network("192.0.0.0/3"),  # all unicast addresses
+    IPv6Network("2000::/3"),  # global unicast
+)  # fmt: skip
+_SPECIAL = (
+    IPv4Network("0.0.0.0/8"),  # this network
+    IPv4Network("10.0.0.0/8"),  # private use
+    IPv4Network("100.64.0.0/10"),  # carrier-grade NAT (RFC 6598); also a cloud's metadata service
+    IPv4Network("127.0.0.0/8"),  # loopback
+    IPv4Network("168.63.129.16/32"),  # the host of a virtual machine (Azure), in a public block
+    IPv4Network("169.254.0.0/16"),  # link local, with most clouds' metadata services
+    IPv4Network("172.16.0.0/12"),  # private use
+    IPv4Network("192.0.0.0/24"),  # IETF protocol assignments
+    IPv4Network("192.0.2.0/24"),  # documentation
+    IPv4Network("192.31.196.0/24"),  # AS112-v4
+    IPv4Network("192.52.193.0/24"),  # AMT
+    IPv4Network("192.88.99.0/24"),  # 6to4 relays (RFC 7526, deprecated)
+    IPv4Network("192.168.0.0/16"),  # private use
+    IPv4Network("192.175.48.0/24"),  # AS112 by direct delegation
+    IPv4Network("198.18.0.0/15"),  # benchmarks
+    IPv4Network("198.51.100.0/24"),  # documentation
+    IPv4Network("203.0.113.0/24"),  # documentation
+    IPv6Network("2001::/23"),  # IETF protocol assignments, such as Teredo, ORCHID and AMT
+    IPv6Network("2001:db8::/32"),  # documentation
+    IPv6Network("2620:4f:8000::/48"),  # AS112 by direct delegation
+    IPv6Network("3fff::/20"),  # documentation
+)
+_EMBEDDING = (
+    # Networks whose addresses contain the IPv4 address that receives the packets, and how far from the right.
+    (IPv6Network("::ffff:0:0/96"), 0),  # IPv4-mapped
+    (IPv6Network("64:ff9b::/96"), 0),  # NAT64
+    (IPv6Network("2002::/16"), 80),  # 6to4
 )
 
 
-def _embedded(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that receives the packets for this IPv6 address, if it embeds one."""
-    if any(address in network for network in (_NAT64, _COMPATIBLE)):
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour
-
-
-def _tunnels_inside(address: IPv6Address) -> bool:
-    """Return whether *address* is an ISATAP address, which tunnels to an IPv4 host that may be private."""
-    return (int(address) >> 32) & 0xFDFFFFFF == 0x5EFE
-
-
 def is_public(address: Address) -> bool:
-    """Return whether *address*, including any IPv4 address it embeds, belongs to the public internet."""
+    """Return whether *address*, or the IPv4 address that it embeds, belongs to the public internet."""
     if isinstance(address, IPv6Address):
-        if address.scope_id or _tunnels_inside(address) or any(address in network for network in _LOCAL):
+        number = int(address)
+        if address.scope_id or (number >> 32) & 0xFDFFFFFF == 0x5EFE:  # ISATAP tunnels to an IPv4 host
             return False
-        embedded = _embedded(address)
-        if embedded:
-            return is_public(embedded)
-    elif address in _SHARED or address in _RELAYS:
-        return False
-    return address.is_global and not (
-        address.is_private
-        or address.is_loopback
-        or address.is_link_local
-        or address.is_multicast
-        or address.is_reserved
-        or address.is_unspecified
-    )
+        for network, shift in _EMBEDDING:
+            if address in network:
+                return is_public(IPv4Address((number >> shift) & 0xFFFFFFFF))
+    return _is_in(address, _PUBLIC) and not _is_in(address, _SPECIAL)
+
+
+def _is_in(address: Address, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    return any(address in network for network in networks)
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:

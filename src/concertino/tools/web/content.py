@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import codecs
 import re
+from base64 import b64decode, b64encode
 from email.message import Message
 
-from ...errors import LibraryError
+from ...errors import LibraryError, WorkerError
 from ...records import record
-from ..html import read_html
+from ..html import read_html, require_html_reader
+from ..workers import in_worker
 
 _HTML = {"text/html", "application/xhtml+xml"}
 _TEXT = {"text/plain", "text/markdown", "text/x-markdown", "text/x-rst", "text/csv", "application/json"}
 _META_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
 _XML_CHARSET = re.compile(rb"^\s*<\?xml[^>]+encoding\s*=\s*[\"']([\w:.-]+)", re.IGNORECASE)
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
+_LONGEST_TITLE = 300
 
 
 @record(kw_only=True)
@@ -25,8 +30,27 @@ class ResponseBody:
     content_type: str
 
 
-def page_text(url: str, body: ResponseBody) -> tuple[str, str]:
-    """Return the title, possibly empty, and the text. Raises `LibraryError` if the content is not text."""
+async def page_text(url: str, body: ResponseBody) -> tuple[str, str]:
+    """Return the title, possibly empty, and the text. Raises `LibraryError` if the content is not text.
+
+    A worker process reads the page, and ends when the caller is cancelled.
+    """
+    require_html_reader("web")
+    try:
+        title, text = await in_worker(read_page, url, b64encode(body.data).decode(), body.content_type)
+    except WorkerError as error:
+        if error.raised == "LibraryError":
+            raise LibraryError(error.detail) from None
+        raise LibraryError(f"web: {url} cannot be read ({error}); try another source") from error
+    return str(title)[:_LONGEST_TITLE], str(text)
+
+
+def read_page(url: str, data: str, content_type: str) -> tuple[str, str]:
+    """Return the title and the text of a body in base64. Called in a worker."""
+    return _read(url, ResponseBody(data=b64decode(data), content_type=content_type))
+
+
+def _read(url: str, body: ResponseBody) -> tuple[str, str]:
     header = Message()
     header["content-type"] = body.content_type or "application/octet-stream"
     kind = header.get_content_type() if body.content_type else _sniff(body.data)

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from ...errors import LibraryError
 from ...records import record
 from ..library import Page, Source, source_id
-from ..threads import run_in_thread
 from .addresses import Resolver, resolve
 from .client import USER_AGENT, http
 from .content import ResponseBody, page_text
@@ -53,8 +52,7 @@ async def fetch_page(
     try:
         async with asyncio.timeout(limits.seconds):
             final, body = await _fetch(url, allow_private=allow_private, limits=limits, resolver=resolver)
-            # Hostile markup can take hours to parse; a daemon thread does not keep the process from exiting.
-            title, text = await run_in_thread(page_text, final, body)
+            title, text = await page_text(final, body)
     except TimeoutError as error:
         raise LibraryError(f"web: {url} took longer than {limits.seconds:g} s; try another source") from error
     except httpx2.TimeoutException as error:

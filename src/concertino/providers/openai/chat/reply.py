@@ -4,14 +4,10 @@ Facts are from OpenAI's API reference ("Chat completion chunk"). Recorded answer
 ways, all of which are read here: reasoning in `reasoning_content` (DeepSeek, xAI) or `reasoning` (OpenRouter, Groq), or
 in a list that must go back unmodified (OpenRouter), content in parts (Mistral, Databricks), calls without `index` or
 with arguments as an object, usage in `x_groq`, errors inside the stream (OpenRouter), sources next to the choices
-(Perplexity).
+(Perplexity), images next to the content (OpenRouter).
 
-Usage: `prompt_tokens` includes the `cached_tokens` and `cache_write_tokens` of its details, and `completion_tokens`
-includes `reasoning_tokens`. xAI counts reasoning only in `total_tokens`, and so does Gemini, without any details; there
-the total reveals it. Mistral counts audio input that way, with its tokens in `prompt_tokens_details`. Databricks names
-Claude's cache counts as Anthropic does, inside `prompt_tokens`. Azure's Grok counts a hidden prompt among
-`cached_tokens` that `prompt_tokens` excludes, so cached tokens are capped. Usage in several chunks is cumulative: the
-last one counts. Moonshot sends it in the last choice.
+Usage in several chunks is cumulative: the last one counts. Moonshot sends it in the last choice. `usage` has the rules
+by which its counts are read.
 """
 
 from __future__ import annotations
@@ -19,17 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ....errors import BrokenStreamError, OverloadedError, ProviderError
+from ....errors import OverloadedError, ProviderError
 from ....ids import new_call_id
-from ....messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
-from ....usage import Tokens
-from ...base import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
+from ....messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ....usage import Receipt, Tokens
+from ...base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ...errors import kind_by_status, provider_error
 from ...http.encoding import dumps, is_object
-from ...http.sse import SseEvent
-from ...http.transport import complete_reply, payload
+from ...http.reader import AnswerReader, count_in, details_in, first_choice, modalities_in
 from ..errors import error_object, kind_by_code, status_in_code
 from .request import part_owner
+from .usage import tokens
+from .vendors import Vendor
 
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "end",
@@ -45,134 +42,131 @@ STOP_REASONS: dict[str, StopReason] = {
 BROKEN = frozenset({"insufficient_system_resource", "error", "abort", "aborted", "cancelled"})
 """Finish reasons of answers that broke off: DeepSeek's, and those of vLLM, SGLang and proxies."""
 
-DONE = "[DONE]"
-NO_DATA = ("", DONE)
-"""Data without content; some servers send empty data in between."""
-
 _METADATA = ("citations", "search_results")
 """Perplexity's fields next to the choices; each chunk repeats them in full."""
 
 
-class ChatReader:
-    """A `ReplyReader` for Chat Completions.
+class ChatReader(AnswerReader):
+    """An `AnswerReader` for Chat Completions.
 
     A finish reason ends the answer, because not every server sends `[DONE]`.
     """
 
+    total = "total_tokens"
+
     __slots__ = (
         "_calls",
-        "_choice",
         "_current_call",
-        "_details",
+        "_images",
         "_metadata",
-        "_model",
         "_owner",
         "_pieces",
-        "_provider",
+        "_probabilities",
+        "_reasoning_details",
         "_refused",
-        "_stop",
-        "_usage",
-        "ended",
+        "_service_tier",
+        "_vendor",
     )
 
-    def __init__(self, provider: str) -> None:
-        self.ended = False
-        self._provider = provider
+    def __init__(self, provider: str, vendor: Vendor) -> None:
+        super().__init__(provider)
+        self._vendor = vendor
         self._owner = part_owner(provider)
-        self._choice: int | None = None
         self._pieces: list[Piece] = []
         self._calls = CallIndex(self._pieces)
         self._current_call: Piece | None = None
-        self._details: list[dict[str, Any]] = []
+        self._images: list[MediaPart] = []
         self._metadata: dict[str, Any] = {}
-        self._model = ""
-        self._stop = ""
+        self._probabilities: list[dict[str, Any]] = []
+        self._reasoning_details: list[dict[str, Any]] = []
         self._refused = False
-        self._usage: dict[str, Any] | None = None
+        self._service_tier = ""
 
-    def read(self, event: SseEvent) -> Sequence[ModelEvent]:
-        """See `ReplyReader.read`."""
-        data = event.data.strip()
-        if data in NO_DATA:
-            return self._done() if data == DONE else ()
-        chunk = payload(event, self._provider)
-        if event.name == "error":
-            raise self._failure(chunk)
-        return self._read(chunk, "delta")
-
-    def whole(self, answer: Any) -> Sequence[ModelEvent]:
-        """See `ReplyReader.whole`."""
+    def _read_body(self, answer: Any) -> Sequence[ModelEvent]:
         if "choices" not in answer and "error" not in answer:
-            raise self._failure(answer)
-        items = self._read(answer, "message")
-        if answer.get("choices") and not self._stop:  # a whole body is complete, even without a finish reason
-            self.ended, self._stop = True, "stop"
+            raise _failure(answer, self.provider)
+        return self._read_choice(answer, "message")
+
+    def _read(self, data: dict[str, Any], name: str) -> Sequence[ModelEvent]:
+        if name == "error":
+            raise _failure(data, self.provider)
+        return self._read_choice(data, "delta")
+
+    def _is_whole(self) -> bool:
+        calls = ["".join(piece.texts) for piece in self._pieces if piece.kind == "call"]
+        return not self.stop and bool(self._pieces or self._images) and all(map(is_object, calls))
+
+    def _at_end(self) -> Sequence[ModelEvent]:
+        return [item for piece in self._pieces for item in piece.announce(self._owner)]
+
+    def partial(self) -> list[Part]:
+        """See `AnswerReader.partial`."""
+        pieces = [piece for piece in self._pieces if piece.kind != "call" or piece.announced]
+        return [piece.part(self._owner) for piece in pieces]
+
+    def _parts(self) -> list[Part]:
+        parts = [piece.part(self._owner) for piece in self._pieces]
+        if self._reasoning_details:
+            attach_details(parts, self._reasoning_details, self._owner)
+        return [*parts, *self._images] + [
+            Opaque(self._owner, name, dumps(value)) for name, value in self._metadata.items()
+        ]
+
+    def _stop_reason(self) -> StopReason:
+        return "filter" if self._refused else STOP_REASONS.get(self.stop, "end")
+
+    def _tokens(self) -> Tokens | None:
+        return tokens(self.usage, self._vendor, self.model)
+
+    def _reported(self) -> Receipt:
+        """See `AnswerReader._reported`. OpenRouter counts requests of its tools, Perplexity queries."""
+        used = self.usage.get("server_tool_use") or details_in(self.usage, "server_tool_use_details")
+        counts = {name.removesuffix("_requests"): count_in(used, name) for name in used if name.endswith("_requests")}
+        prompt = modalities_in(details_in(self.usage, "prompt_tokens_details"), "input")
+        completion = modalities_in(details_in(self.usage, "completion_tokens_details"), "output")
+        return Receipt(
+            service_tier=self._service_tier or self.usage.get("service_tier") or "",
+            server_tools=counts or {"web_search": count_in(self.usage, "num_search_queries")},
+            modalities=prompt | completion,
+        )
+
+    def _logprobs(self) -> tuple[Logprob, ...]:
+        return logprobs_of(self._probabilities)
+
+    def _read_choice(self, chunk: dict[str, Any], key: str) -> list[ModelEvent]:
+        if chunk.get("error") or chunk.get("object") == "error":
+            raise _failure(chunk, self.provider)
+        self._note(chunk)
+        choice = first_choice(chunk.get("choices"))
+        if choice is None:
+            return []
+        self.usage = choice.get("usage") or self.usage
+        if choice.get("error"):
+            raise _failure(choice, self.provider)
+        if reason := choice.get("finish_reason"):
+            self.stop = reason
+            self.end = None if reason in BROKEN else "reason"
+        if probabilities := choice.get("logprobs"):
+            self._probabilities += probabilities.get("content") or ()
+        delta = choice.get(key) or choice.get("message" if key == "delta" else "delta")
+        items = self._delta(delta) if delta else []
+        if self.end is not None:
+            items += [item for piece in self._pieces for item in piece.announce(self._owner)]
         return items
 
-    def partial(self) -> tuple[list[Part], str]:
-        """See `ReplyReader.partial`."""
-        pieces = [piece for piece in self._pieces if piece.kind != "call" or piece.announced]
-        return [piece.part(self._owner) for piece in pieces], self._model
-
-    def counted(self) -> Tokens | None:
-        """See `ReplyReader.counted`."""
-        return tokens(self._usage)
-
-    def reply(self) -> Reply:
-        """See `ReplyReader.reply`."""
-        if not self.ended:
-            how = f"with the finish reason {self._stop!r}" if self._stop else "without a finish reason"
-            raise BrokenStreamError(f"the answer of {self._provider} ended {how}", provider=self._provider)
-        parts = [piece.part(self._owner) for piece in self._pieces]
-        if self._details:
-            self._attach_details(parts)
-        parts += [Opaque(self._owner, name, dumps(value)) for name, value in self._metadata.items()]
-        stop = "filter" if self._refused else STOP_REASONS.get(self._stop, "end")
-        return complete_reply(self._provider, parts, stop, self._model, tokens(self._usage))
-
-    def _done(self) -> Sequence[ModelEvent]:
-        """End an answer by `[DONE]` alone, as some hosts of OpenRouter do, unless a call was cut off."""
-        complete = all(piece.kind != "call" or is_object("".join(piece.texts)) for piece in self._pieces)
-        if self._stop or not self._pieces or not complete:
-            return ()
-        self.ended, self._stop = True, "stop"
-        return [item for piece in self._pieces for item in self._announce(piece)]
-
-    def _read(self, chunk: dict[str, Any], key: str) -> list[ModelEvent]:
-        if chunk.get("error") or chunk.get("object") == "error":
-            raise self._failure(chunk)
-        if not self._model:
-            self._model = chunk.get("model") or ""
-        if usage := chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"):
-            self._usage = usage
+    def _note(self, chunk: dict[str, Any]) -> None:
+        """Keep what a chunk reports about the whole answer."""
+        if not self.model:
+            self.model = chunk.get("model") or ""
+            self.response_id = chunk.get("id") or ""
+        if tier := chunk.get("service_tier"):
+            self._service_tier = tier
+        usage = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage")
+        if isinstance(usage, dict):
+            self.usage = usage or self.usage
         for name in _METADATA:
             if chunk.get(name):
                 self._metadata[name] = chunk[name]
-        choice = self._first_choice(chunk)
-        if choice is None:
-            return []
-        self._usage = choice.get("usage") or self._usage
-        if choice.get("error"):
-            raise self._failure(choice)
-        if reason := choice.get("finish_reason"):
-            self._stop = reason
-            self.ended = reason not in BROKEN
-        delta = choice.get(key) or choice.get("message" if key == "delta" else "delta")
-        items = self._delta(delta) if delta else []
-        if self.ended:
-            items += [item for piece in self._pieces for item in self._announce(piece)]
-        return items
-
-    def _first_choice(self, chunk: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the answer's choice in *chunk*. Others, which `extra={"n": 2}` asks for, must not mix with it."""
-        for choice in chunk.get("choices") or ():
-            index = choice.get("index") or 0
-            if self._choice is None:
-                self._choice = index
-            if index == self._choice:
-                found: dict[str, Any] = choice
-                return found
-        return None
 
     def _delta(self, delta: dict[str, Any]) -> list[ModelEvent]:
         items: list[ModelEvent] = []
@@ -180,38 +174,30 @@ class ChatReader:
         if self._current_call and (thought or content or delta.get("refusal")):
             items += self._switch_to(None)
         if pieces := delta.get("reasoning_details"):
-            add_details(self._details, pieces)
+            add_details(self._reasoning_details, pieces)
         if thought:
-            items.append(self._reason(thought))
+            items.append(self._write("reasoning", thought))
         if content:
             if isinstance(content, str):
-                items.append(self._say(content))
+                items.append(self._write("text", content))
             else:
                 items += self._content_parts(content)
         if refusal := delta.get("refusal"):
             self._refused = True
-            self._run("refusal").append(refusal)
-            items.append(TextChunk(refusal))
+            items.append(self._write("refusal", refusal))
         for call in _calls(delta):
             items += self._call(call)
-        for name in ("annotations", "audio"):
-            if delta.get(name):
-                self._add_metadata(name, delta[name])
+        self._keep(delta)
         return items
 
-    def _add_metadata(self, name: str, value: Any) -> None:
-        """Append to a list; in an object, append to streamed text and replace everything else."""
-        before = self._metadata.get(name)
-        if isinstance(value, list) and isinstance(before, list):
-            value = before + value
-        elif isinstance(value, dict) and isinstance(before, dict):
-            appended = {
-                key: before[key] + text
-                for key, text in value.items()
-                if isinstance(text, str) and key in ("data", "transcript") and key in before
-            }
-            value = {**before, **value, **appended}
-        self._metadata[name] = value
+    def _keep(self, delta: dict[str, Any]) -> None:
+        """Keep what a delta has next to its text."""
+        for media in map(_image, delta.get("images") or ()):
+            if media is not None:
+                self._images.append(MediaPart(media, provider=self._owner))
+        for name in ("annotations", "audio"):
+            if delta.get(name):
+                self._metadata[name] = joined(self._metadata.get(name), delta[name])
 
     def _content_parts(self, content: list[dict[str, Any]]) -> Iterable[ModelEvent]:
         for part in content:
@@ -219,17 +205,13 @@ class ChatReader:
             if part.get("type") in ("thinking", "reasoning"):
                 texts = [pieces] if isinstance(pieces, str) else [piece.get("text") or "" for piece in pieces]
                 if thought := "".join(texts):
-                    yield self._reason(thought)
+                    yield self._write("reasoning", thought)
             elif text := part.get("text"):
-                yield self._say(text)
+                yield self._write("text", text)
 
-    def _say(self, text: str) -> TextChunk:
-        self._run("text").append(text)
-        return TextChunk(text)
-
-    def _reason(self, text: str) -> ReasoningChunk:
-        self._run("reasoning").append(text)
-        return ReasoningChunk(text)
+    def _write(self, kind: str, text: str) -> ModelEvent:
+        self._run(kind).append(text)
+        return ReasoningChunk(text) if kind == "reasoning" else TextChunk(text)
 
     def _run(self, kind: str) -> list[str]:
         if not self._pieces or self._pieces[-1].kind != kind:
@@ -252,30 +234,38 @@ class ChatReader:
         Some servers write several calls alternately, so arguments that are not whole may continue later.
         """
         before, self._current_call = self._current_call, call
-        return [] if before is None or before is call else self._announce(before)
+        return [] if before is None or before is call else before.announce(self._owner)
 
-    def _announce(self, piece: Piece) -> list[ModelEvent]:
-        """Announce a call once. Arguments that are not a whole object wait for the reply."""
-        if piece.kind != "call" or piece.announced or not piece.name or not is_object("".join(piece.texts)):
-            return []
-        part = piece.part(self._owner)
-        piece.announced = True
-        return [ToolCallReady(part)] if isinstance(part, ToolCall) else []
 
-    def _attach_details(self, parts: list[Part]) -> None:
-        """Attach the whole list, which goes back as one field, to the first reasoning."""
-        raw = dumps({"reasoning_details": self._details})
-        for index, part in enumerate(parts):
-            if part.kind == "reasoning":
-                parts[index] = Reasoning(part.text, provider=self._owner, raw=raw)
-                return
-        parts.insert(0, Reasoning("", provider=self._owner, raw=raw))
+def _failure(answer: Any, provider: str) -> ProviderError:
+    error = error_object(answer)
+    status = status_in_code(error)
+    kind = kind_by_code(error) or (kind_by_status(status) if status else OverloadedError)
+    return provider_error(kind, f"{provider}: {error['message'] or answer}", provider=provider)
 
-    def _failure(self, answer: Any) -> ProviderError:
-        error = error_object(answer)
-        status = status_in_code(error)
-        kind = kind_by_code(error) or (kind_by_status(status) if status else OverloadedError)
-        return provider_error(kind, f"{self._provider}: {error['message'] or answer}", provider=self._provider)
+
+def joined(before: Any, value: Any) -> Any:
+    """Append *value* to the list *before*; in an object, append streamed text and replace everything else."""
+    if isinstance(value, list) and isinstance(before, list):
+        return before + value
+    if not (isinstance(value, dict) and isinstance(before, dict)):
+        return value
+    appended = {
+        key: before[key] + text
+        for key, text in value.items()
+        if isinstance(text, str) and key in ("data", "transcript") and key in before
+    }
+    return {**before, **value, **appended}
+
+
+def attach_details(parts: list[Part], details: list[dict[str, Any]], owner: str) -> None:
+    """Attach the whole list, which goes back as one field, to the first reasoning."""
+    raw = dumps({"reasoning_details": details})
+    for index, part in enumerate(parts):
+        if part.kind == "reasoning":
+            parts[index] = Reasoning(part.text, provider=owner, raw=raw)
+            return
+    parts.insert(0, Reasoning("", provider=owner, raw=raw))
 
 
 def _calls(delta: dict[str, Any]) -> Iterable[dict[str, Any]]:
@@ -284,30 +274,26 @@ def _calls(delta: dict[str, Any]) -> Iterable[dict[str, Any]]:
     return delta.get("tool_calls") or ()
 
 
-def tokens(usage: dict[str, Any] | None) -> Tokens | None:
-    """Return the API's counts as `Tokens`, or None without a report."""
-    if not usage:
-        return None
-    details = usage.get("prompt_tokens_details") or {}
-    prompt = usage.get("prompt_tokens") or 0
-    completion = usage.get("completion_tokens") or 0
-    reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    uncounted = max(0, (usage.get("total_tokens") or 0) - prompt - completion)
-    if uncounted and uncounted == (details.get("audio_tokens") or 0) + (details.get("image_tokens") or 0):
-        prompt, uncounted = prompt + uncounted, 0  # Mistral's media input
-    cached = (
-        details.get("cached_tokens")
-        or usage.get("prompt_cache_hit_tokens")
-        or usage.get("cache_read_input_tokens")
-        or usage.get("cached_tokens")
-        or 0
-    )
-    return Tokens(
-        prompt=prompt,
-        completion=completion + uncounted,
-        cached=min(prompt, cached),
-        cache_write=details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens") or 0,
-        reasoning=reasoning or uncounted,
+def _image(image: dict[str, Any]) -> Media | None:
+    """Return an image of an answer (OpenRouter, "Image generation"): a data URL, or an address."""
+    url = (image.get("image_url") or {}).get("url") or ""
+    head, comma, data = url.partition(";base64,")
+    if comma and head.startswith("data:"):
+        return Media(head.removeprefix("data:"), data)
+    return Media("image/*", url=url) if url.startswith("https://") else None
+
+
+def logprobs_of(entries: Iterable[dict[str, Any]]) -> tuple[Logprob, ...]:
+    """Return the entries of OpenAI's `logprobs`, in Chat Completions and Responses alike."""
+    return tuple(
+        [
+            Logprob(
+                entry["token"],
+                entry["logprob"],
+                tuple([(likely["token"], likely["logprob"]) for likely in entry.get("top_logprobs") or ()]),
+            )
+            for entry in entries
+        ]
     )
 
 
@@ -361,6 +347,14 @@ class Piece:
         self._extras.update(
             (name, value) for name, value in delta.items() if name not in _REPRESENTED and value is not None
         )
+
+    def announce(self, owner: str) -> list[ModelEvent]:
+        """Announce a call once. Arguments that are not a whole object wait for the reply."""
+        if self.kind != "call" or self.announced or not self.name or not is_object("".join(self.texts)):
+            return []
+        part = self.part(owner)
+        self.announced = True
+        return [ToolCallReady(part)] if isinstance(part, ToolCall) else []
 
     def part(self, owner: str) -> Part:
         """Return the piece as a part of *owner*."""

@@ -25,8 +25,9 @@ from ....messages import (
     UserMessage,
 )
 from ...base import ModelRequest
-from ...catalog import check_settings, supported_efforts, takes_breakpoints, unsupported
+from ...catalog import check_lacking, check_settings, supported_efforts, takes_breakpoints, unsupported
 from ...http.encoding import (
+    IMAGES,
     NOT_RETURNED,
     RequestBody,
     ToolForms,
@@ -36,10 +37,11 @@ from ...http.encoding import (
     dropped_of,
     dumps,
     encode_body,
-    media_kind,
+    is_text,
     media_placeholder,
     media_refusal,
     media_text,
+    media_type,
     media_url,
     portable_id,
     portable_name,
@@ -50,6 +52,18 @@ from .vendors import Vendor
 _SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
 _LONGEST_ID = 40  # OpenAI's limit
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+
+_SETTINGS = (
+    "max_output_tokens",
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "stop",
+    "service_tier",
+)
 
 
 def part_owner(provider: str) -> str:
@@ -68,6 +82,8 @@ def request_body(
 ) -> RequestBody:
     """Encode *request*. Raises `UnsupportedError` if the model or the vendor cannot take a setting or content."""
     check_settings(request, provider, chat=vendor.name in ("openai", "azure"))
+    if vendor.lacks:
+        check_lacking(request, provider, vendor.lacks, f"{vendor.name}'s Chat Completions")
     head: dict[str, Any] = {"model": request.model, "stream": stream}
     if stream and vendor.asks_usage:
         head["stream_options"] = {"include_usage": True}
@@ -95,12 +111,14 @@ def request_body(
 
 
 def _add_settings(head: dict[str, Any], request: ModelRequest, provider: str, vendor: Vendor) -> None:
-    if request.max_output_tokens is not None:
-        head[vendor.limit] = request.max_output_tokens
-    if request.temperature is not None:
-        head["temperature"] = request.temperature
-    if request.stop:
-        head["stop"] = request.stop
+    named = {"max_output_tokens": vendor.limit, "seed": vendor.seed}
+    for name in _SETTINGS:
+        if (value := getattr(request, name)) not in (None, "", ()):
+            head[named.get(name, name)] = value
+    if request.logprobs is not None:
+        head["logprobs"] = True
+        if request.logprobs:
+            head["top_logprobs"] = request.logprobs
     if request.cache_key and vendor.cache_key:
         head["prompt_cache_key"] = request.cache_key
     if request.output_schema is not None:
@@ -183,7 +201,8 @@ class MessageEncoder:
                     return WireMessage("tool", first, "")
                 parts, refused = self._media_parts(message.media)
                 parts.append({"type": "text", "text": f"(This is what {name} returned.)"})
-                return WireMessage("tool", first, dumps({"role": "user", "content": parts}), refused)
+                form = dumps({"role": "user", "content": parts})
+                return WireMessage("tool", first, form, refused, "; ".join(refused))
             case AssistantMessage():
                 return self._assistant(message)
 
@@ -201,7 +220,7 @@ class MessageEncoder:
                     self._add_reasoning(form, thoughts, part.text, part.raw)
             elif part.kind == "text" and not (own and part.raw):
                 texts.append(part.text)
-            elif own and part.raw and (part.kind == "text" or part.type not in NOT_RETURNED):
+            elif own and part.raw and not (part.kind == "opaque" and part.type in NOT_RETURNED):
                 form.update(json.loads(part.raw))
         text = "".join(texts)
         if thoughts:
@@ -216,6 +235,9 @@ class MessageEncoder:
 
     def _dropped(self, message: AssistantMessage) -> Iterator[str]:
         for part in message.parts:
+            if part.kind == "media":  # no server takes images of an assistant
+                yield f"{part.media.kind} of an answer"
+                continue
             yield from dropped_of(part, self._owner)
             if part.kind == "reasoning" and part.provider == self._owner and part.text and not self._vendor.reasoning:
                 yield f"reasoning of {self._vendor.name}"
@@ -249,19 +271,9 @@ class MessageEncoder:
         return parts, tuple(refused)
 
     def _media_part(self, item: Media) -> dict[str, Any] | None:
-        if item.media_type.startswith("text/") and item.data is not None:
+        if is_text(item):
             return {"type": "text", "text": f"<document name={dumps(item.name)}>\n{media_text(item)}\n</document>"}
-        kind = media_kind(item)
-        if kind not in self._vendor.media:
-            return None
-        if kind == "image" and item.file_id is None:
-            return {"type": "image_url", "image_url": {"url": media_url(item)}}
-        if kind == "audio" and item.data is not None and item.media_type in _AUDIO:
-            return {"type": "input_audio", "input_audio": {"data": item.data, "format": _AUDIO[item.media_type]}}
-        if kind == "document" and (item.file_id is not None or item.data is not None):
-            file = {"filename": item.name or "document.pdf", "file_data": media_url(item)}
-            return {"type": "file", "file": file if item.file_id is None else {"file_id": item.file_id}}
-        return None
+        return _media_form(item) if item.kind in self._vendor.media else None
 
     def _id(self, call_id: str) -> str:
         if not self._vendor.short_ids:
@@ -269,3 +281,18 @@ class MessageEncoder:
         if _SHORT_ID.fullmatch(call_id):
             return call_id
         return blake2b(call_id.encode("utf-8", "replace"), digest_size=5).hexdigest()[:9]
+
+
+def _media_form(item: Media) -> dict[str, Any] | None:
+    """Return a content part, or None if the format has none for this type and source."""
+    kind, given = item.kind, item.data is not None
+    if kind == "image" and media_type(item) in IMAGES and (given or item.url):
+        return {"type": "image_url", "image_url": {"url": media_url(item)}}
+    if kind == "video" and (given or item.url):
+        return {"type": "video_url", "video_url": {"url": media_url(item)}}
+    if kind == "audio" and given and item.media_type in _AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": item.data, "format": _AUDIO[item.media_type]}}
+    if item.media_type == "application/pdf" and (given or item.file_id is not None):
+        file = {"filename": item.name or "document.pdf", "file_data": media_url(item)}
+        return {"type": "file", "file": file if item.file_id is None else {"file_id": item.file_id}}
+    return None

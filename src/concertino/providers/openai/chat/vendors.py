@@ -17,10 +17,12 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ....errors import ConfigurationError
+from ....messages import MediaKind
 from ....records import record
 
 ReasoningField = Literal["", "reasoning_content", "reasoning", "reasoning_details", "parts"]
-MediaKind = Literal["image", "audio", "document"]
+Outside = tuple[Literal["media", "reasoning"], ...]
+Setting = Literal["top_p", "seed", "frequency_penalty", "presence_penalty", "service_tier", "logprobs", "stop"]
 
 
 @record(kw_only=True)
@@ -62,13 +64,22 @@ class Vendor:
     """Whether it accepts `prompt_cache_key`."""
     breakpoints: bool = False
     """Whether it accepts Anthropic's `cache_control` on content parts."""
+    outside: tuple[Outside, ...] = (("reasoning",), ("media",), ("media", "reasoning"))
+    """The details of its usage report that are not in prompt and completion if the total exceeds both by exactly them:
+    the first combination that fits. The default trusts the details; OpenAI counts everything inside."""
+    unnamed_reasoning: bool = False
+    """Whether it counts reasoning in the total alone."""
+    lacks: frozenset[Setting] = frozenset()
+    """The settings that it refuses or ignores."""
+    seed: str = "seed"
+    """Its name for the setting `seed`."""
     short_ids: bool = False
     """Whether call ids must have nine letters and digits."""
     plain_ids: bool = False
     """Whether call ids are limited in length; ids of other providers are hashed if needed."""
 
 
-_ALL: frozenset[MediaKind] = frozenset({"image", "audio", "document"})
+_MOST: frozenset[MediaKind] = frozenset({"image", "audio", "document"})
 
 OPENAI = Vendor(
     name="openai",
@@ -76,8 +87,9 @@ OPENAI = Vendor(
     hosts=("api.openai.com",),
     key="OPENAI_API_KEY",
     limit="max_completion_tokens",
-    media=_ALL,
+    media=_MOST,
     cache_key=True,
+    outside=(),
     plain_ids=True,
     system_inside=True,
 )
@@ -100,7 +112,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="OPENROUTER_API_KEY",
         reasoning="reasoning_details",
         effort="reasoning",
-        media=_ALL,
+        media=_MOST | {"video"},
         breakpoints=True,
         system_inside=True,
     ),
@@ -125,6 +137,7 @@ VENDORS: tuple[Vendor, ...] = (
         reasoning="reasoning_content",
         reasoned_calls=True,
         schemas=False,
+        lacks=frozenset({"seed", "service_tier"}),
         media=frozenset(),
         system_inside=True,
     ),
@@ -142,6 +155,9 @@ VENDORS: tuple[Vendor, ...] = (
         bridge="Noted.",
         media=frozenset({"image", "audio"}),
         cache_key=True,
+        outside=(("media",),),
+        lacks=frozenset({"logprobs", "service_tier"}),
+        seed="random_seed",
         short_ids=True,
     ),
     Vendor(
@@ -151,6 +167,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="XAI_API_KEY",
         limit="max_completion_tokens",
         reasoning="reasoning_content",
+        outside=(("reasoning",),),
         system_inside=True,
     ),
     Vendor(
@@ -160,6 +177,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="PERPLEXITY_API_KEY",
         parallel_switch=False,
         choices=(),
+        lacks=frozenset({"seed", "service_tier", "logprobs"}),
     ),
     Vendor(
         name="databricks", hosts=(".azuredatabricks.net", ".databricks.com"), key="DATABRICKS_TOKEN", system_inside=True
@@ -172,13 +190,21 @@ VENDORS: tuple[Vendor, ...] = (
         host="OLLAMA_HOST",
         parallel_switch=False,
         choices=(),
+        lacks=frozenset({"service_tier"}),
         reasoning="reasoning",
     ),
     # docs.vllm.ai, "Reasoning Outputs": `reasoning` was `reasoning_content` before 0.11; "Interleaved Thinking": it
-    # goes back under the same name.
-    Vendor(name="vllm", reasoning="reasoning"),
+    # goes back under the same name. "Multimodal Inputs": `video_url`, `input_audio`.
+    Vendor(
+        name="vllm",
+        reasoning="reasoning",
+        media=frozenset({"image", "audio", "video"}),
+        lacks=frozenset({"service_tier"}),
+    ),
     # llama.cpp's server ignores a named tool choice, without an error (its issue 26535).
-    Vendor(name="llamacpp", reasoning="reasoning_content", choices=("required", "none")),
+    Vendor(
+        name="llamacpp", reasoning="reasoning_content", choices=("required", "none"), lacks=frozenset({"service_tier"})
+    ),
     # ai.google.dev, "OpenAI compatibility" and "Thought signatures": they are in `extra_content` of calls.
     Vendor(
         name="google-openai",
@@ -187,6 +213,7 @@ VENDORS: tuple[Vendor, ...] = (
         key="GEMINI_API_KEY",
         parallel_switch=False,
         media=frozenset({"image", "audio"}),
+        unnamed_reasoning=True,
         system_inside=True,
     ),
     # docs.fireworks.ai, "Reasoning": `reasoning_content`, which goes back, and `reasoning_effort`.

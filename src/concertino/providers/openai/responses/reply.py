@@ -7,91 +7,110 @@ Usage: `input_tokens` includes the counts of `input_tokens_details` (`cached_tok
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ....errors import BrokenStreamError, OverloadedError, ProviderError
-from ....messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
-from ....usage import Tokens
-from ...base import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
+from ....messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ....usage import Receipt, Tokens
+from ...base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ...errors import provider_error
 from ...http.encoding import dumps, is_object
-from ...http.sse import SseEvent
-from ...http.transport import complete_reply, payload
-from ..chat.reply import NO_DATA
+from ...http.reader import AnswerReader, count_in, details_in, modalities_in
+from ..chat.reply import logprobs_of
 from ..errors import error_object, kind_by_code
 from . import custom_tools
 
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "filter"}
 _UNFINISHED = frozenset({"failed", "cancelled", "queued", "in_progress"})
 """Statuses of a response without an answer. All others end one, also null and other servers' own."""
+_SERVER_TOOLS = frozenset({"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"})
+"""Items of tools that run at the provider and are billed apart."""
 
 
-class ResponseReader:
-    """A `ReplyReader` for the Responses API."""
+class ResponseReader(AnswerReader):
+    """An `AnswerReader` for the Responses API. The event `response.completed` ends an answer."""
 
-    __slots__ = ("_announced", "_calls", "_items", "_model", "_provider", "_response", "_unfinished", "ended")
+    total = "total_tokens"
+
+    __slots__ = ("_announced", "_calls", "_items", "_numbers", "_response", "_unfinished")
 
     def __init__(self, provider: str) -> None:
-        self.ended = False
-        self._provider = provider
+        super().__init__(provider)
         self._calls: dict[int, tuple[str, str]] = {}
         self._unfinished: dict[int, tuple[str, list[str]]] = {}  # texts and reasoning, for a partial answer
         self._items: dict[int, dict[str, Any]] = {}
         self._announced: dict[int, ToolCall] = {}
-        self._model = ""
         self._response: dict[str, Any] = {}
+        self._numbers = EventNumbers(provider)
 
-    def read(self, event: SseEvent) -> Sequence[ModelEvent]:
-        """See `ReplyReader.read`. Unknown events are ignored."""
-        if event.data.strip() in NO_DATA:  # some servers end their streams as in Chat Completions
+    def _read(self, data: dict[str, Any], name: str) -> Sequence[ModelEvent]:
+        """See `AnswerReader._read`. Unknown events are ignored."""
+        if self._numbers.is_repeated(data):
             return ()
-        data = payload(event, self._provider)
-        return self._read(data.get("type") or event.name, data)
+        return self._event(data.get("type") or name, data)
 
-    def whole(self, answer: Any) -> Sequence[ModelEvent]:
-        """See `ReplyReader.whole`."""
+    def _read_body(self, answer: Any) -> Sequence[ModelEvent]:
         if answer.get("error") or "output" not in answer:
             raise self._failure(answer)
-        items = list(self._end_all(answer))
-        self.ended = answer.get("status") not in _UNFINISHED
-        return items
+        return list(self._end_all(answer))
 
-    def partial(self) -> tuple[list[Part], str]:
-        """See `ReplyReader.partial`."""
+    def _is_whole(self) -> bool:
+        if self._response.get("status") in _UNFINISHED:
+            return False
+        return bool(self._response) or bool(self._items and self._items.keys() >= self._unfinished.keys() | self._calls)
+
+    def partial(self) -> list[Part]:
+        """See `AnswerReader.partial`."""
         parts: list[Part] = []
         for index in sorted(self._items.keys() | self._unfinished.keys() | self._announced.keys()):
             if index in self._items or index in self._announced:
-                parts += self._parts(index, self._items)
+                parts += self._parts_at(index, self._items)
                 continue
             kind, pieces = self._unfinished[index]
             text = "".join(pieces)
-            parts.append(Text(text) if kind == "text" else Reasoning(text, provider=self._provider))
-        return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)], self._model
+            parts.append(Text(text) if kind == "text" else Reasoning(text, provider=self.provider))
+        return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)]
 
-    def counted(self) -> Tokens | None:
-        """See `ReplyReader.counted`."""
-        return tokens(self._response.get("usage"))
-
-    def reply(self) -> Reply:
-        """See `ReplyReader.reply`."""
-        response = self._response
-        if not self.ended:
-            raise BrokenStreamError(
-                f"the answer of {self._provider} ended without response.completed", provider=self._provider
-            )
+    def _parts(self) -> list[Part]:
         items = self._items
-        parts = [part for index in sorted(items.keys() | self._announced.keys()) for part in self._parts(index, items)]
+        indexes = sorted(items.keys() | self._announced.keys())
+        parts = [part for index in indexes for part in self._parts_at(index, items)]
         done = custom_tools.answered_ids(items.values())
-        parts = [_opaque(part) if part.kind == "tool_call" and part.id in done else part for part in parts]
-        reason = (response.get("incomplete_details") or {}).get("reason")
-        stop: StopReason = _INCOMPLETE.get(reason or "", "length") if reason else "end"
-        if any(_is_refusal(item) for item in items.values()):
-            stop = "filter"
-        return complete_reply(self._provider, parts, stop, self._model, tokens(response.get("usage")))
+        return [_opaque(part) if part.kind == "tool_call" and part.id in done else part for part in parts]
 
-    def _read(self, kind: str, data: dict[str, Any]) -> Sequence[ModelEvent]:  # noqa: C901, PLR0911 - one flat table
+    def _stop_reason(self) -> StopReason:
+        if any(_is_refusal(item) for item in self._items.values()):
+            return "filter"
+        reason = (self._response.get("incomplete_details") or {}).get("reason")
+        return _INCOMPLETE.get(reason, "length") if reason else "end"
+
+    def _tokens(self) -> Tokens | None:
+        return tokens(self.usage)
+
+    def _reported(self) -> Receipt:
+        """See `AnswerReader._reported`. xAI counts the calls of its tools. Only searches among web calls are billed."""
+        used = details_in(self.usage, "server_side_tool_usage_details")
+        tools = Counter({name.removesuffix("_calls"): count_in(used, name) for name in used})
+        for item in self._items.values() if not used else ():
+            kind = item.get("type") or ""
+            billed = kind != "web_search_call" or (item.get("action") or {}).get("type", "search") == "search"
+            if kind in _SERVER_TOOLS and billed:
+                tools[kind.removesuffix("_call")] += 1
+        prompt = modalities_in(details_in(self.usage, "input_tokens_details"), "input")
+        completion = modalities_in(details_in(self.usage, "output_tokens_details"), "output")
+        tier = self._response.get("service_tier") or ""
+        return Receipt(service_tier=tier, server_tools=dict(tools), modalities=prompt | completion)
+
+    def _logprobs(self) -> tuple[Logprob, ...]:
+        texts = [
+            part for item in self._items.values() for part in item.get("content") or () if item["type"] == "message"
+        ]
+        return logprobs_of([entry for part in texts for entry in part.get("logprobs") or ()])
+
+    def _event(self, kind: str, data: dict[str, Any]) -> Sequence[ModelEvent]:  # noqa: C901, PLR0911 - one flat table
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 self._append(data, "text", data["delta"])
@@ -113,16 +132,22 @@ class ResponseReader:
             case "response.output_item.done":
                 return self._end(data["output_index"], data["item"])
             case "response.created":
-                self._model = data["response"].get("model") or ""
+                self._begin_response(data["response"])
             case "response.completed" | "response.incomplete":
-                self.ended = True
+                self.end = "reason"
                 return list(self._end_all(data["response"]))
             case "response.failed" | "response.cancelled":
-                self._response = data["response"]
+                self._begin_response(data["response"])
                 raise self._failure(data["response"].get("error") or {"message": kind})
             case "error":
                 raise self._failure(data)
         return ()
+
+    def _begin_response(self, response: dict[str, Any]) -> None:
+        self._response = response
+        self.model = response.get("model") or self.model
+        self.response_id = response.get("id") or self.response_id
+        self.usage = response.get("usage") or self.usage
 
     def _append(self, data: dict[str, Any], kind: str, text: str) -> None:
         index = data.get("output_index", 0)
@@ -149,8 +174,7 @@ class ResponseReader:
         Some servers omit them from the final event, others never finish them one by one, and an unstreamed answer has
         them only here.
         """
-        self._response = response
-        self._model = response.get("model") or self._model
+        self._begin_response(response)
         if self._items:
             return
         for index, item in enumerate(response.get("output") or []):
@@ -162,7 +186,7 @@ class ResponseReader:
         """Return the chunks that a stream would have sent before it finished *item*."""
         if item.get("type") == "function_call":
             yield from self._begin(index, item)
-        for part in _parts(item, self._provider):
+        for part in _parts(item, self.provider):
             if part.kind == "text" and part.text:
                 yield TextChunk(part.text)
             elif part.kind == "reasoning" and part.text:
@@ -179,19 +203,19 @@ class ResponseReader:
         call = self._announced[index] = ToolCall(call_id, name, arguments)
         return (ToolCallReady(call),)
 
-    def _parts(self, index: int, items: dict[int, dict[str, Any]]) -> Sequence[Part]:
+    def _parts_at(self, index: int, items: dict[int, dict[str, Any]]) -> Sequence[Part]:
         item = items.get(index)
         call = self._announced.get(index)
         if call is not None and (item is None or item.get("type") == "function_call"):
             if item is None or item.get("arguments") != call.arguments:
                 return (call,)  # exactly as announced
-            return (replace(call, raw=dumps(item), provider=self._provider),)
-        return () if item is None else list(_parts(item, self._provider))
+            return (replace(call, raw=dumps(item), provider=self.provider),)
+        return () if item is None else list(_parts(item, self.provider))
 
     def _failure(self, answer: Any) -> ProviderError:
         error = error_object(answer)
         kind = kind_by_code(error) or OverloadedError
-        return provider_error(kind, f"{self._provider}: {error['message'] or answer}", provider=self._provider)
+        return provider_error(kind, f"{self.provider}: {error['message'] or answer}", provider=self.provider)
 
 
 def _parts(item: dict[str, Any], provider: str) -> Iterator[Part]:
@@ -209,6 +233,9 @@ def _parts(item: dict[str, Any], provider: str) -> Iterator[Part]:
             pieces = item.get("summary") or item.get("content") or []
             text = "\n\n".join(piece.get("text") or "" for piece in pieces)
             yield Reasoning(text, item.get("id"), item.get("encrypted_content"), provider, raw=dumps(item))
+        case "image_generation_call" if item.get("result"):
+            media = Media(f"image/{item.get('output_format') or 'png'}", item["result"])
+            yield MediaPart(media, raw=dumps({**item, "result": None}), provider=provider)
         case kind:
             yield custom_tools.call_of(item, provider) or Opaque(provider, kind or "", dumps(item))
 
@@ -227,11 +254,42 @@ def tokens(usage: dict[str, Any] | None) -> Tokens | None:
     """Return the API's counts as `Tokens`, or None without a report."""
     if not usage:
         return None
-    details = usage.get("input_tokens_details") or {}
+    details = details_in(usage, "input_tokens_details")
     return Tokens(
-        prompt=usage.get("input_tokens") or 0,
-        completion=usage.get("output_tokens") or 0,
-        cached=details.get("cached_tokens") or 0,
-        cache_write=details.get("cache_write_tokens") or 0,
-        reasoning=(usage.get("output_tokens_details") or {}).get("reasoning_tokens") or 0,
+        prompt=count_in(usage, "input_tokens"),
+        completion=count_in(usage, "output_tokens"),
+        cached=count_in(details, "cached_tokens"),
+        cache_write=count_in(details, "cache_write_tokens"),
+        reasoning=count_in(details_in(usage, "output_tokens_details"), "reasoning_tokens"),
     )
+
+
+class EventNumbers:
+    """The numbers of a response's events, which tell whether one was lost or came twice."""
+
+    __slots__ = ("_last", "_provider", "_usable")
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._last: tuple[int, dict[str, Any]] | None = None
+        self._usable = True
+
+    def is_repeated(self, data: dict[str, Any]) -> bool:
+        """Check the number of an event. Return whether the event came twice.
+
+        Raises `BrokenStreamError` if events are missing. Numbers that do not ascend are a server's own, and are
+        ignored from then on.
+        """
+        number = data.get("sequence_number")
+        if type(number) is not int or not self._usable:
+            return False
+        last, self._last = self._last, (number, data)
+        if last is None or number == last[0] + 1:
+            return False
+        if number == last[0] and data == last[1]:
+            return True
+        if number <= last[0]:
+            self._usable = False
+            return False
+        lost = f"lost events {last[0] + 1} to {number - 1} of its answer"
+        raise BrokenStreamError(f"{self._provider} {lost}", provider=self._provider)

@@ -25,6 +25,7 @@ from ....messages import (
     AssistantMessage,
     ForcedTool,
     Media,
+    MediaPart,
     Message,
     Part,
     Reasoning,
@@ -37,8 +38,9 @@ from ....messages import (
     UserMessage,
 )
 from ...base import ModelRequest
-from ...catalog import check_settings, supported_efforts, takes_breakpoints, unsupported
+from ...catalog import check_lacking, check_settings, supported_efforts, takes_breakpoints
 from ...http.encoding import (
+    IMAGES,
     NOT_RETURNED,
     RequestBody,
     ToolForms,
@@ -49,9 +51,9 @@ from ...http.encoding import (
     dumps,
     encode_body,
     is_object,
-    media_kind,
     media_placeholder,
     media_refusal,
+    media_type,
     media_url,
     portable_id,
     portable_name,
@@ -62,6 +64,8 @@ from . import custom_tools
 _REASONING_MODEL = re.compile(r"(o\d|gpt-([5-9]|\d\d)|codex|computer-use|grok-[4-9])(?!.*-chat)")
 _MIN_OUTPUT = 16
 ENCRYPTED = "reasoning.encrypted_content"
+LOGPROBS = "message.output_text.logprobs"
+_LACKS = frozenset({"seed", "frequency_penalty", "presence_penalty", "stop"})
 
 
 def is_reasoning_model(model: str) -> bool:
@@ -91,15 +95,15 @@ def request_body(
     Raises `UnsupportedError` if the model or this adapter cannot take a setting or content.
     """
     check_settings(request, provider)
+    check_lacking(request, provider, _LACKS, "the Responses API", 'use api="chat", or leave it out')
     extra = request.extra
-    if extra.get("background"):
-        raise unsupported(provider, request.model, "background=True in extra", "leave it out: answers are not polled")
     head: dict[str, Any] = {"model": request.model, "stream": stream, "store": False}
-    if encrypted:
-        head["include"] = [ENCRYPTED]
-        if ENCRYPTED not in extra.get("include", (ENCRYPTED,)):
-            extra = {**extra, "include": [*extra["include"], ENCRYPTED]}
-    _add_settings(head, request, provider)
+    wanted = [ENCRYPTED] * encrypted + [LOGPROBS] * (request.logprobs is not None)
+    if wanted:
+        head["include"] = wanted
+        if missing := [name for name in wanted if name not in extra.get("include", wanted)]:
+            extra = {**extra, "include": [*extra["include"], *missing]}
+    _add_settings(head, request)
     lists: dict[str, Iterable[str]] = {}
     if request.tools:
         own = custom_tools.declared_tools(extra.get("tools"))  # declared there, and answered by the engine's tools
@@ -125,13 +129,17 @@ def request_body(
     return RequestBody(encode_body(head, extra, lists), dropped_content(messages, provider, "assistant"))
 
 
-def _add_settings(head: dict[str, Any], request: ModelRequest, provider: str) -> None:
-    if request.stop:
-        raise unsupported(provider, request.model, "stop over the Responses API", 'use api="chat"')
+def _add_settings(head: dict[str, Any], request: ModelRequest) -> None:
     if request.max_output_tokens is not None:
         head["max_output_tokens"] = max(request.max_output_tokens, _MIN_OUTPUT)
     if request.temperature is not None:
         head["temperature"] = request.temperature
+    if request.top_p is not None:
+        head["top_p"] = request.top_p
+    if request.service_tier:
+        head["service_tier"] = request.service_tier
+    if request.logprobs:
+        head["top_logprobs"] = request.logprobs
     if request.effort is not None and supported_efforts(request.model) != ("none",):
         head["reasoning"] = {"effort": request.effort}
     if request.cache_key:
@@ -183,7 +191,7 @@ class ItemEncoder:
                     parts, refused = _media_parts(message.media)
                     output = ([{"type": "input_text", "text": content}] if content else []) + parts
                 item = {"type": "function_call_output", "call_id": portable_id(call_id), "output": output}
-                return WireMessage("tool", "", dumps(item), refused)
+                return WireMessage("tool", "", dumps(item), refused, "; ".join(refused))
             case AssistantMessage():
                 return self._assistant(message)
 
@@ -200,7 +208,10 @@ class ItemEncoder:
                 if part.provider == self._provider and part not in lost:
                     pending.append(_reasoning(part, without_id=without_ids))
                 continue
-            if part.kind == "opaque":
+            if part.kind == "media":
+                item = self._media(part) if part.provider == self._provider and not lost else ""
+                dropped += [f"{part.media.kind} of {part.provider}"] if part.provider == self._provider and lost else []
+            elif part.kind == "opaque":
                 own_item = part.provider == self._provider and part.type not in NOT_RETURNED
                 item = _item(part.raw) if own_item and not lost else ""
                 dropped += [f"{part.type} of {part.provider}"] if own_item and lost else []
@@ -212,6 +223,11 @@ class ItemEncoder:
         dropped += [f"reasoning of {self._provider}"] * len(pending)
         note = custom_tools.note(message, self._provider)
         return WireMessage("assistant", "", ",".join(items), tuple(dropped), note=note)
+
+    @staticmethod
+    def _media(part: MediaPart) -> str:
+        """Return the call that generated an image, with the image."""
+        return _item(part.raw, result=part.media.data) if part.raw is not None else ""
 
     def _can_return(self, part: Reasoning) -> bool:
         if part.signature and self._encrypted:
@@ -276,14 +292,33 @@ def _media_parts(media: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[
 
 
 def _media_part(item: Media) -> dict[str, Any] | None:
-    kind = media_kind(item)
-    if kind == "image":
+    if item.kind == "image" and media_type(item) in IMAGES:
         source = {"file_id": item.file_id} if item.file_id else {"image_url": media_url(item)}
         return {"type": "input_image", "detail": "auto", **source}
-    if kind != "document":
+    ending = _DOCUMENTS.get(item.media_type) or (".txt" if item.media_type.startswith("text/") else "")
+    if not ending:
         return None
     if item.file_id:
         return {"type": "input_file", "file_id": item.file_id}
     if item.url:
         return {"type": "input_file", "file_url": item.url}
-    return {"type": "input_file", "filename": item.name or "document.pdf", "file_data": media_url(item)}
+    return {"type": "input_file", "filename": item.name or f"document{ending}", "file_data": media_url(item)}
+
+
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_DOCUMENTS = {
+    "application/pdf": ".pdf",
+    f"{_OFFICE}.wordprocessingml.document": ".docx",
+    f"{_OFFICE}.spreadsheetml.sheet": ".xlsx",
+    f"{_OFFICE}.presentationml.presentation": ".pptx",
+    "application/msword": ".doc",
+    "application/vnd.ms-excel": ".xls",
+    "application/vnd.ms-powerpoint": ".ppt",
+    "application/rtf": ".rtf",
+    "application/json": ".json",
+    "application/xml": ".xml",
+    "text/csv": ".csv",
+    "text/html": ".html",
+    "text/markdown": ".md",
+}
+"""The documents that the API takes, with the ending by which it knows a file's type ("File inputs")."""

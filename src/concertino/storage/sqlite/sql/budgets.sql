@@ -37,5 +37,5 @@ SELECT u.source FROM usage AS u WHERE u.id = :id AND u.run = :run;
 -- name: correct_usage
 UPDATE usage SET
     provider = ?, model = ?, prompt = ?, completion = ?, cached = ?, cache_write = ?, reasoning = ?,
-    cache_write_1h = ?, source = ?, how = ?, cost = ?, price_version = ?
+    cache_write_1h = ?, source = ?, how = ?, cost = ?, price_version = ?, receipt = coalesce(?, receipt)
 WHERE id = ?;

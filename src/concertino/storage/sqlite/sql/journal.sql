@@ -67,8 +67,8 @@ ON CONFLICT (id) DO NOTHING;
 -- name: add_usage
 INSERT INTO usage (
     run, entry, id, agent_path, provider, model, prompt, completion, cached, cache_write, reasoning,
-    cache_write_1h, source, how, cost, price_version, tools, booked
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    cache_write_1h, source, how, cost, price_version, receipt, tools, booked
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: run_number

@@ -1,0 +1,222 @@
+"""Output types: the schema of a typed answer, its validation, and the part of it that has arrived so far."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, get_args
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic_core import from_json
+
+from ..errors import ConfigurationError, InvalidOutputError
+from ..messages import Message, UserMessage
+from ..providers.base import Model, ModelRequest, OutputSchema
+from .strict_schema import strict_form
+
+CORRECTIONS = 2
+"""How often a model is asked again for a valid answer, unless an agent sets another number."""
+_FIELD = "result"
+"""The property that contains a value that is not an object: providers enforce schemas of objects only."""
+_INVALID = "The answer is not valid:"
+_AGAIN = _INVALID + " {problem}\nAnswer again, with the whole corrected answer and nothing else."
+_INSTRUCTIONS = (
+    "Give the final answer as JSON only, without any text or formatting around it. It must match this JSON Schema:\n"
+)
+_FENCE = re.compile(r"\s*```[a-z]*[ \t]*\n(.*?)(?:\n?```\s*)?\Z", re.DOTALL)
+_MOST_PROBLEMS = 10
+_STEP = 64
+"""The least number of new characters between two partial values."""
+
+
+class Output:
+    """A compiled output type; see `output_of`."""
+
+    __slots__ = ("_check", "_takes_text", "_wrapped", "instructions", "schema")
+
+    def __init__(self, kind: Any) -> None:
+        if isinstance(kind, Mapping):
+            self._check, schema = _JsonSchema(kind), dict(kind)
+        else:
+            self._check, schema = _typed(kind)
+        self._takes_text = str in get_args(kind)
+        self._wrapped = schema.get("type") != "object" or "$ref" in schema
+        if self._wrapped:
+            shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+            inner = {name: value for name, value in schema.items() if name not in shared}
+            schema = {"type": "object", "properties": {_FIELD: inner}, "required": [_FIELD]} | shared
+            schema["additionalProperties"] = False
+        strict = strict_form(schema)
+        name = re.sub(r"\W+", "_", str(getattr(kind, "__name__", "") or schema.get("title") or "answer"))[:64]
+        self.schema = OutputSchema(name, strict or schema, strict=strict is not None)
+        """The schema for providers that enforce it."""
+        self.instructions = _INSTRUCTIONS + json.dumps(schema, ensure_ascii=False)
+        """The section of the system prompt for the others."""
+
+    def is_enforced(self, model: Model, *, tools: bool) -> bool:
+        """Return whether *model* accepts the schema in a request with or without *tools*."""
+        takes_schema = getattr(model, "takes_schema", None)
+        return takes_schema is None or bool(takes_schema(self.schema, tools=tools))
+
+    def apply(self, request: ModelRequest, model: Model) -> None:
+        """Ask for the type in *request*: by its schema where *model* enforces it, else in the system prompt."""
+        if self.is_enforced(model, tools=bool(request.tools)):
+            request.output_schema = self.schema
+        else:
+            request.output_schema = None
+            if self.instructions not in request.system:
+                request.system = f"{request.system}\n\n{self.instructions}".strip()
+
+    def validate(self, text: str) -> Any:
+        """Return the value of a whole answer. Raises `InvalidOutputError`, naming the problems."""
+        try:
+            value = from_json(_json_part(text))
+        except ValueError as error:
+            if self._takes_text and text.strip():
+                return text
+            raise InvalidOutputError(f"it is not valid JSON: {error}") from None
+        if self._wrapped and isinstance(value, dict) and value.keys() == {_FIELD}:
+            value = value[_FIELD]
+        elif self._takes_text and not isinstance(value, dict | list):
+            return text  # a number as an answer in words
+        return self._check(value)
+
+    def partial(self, text: str) -> Any:
+        """Return the value that the beginning of an answer has so far, as plain JSON; None if it has none."""
+        try:
+            value = from_json(_json_part(text), allow_partial="trailing-strings")
+        except ValueError:
+            return None
+        if self._wrapped and isinstance(value, dict):
+            return value.get(_FIELD)
+        return value if isinstance(value, dict) else None
+
+    def reader(self) -> PartialReader:
+        """Return a reader of one answer while it arrives."""
+        return PartialReader(self)
+
+
+class PartialReader:
+    """Parses an answer while it arrives. The work is proportional to the answer, not to its square."""
+
+    __slots__ = ("_last", "_length", "_next", "_output")
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._length = 0
+        self._next = _STEP
+        self._last: Any = None
+
+    def read(self, pieces: list[str]) -> Any:
+        """Return the new value of an answer whose last piece is new, or None if it is not due or the same."""
+        self._length += len(pieces[-1])
+        if self._length < self._next:
+            return None
+        self._next = self._length + max(_STEP, self._length // 16)
+        value = self._output.partial("".join(pieces))
+        if value == self._last:
+            return None
+        self._last = value
+        return value
+
+
+class _JsonSchema:
+    """Validates JSON against a schema that the product wrote. Never fetches a referenced schema."""
+
+    __slots__ = ("_validator",)
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        import jsonschema  # noqa: PLC0415 - slow to import, and rarely used
+        from referencing import Registry  # noqa: PLC0415 - as above
+
+        kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+        try:
+            kind.check_schema(dict(schema))
+        except jsonschema.SchemaError as error:
+            raise ConfigurationError(f"invalid output_type: the JSON Schema is invalid: {error.message}") from None
+        self._validator = kind(schema, registry=Registry())
+
+    def __call__(self, value: Any) -> Any:
+        errors = [
+            f"{'.'.join(map(str, error.absolute_path))}: {error.message}" if error.absolute_path else error.message
+            for error in self._validator.iter_errors(value)
+        ]
+        if errors:
+            raise InvalidOutputError("; ".join(errors[:_MOST_PROBLEMS]))
+        return value
+
+
+def _typed(kind: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the check and the schema of a Python type."""
+    try:
+        adapter = TypeAdapter(kind)
+        schema = adapter.json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
+        problem = str(error).split("\n", 1)[0]
+        raise ConfigurationError(
+            f"invalid output_type {kind!r:.80}: {problem}; use a pydantic model, a dataclass, a TypedDict, a union or "
+            "list of these, or a JSON Schema"
+        ) from None
+
+    def check(value: Any) -> Any:
+        try:
+            return adapter.validate_json(json.dumps(value))
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+            raise InvalidOutputError("; ".join(map(_problem, problems[:_MOST_PROBLEMS]))) from None
+
+    return check, schema
+
+
+def _problem(error: Any) -> str:
+    path = ".".join(map(str, error["loc"]))
+    return f"{path}: {error['msg']}" if path else str(error["msg"])
+
+
+def _json_part(text: str) -> str:
+    """Return *text* without the fence of a Markdown block around it."""
+    if "```" not in text[:40]:
+        return text
+    fenced = _FENCE.match(text)
+    return fenced[1] if fenced else text
+
+
+@lru_cache(maxsize=256)
+def _of_type(kind: Any) -> Output:
+    return Output(kind)
+
+
+@lru_cache(maxsize=256)
+def _of_schema(text: str) -> Output:
+    return Output(json.loads(text))
+
+
+def output_of(kind: Any) -> Output | None:
+    """Return the compiled output type *kind*; None for no type, and for `str`, which every answer is.
+
+    Raises `ConfigurationError` if it has no JSON Schema, or is an invalid one.
+    """
+    if kind is None or kind is str:
+        return None
+    if isinstance(kind, Mapping):
+        try:
+            return _of_schema(json.dumps(kind))
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"invalid output_type {kind!r:.80}: {error}; use a JSON Schema") from None
+    try:
+        return _of_type(kind)
+    except TypeError:
+        raise ConfigurationError(f"invalid output_type {kind!r:.80}: use a type or a JSON Schema") from None
+
+
+def asked_again(problem: InvalidOutputError) -> UserMessage:
+    """Return the message that asks the model for a valid answer."""
+    return UserMessage(_AGAIN.format(problem=problem))
+
+
+def corrections(messages: list[Message]) -> int:
+    """Return how often *messages* ask for a valid answer."""
+    return len([m for m in messages if isinstance(m, UserMessage) and m.text.startswith(_INVALID)])
