@@ -187,6 +187,8 @@ class UserMessage(_Wired):
     media: tuple[Media, ...] = ()
     tool: str | None = None
     """Name of the tool whose result this is, for agents that parse tool calls from text."""
+    stored: bool = True
+    """False for a tool's result that must not be kept after the run."""
     role: ClassVar[Literal["user"]] = "user"
 
 
@@ -235,6 +237,8 @@ class ToolMessage(_Wired):
     """The tool's own replacement for the result once it has left the view; None: an extract of it."""
     media: tuple[Media, ...] = ()
     """Images and documents next to `content`, for providers that accept them in results."""
+    stored: bool = True
+    """False for a result that must not be kept after the run."""
     retain: Retain = "window"
     handle: str = field(default="", compare=False)
     """The engine's short name for the full result, used to recall it; "" if the engine did not create the message."""

@@ -79,8 +79,9 @@ class DataPolicy:
     reasoning: Treatment = "keep"
     media: Treatment = "keep"
     """Images, documents and recordings of messages and results. They stay only where the text next to them does."""
-    tools: Mapping[str, ToolData] = field(default_factory=dict, hash=False)
-    """Treatments by tool name."""
+    tools: Mapping[str, ToolData] | Callable[[str], ToolData] = field(default_factory=dict, hash=False)
+    """Treatments by tool name, or a function that returns the treatment of a tool. When a run starts, it asks the
+    function for each of its tools; tools that a hook adds later have the treatment of `other_tools`."""
     other_tools: ToolData = field(default_factory=ToolData)
     """Treatment of every tool that `tools` does not name."""
     keep_whole_results: bool = False
@@ -95,21 +96,27 @@ class DataPolicy:
     def __post_init__(self) -> None:
         _check_treatments(self, "text", "reasoning", "media")
         _check_fields(self)
-        object.__setattr__(self, "tools", dict(self.tools))
+        if isinstance(self.tools, Mapping):
+            object.__setattr__(self, "tools", dict(self.tools))
         treatments = list(self._treatments())
         if (self.hash_key or "hash" in treatments) and not 16 <= len(self.hash_key) <= 64:
             raise ConfigurationError(
                 "DataPolicy(hash_key=...): 'hash' needs 16 to 64 secret bytes, such as secrets.token_bytes(32)"
             )
-        object.__setattr__(self, "keeps_everything", all(how == "keep" for how in treatments))
+        whole = all(how == "keep" for how in treatments) and isinstance(self.tools, Mapping)
+        object.__setattr__(self, "keeps_everything", whole)
 
     def tool(self, name: str) -> ToolData:
         """Return the treatment of the tool *name*."""
-        return self.tools.get(name, self.other_tools)
+        return self.tools.get(name, self.other_tools) if isinstance(self.tools, Mapping) else self.tools(name)
 
     def for_tools(self, names: Iterable[str]) -> DataPolicy:
         """Return this policy for a run with the tools *names*."""
-        return self if self.text == "keep" else replace(self, known_tools=frozenset(names))
+        names = frozenset(names)
+        own = (
+            self if isinstance(self.tools, Mapping) else replace(self, tools={name: self.tools(name) for name in names})
+        )
+        return own if self.text == "keep" else replace(own, known_tools=names)
 
     def knows(self, name: str) -> bool:
         """Return whether the tool name *name* is structure, not text."""
@@ -126,7 +133,8 @@ class DataPolicy:
 
     def _treatments(self) -> Iterator[Treatment]:
         yield from (self.text, self.reasoning, self.media)  # `_stricter` and `policy_of` depend on this order
-        for tool in (self.other_tools, *self.tools.values()):
+        named = self.tools.values() if isinstance(self.tools, Mapping) else ()
+        for tool in (self.other_tools, *named):
             yield from (tool.arguments, tool.results)
 
 
@@ -156,7 +164,7 @@ def stored_message(
     A `once` result is replaced by its summary, unless the policy keeps whole results.
     """
     reduced = isinstance(message, ToolMessage) and message.retain == "once"
-    if policy.keeps_everything and not reduced:
+    if policy.keeps_everything and not reduced and is_stored(message):
         return EntryMessage(message=message, tokens=tokens, progress=progress, keep=message)
     keep = _filtered(policy, message)
     if isinstance(keep, ToolMessage) and reduced and not policy.keep_whole_results:
@@ -210,7 +218,7 @@ def observed_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
     tool was called, but not with which arguments. Structured data and progress are shown unchanged or not at all.
     Deltas of hashed or dropped content are hidden.
     """
-    if policy.keeps_everything and not (isinstance(event, events.RunEnded) and _waits_below(event.result)):
+    if policy.keeps_everything and not _needs_treatment(event):
         return event
     policy = _stricter(policy)
     name, key = getattr(event, "name", ""), policy.hash_key
@@ -257,8 +265,9 @@ def observed_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
             step = {name: event.step[name] for name in _STEP if name in event.step} | {"parts": []}
             return event if tool.results == "keep" else replace(event, step=step)
         case events.ToolDone():
-            data = event.data if tool.results == "keep" else None
-            return replace(event, content=_treated(tool.results, event.content, key), data=data)
+            how = _results(policy, event.name, event.stored)
+            data = event.data if how == "keep" else None
+            return replace(event, content=_treated(how, event.content, key), data=data)
         case events.ToolFailed():
             return replace(event, error=_treated(tool.results, event.error, key))
         case events.RunEnded():
@@ -303,6 +312,13 @@ def _shown_receipt(policy: DataPolicy, result: events.RunResult) -> events.StopR
     )
 
 
+def _needs_treatment(event: events.RunEvent) -> bool:
+    """Return whether a part of *event* is not under the run's own policy: a sub-agent's wait, or an unstored result."""
+    if isinstance(event, events.RunEnded):
+        return _waits_below(event.result) or not all(map(is_stored, event.result.messages))
+    return isinstance(event, events.ToolDone) and not event.stored
+
+
 def _waits_below(result: events.RunResult) -> bool:
     return any(wait.run_id != result.run_id for wait in result.waiting)
 
@@ -330,6 +346,22 @@ def _tool(policy: DataPolicy, name: str) -> ToolData:
     if isinstance(data.results, KeepFor) and isinstance(results, KeepFor):
         results = KeepFor(min(data.results.seconds, results.seconds))
     return replace(data, results=results)
+
+
+def _results(policy: DataPolicy, name: str, stored: bool) -> Treatment:
+    """Return the treatment of a result, which may refuse to be kept."""
+    how = _tool(policy, name).results
+    return how if stored or how == "drop" else "redact"
+
+
+def is_stored(message: Message) -> bool:
+    """Return whether a result allows that it is kept; True for every other message."""
+    return not isinstance(message, ToolMessage | UserMessage) or message.stored
+
+
+def shared_message(message: Message) -> Message:
+    """Return a message of an earlier run as the store may have it: without a result that must not be kept."""
+    return message if is_stored(message) else _filtered(KEEP_ALL, message) or message
 
 
 def _bare(policy: DataPolicy, call: ToolCall) -> ToolCall:
@@ -392,9 +424,9 @@ def _applying(policy: DataPolicy, message: Message) -> list[Treatment]:
             each += [policy.text for call in message.tool_calls if not policy.knows(call.name)]
             return each + (list(policy._treatments()) if any(map(_may_quote, parts)) else [])
         case ToolMessage(media=media):
-            return [_tool(policy, message.name).results, *([policy.media] if media else [])]
+            return [_results(policy, message.name, message.stored), *([policy.media] if media else [])]
         case UserMessage(tool=str() as tool, media=media):
-            return [_tool(policy, tool).results, *([policy.media] if media else [])]
+            return [_results(policy, tool, message.stored), *([policy.media] if media else [])]
         case UserMessage(media=media):
             return [policy.text, *([policy.media] if media else [])]
         case SystemMessage():
@@ -452,7 +484,7 @@ def _check_treatments(owner: object, *names: str) -> None:
 
 def _check_fields(policy: DataPolicy) -> None:
     for name, kind, wanted in (
-        ("tools", Mapping, "ToolData(...) by tool name"),
+        ("tools", Mapping | Callable, "ToolData(...) by tool name, or a function of a tool's name"),
         ("other_tools", ToolData, "ToolData(...)"),
         ("keep_whole_results", bool, "True or False"),
         ("hash_key", bytes, "bytes"),
@@ -460,7 +492,7 @@ def _check_fields(policy: DataPolicy) -> None:
         if not isinstance(value := getattr(policy, name), kind):
             # Show the type only: the value may be the secret key.
             raise ConfigurationError(f"DataPolicy({name}=...): invalid {type(value).__name__}: use {wanted}")
-    for tool, data in policy.tools.items():
+    for tool, data in policy.tools.items() if isinstance(policy.tools, Mapping) else ():
         if not isinstance(tool, str) or not isinstance(data, ToolData):
             raise ConfigurationError(f"DataPolicy(tools=...): invalid {data!r:.80} for {tool!r:.80}: use ToolData(...)")
 

@@ -195,8 +195,8 @@ class Attempt:
             self._left -= len(chunk.arguments)
             if stream is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
-                known = chunk.name in run.registry.by_name or not chunk.name
-                name = chunk.name if known else UNKNOWN_TOOL
+                name = run.registry.sent_names.get(chunk.name, chunk.name)
+                name = name if name in run.registry.by_name or not name else UNKNOWN_TOOL
                 delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
                 stream.put(ToolCallDelta(*delta))
         elif isinstance(chunk, ToolCallReady):
@@ -222,17 +222,20 @@ class Attempt:
         return self._renamed.setdefault(call_id, new_call_id())
 
     def _own_call(self, call: ToolCall) -> ToolCall:
+        name = self._run.registry.sent_names.get(call.name, call.name)
         if call.id and call.id not in self._run.call_ids:
-            return call
-        return dataclasses.replace(call, id=self._own_id(call.id))
+            return call if name is call.name else dataclasses.replace(call, name=name)
+        return dataclasses.replace(call, id=self._own_id(call.id), name=name)
 
     def _own(self, message: AssistantMessage) -> AssistantMessage | None:
-        """Return *message* with unique call ids, None if they are unique already; and set `calls`."""
+        """Return *message* with unique call ids and the tools' own names, None if it has them; and set `calls`."""
         self.calls = calls = message.tool_calls
         if not calls:
             return None
         ids = {call.id for call in calls}
-        if len(ids) == len(calls) and "" not in ids and ids.isdisjoint(self._run.call_ids):
+        unique = len(ids) == len(calls) and "" not in ids and ids.isdisjoint(self._run.call_ids)
+        sent = self._run.registry.sent_names
+        if unique and not (sent and any(call.name in sent for call in calls)):
             return None
         parts: list[Part] = []
         seen: set[str] = set()

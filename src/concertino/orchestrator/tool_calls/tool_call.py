@@ -59,6 +59,7 @@ class Call:
         "call",
         "cut_off",
         "declared",
+        "exclusive",
         "executing",
         "expired",
         "index",
@@ -105,6 +106,8 @@ class Call:
         self._hooks = hooks
         self.tool = tool = run.registry.by_name.get(call.name)
         """The tool of this name when the turn was planned; None if the registry had none."""
+        self.exclusive = tool is not None and tool.exclusive
+        """Whether the call runs alone."""
         self._effect = "" if tool is None else tool.effect
         self._remote = tool is not None and tool.remote
         self.declared = self._effect == "once" or self._remote
@@ -182,7 +185,7 @@ class Call:
         run, call = self._run, self.call
         tool = run.registry.by_name.get(call.name)  # a hook may have removed it since the turn was planned
         if tool is None:
-            names = ", ".join(run.registry.names()) or "none"
+            names = ", ".join([spec.name for spec in run.registry.specs()]) or "none"
             name = "of this name" if self.tool is None else repr(call.name)
             raise ToolError(f"there is no tool {name}; the tools are: {names}")
         if self.cut_off:
@@ -277,8 +280,10 @@ class Call:
                 )
                 self._run.notify("tool_data_dropped", text)
         outcome.retain = tool.retain
-        if isinstance(value, ToolResult) and value.media:
-            self._attach(outcome, value.media)
+        if isinstance(value, ToolResult):
+            outcome.stored = value.stored
+            if value.media:
+                self._attach(outcome, value.media)
         if self.siblings:
             self._cut(tool, outcome)
         else:
