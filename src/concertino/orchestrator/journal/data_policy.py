@@ -173,6 +173,8 @@ def stored_message(
     steps = all(map(_stays, _applying(policy, message)))
     time = None if keep is None else _shortest(_applying(policy, keep))
     later = None if keep is None or time is None else _filtered(_stricter(policy), keep)
+    if keep is not None and not is_stored(message):
+        time, later = 0.0, keep  # erased when the run ends, also if its policy keeps everything
     return EntryMessage(
         message=message,
         tokens=tokens,

@@ -115,7 +115,7 @@ def _forget_run(connection: sqlite3.Connection, run: int, tenant: str) -> None:
     for name in (*_OF_A_USER, *_OF_A_USERS_RUN):
         connection.execute(sql[name], bound)
     release_contents(connection, run)
-    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None})
+    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None}).fetchall()
 
 
 def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None, now: float) -> None:
@@ -127,4 +127,4 @@ def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None,
         release_contents(connection, run)
     if connection.execute(sql["expire_end"], bound).fetchall():
         connection.execute(sql["expire_task"], bound)
-    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None if over else erase_at})
+    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None if over else erase_at}).fetchall()
