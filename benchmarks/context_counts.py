@@ -12,7 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from concertino.messages import AssistantMessage, Message, Part, Reasoning, SystemMessage, Text, ToolCall, UserMessage
+from concertino.messages import (
+    AssistantMessage,
+    Message,
+    MessagePart,
+    Reasoning,
+    SystemMessage,
+    Text,
+    ToolCall,
+    UserMessage,
+)
 from concertino.token_engine import EstimatingCounter
 from concertino.token_engine.counting.calibration import Calibration
 from concertino.token_engine.counting.sizes import measure_with
@@ -46,7 +55,7 @@ def _message(said: dict[str, Any]) -> Message:
     if said["role"] != "assistant":
         return UserMessage(text)
     calls = said.get("tool_calls") or []
-    parts: list[Part] = [Reasoning(said["reasoning_content"])] if said.get("reasoning_content") else []
+    parts: list[MessagePart] = [Reasoning(said["reasoning_content"])] if said.get("reasoning_content") else []
     parts += [Text(text)] if text else []
     parts += [ToolCall(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in calls]
     return AssistantMessage(tuple(parts))

@@ -28,6 +28,8 @@ from .orchestrator import (
     Limits,
     NextStep,
     Outcome,
+    Part,
+    Pattern,
     Resources,
     Retry,
     RunContext,
@@ -46,11 +48,12 @@ from .usage import Receipt, Tokens, UsageRecord
 
 if TYPE_CHECKING:
     from .agents.agent_tool import delegate
-    from .runtime import LiveRun, Runtime
+    from .runtime import Conversation, LiveRun, Runtime
     from .storage import MemoryStore, SqliteStore
     from .wiring import Models, open_model
 
 _LAZY = {
+    "Conversation": "runtime",
     "LiveRun": "runtime",
     "MemoryStore": "storage",
     "Models": "wiring",
@@ -73,6 +76,7 @@ __all__ = [
     "Chat",
     "ConcertinoError",
     "Continue",
+    "Conversation",
     "DataPolicy",
     "Deny",
     "Done",
@@ -92,6 +96,8 @@ __all__ = [
     "NotDone",
     "Operator",
     "Outcome",
+    "Part",
+    "Pattern",
     "Pending",
     "RateLimit",
     "Receipt",

@@ -37,7 +37,13 @@ ConcertinoError
 │   ├── RunEndedError
 │   ├── RunClaimedError           another process is working on the run
 │   ├── UnknownWaitError
-│   └── NotAllowedError
+│   ├── NotAllowedError
+│   └── ConversationError         the conversation's state does not allow the operation
+│       ├── UnknownConversationError
+│       ├── UnknownTurnError
+│       ├── ConversationBusyError     a turn is in progress
+│       ├── LeafMovedError            another turn was appended meanwhile
+│       └── TurnExistsError           the message was sent before
 ├── WorkerError                   work on untrusted data failed in its process, or exceeded a limit
 ├── LimitError                    a limit of the run allows no further work
 │   └── BudgetError               an account has too little left for a reservation
@@ -83,8 +89,8 @@ class MissingExtraError(ConfigurationError):
 class HookError(ConcertinoError):
     """A hook of an agent raised an exception or returned an invalid value, which fails the run."""
 
-    def __init__(self, agent: str, hook: str, problem: str) -> None:
-        super().__init__(f"hook {hook} of agent {agent!r} {problem}")
+    def __init__(self, agent: str, hook: str, problem: str, part: str = "") -> None:
+        super().__init__(f"hook {hook} of agent {agent!r}{part} {problem}")
         self.agent = agent
         self.hook = hook
         self.tool = ""
@@ -254,6 +260,38 @@ class UnknownWaitError(RunStateError):
 
 class NotAllowedError(RunStateError):
     """This person may not answer the wait."""
+
+
+class ConversationError(RunStateError):
+    """The conversation's state does not allow the operation."""
+
+
+class UnknownConversationError(ConversationError):
+    """The scope has no conversation with this id."""
+
+
+class UnknownTurnError(ConversationError):
+    """The conversation has no turn with this id."""
+
+
+class ConversationBusyError(ConversationError):
+    """A turn of the conversation is in progress or queued; `run_id` names it."""
+
+    def __init__(self, message: str, run_id: str) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+
+class LeafMovedError(ConversationError):
+    """Another turn has become the active leaf since the conversation was read: read it again."""
+
+
+class TurnExistsError(ConversationError):
+    """A message with this idempotency key was sent before; `run_id` names its turn."""
+
+    def __init__(self, message: str, run_id: str) -> None:
+        super().__init__(message)
+        self.run_id = run_id
 
 
 class WorkerError(ConcertinoError):

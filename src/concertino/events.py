@@ -10,7 +10,8 @@ every step creates several, every delta one.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 from .context_state import ContextReport, ContextState
 from .messages import AssistantMessage, Message, ToolCall
@@ -18,6 +19,14 @@ from .records import record
 from .usage import UsageRecord
 from .waits import Wait, WaitKind
 
+if TYPE_CHECKING:
+    from .event_form import event_from_json as event_from_json  # noqa: PLC0414 - exported from here
+    from .event_form import event_json as event_json  # noqa: PLC0414
+    from .event_form import event_schema as event_schema  # noqa: PLC0414
+
+Audience = Literal["answer", "draft", "internal"]
+"""Intended readers of a text. `answer`: the user, as the run's answer. `draft`: work in progress that a front end may
+show apart from the answer. `internal`: developers only."""
 RunStatus = Literal["completed", "limited", "failed", "cancelled", "suspended"]
 """`limited`: no answer was possible within a limit or a budget; the error names it. `suspended`: the run waits for
 answers from outside and continues when it is resumed. The others are final."""
@@ -35,11 +44,6 @@ NoticeCode = Literal[
     "tool_data_dropped",
     "attachments_unread",
 ]
-
-
-Audience = Literal["answer", "draft", "internal"]
-"""Who a text is for. `answer`: the user, as the answer. `draft`: the user, as work in progress such as a document.
-`internal`: the agent only."""
 
 
 @record(frozen=False)
@@ -86,6 +90,8 @@ class AttemptFailed(Event):
     next_model: str
     seconds: float
     """Delay until the next attempt."""
+    attempt: str = ""
+    """Id of the failed attempt, as in its deltas and in its usage record."""
 
 
 @record(frozen=False)
@@ -96,6 +102,8 @@ class TextDelta(Event):
     audience: Audience = "answer"
     call_id: str | None = None
     """Id of the tool call whose tool asked the model; None for the text of a turn or of a hook's question."""
+    attempt: str = ""
+    """Id of the attempt at a model call, as in its usage record: it tells the texts of concurrent calls apart."""
 
 
 @record(frozen=False)
@@ -106,6 +114,7 @@ class ReasoningDelta(Event):
     audience: Audience = "answer"
     call_id: str | None = None
     """See `TextDelta.call_id`."""
+    attempt: str = ""
 
 
 @record(frozen=False)
@@ -124,13 +133,25 @@ class ToolCallDelta(Event):
     call_id: str
     name: str
     arguments: str
+    attempt: str = ""
 
 
 @record(frozen=False)
 class TurnCompleted(Event):
-    """The model's answer of one step is complete."""
+    """The model's answer of one step is complete. It replaces the deltas of its attempt."""
 
     message: AssistantMessage
+    audience: Audience = "answer"
+    attempt: str = ""
+
+
+@record(frozen=False)
+class QuestionAnswered(Event):
+    """A model's answer to a question outside the conversation is complete. It replaces the deltas of its attempt."""
+
+    text: str
+    audience: Audience = "internal"
+    attempt: str = ""
 
 
 @record(frozen=False)
@@ -157,6 +178,27 @@ class ToolProgress(Event):
     name: str
     step: dict[str, Any]
     """JSON with `id`, `name`, `icon`, `parts` and `ended`; replaces the earlier step with the same `id`."""
+
+
+@record(frozen=False)
+class RunProgress(Event):
+    """A progress step of the agent itself began, changed or ended."""
+
+    step: dict[str, Any]
+    """As in `ToolProgress`."""
+
+
+@record(frozen=False)
+class CustomEvent(Event):
+    """Data of the product's own, from a hook or a tool."""
+
+    name: str
+    data: Any
+    """JSON."""
+    tool: str = ""
+    """The tool that emitted it; empty: a hook."""
+    call_id: str = ""
+    """The call of the tool."""
 
 
 @record(frozen=False)
@@ -261,6 +303,21 @@ class Notice(Event):
     text: str
 
 
+@record(frozen=False)
+class Voided(Event):
+    """Events of this run in the log are void: a crash or a retry undid the work that they reported. Discard them.
+
+    Only the log of a `Runtime` has these events, because only there events have numbers.
+    """
+
+    first: int
+    """Number of the first void event."""
+    last: int
+    """Number of the last void event. Events of other runs in between stay valid."""
+    attempt: str = ""
+    """If not empty, only the deltas of this attempt are void, else all events of the run in this range."""
+
+
 @record(kw_only=True)
 class StoppedWork:
     """One piece of work that was in progress when a run was stopped."""
@@ -343,9 +400,12 @@ RunEvent = (
     | PartialOutput
     | ToolCallDelta
     | TurnCompleted
+    | QuestionAnswered
     | ToolsSelected
     | ToolStarted
     | ToolProgress
+    | RunProgress
+    | CustomEvent
     | ToolStreamed
     | ToolDone
     | ToolFailed
@@ -355,6 +415,13 @@ RunEvent = (
     | ContextEdited
     | CacheMiss
     | Notice
+    | Voided
     | RunEnded
 )
 """All events: match on them and end with `assert_never`."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("event_from_json", "event_json", "event_schema"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(".event_form", __package__), name)  # most programs do not need it

@@ -18,6 +18,11 @@ def new_run_id() -> str:
     return f"run_{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
+def new_conversation_id() -> str:
+    """Return a new conversation id, which sorts like a run id."""
+    return f"conv{new_run_id()[3:]}"
+
+
 def child_run_id(call_key: str, ordinal: int = 1) -> str:
     """Return the id of the *ordinal*-th run that a tool call starts.
 

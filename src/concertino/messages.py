@@ -145,18 +145,20 @@ class MediaPart:
     """Provider that `raw` comes from."""
 
 
-Part = Text | Reasoning | ToolCall | MediaPart | Opaque
+MessagePart = Text | Reasoning | ToolCall | MediaPart | Opaque
 
 
 class _Wired:
     """Cache of a message's wire form (for one format), size (by one counter), tool calls and validation."""
 
-    __slots__ = ("_calls", "_valid", "_wire", "measured")
+    __slots__ = ("_calls", "_valid", "_wire", "measured", "redacted_by")
     _calls: tuple[ToolCall, ...]
     _valid: bool
     _wire: tuple[str, Any]
     measured: tuple[object, Any]
     """A token counter, and the size by it; unset until the token engine has measured the message."""
+    redacted_by: object
+    """The redactor that has searched the message; unset before."""
 
     def wire(self, style: str, build: Callable[[Any], W]) -> W:
         """Return this message in the wire format *style*; call *build* only if that form is not cached."""
@@ -196,7 +198,7 @@ class UserMessage(_Wired):
 class AssistantMessage(_Wired):
     """One answer of a model: text, reasoning and tool calls in their original order."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MessagePart, ...]
     stop_reason: StopReason = "end"
     model: str = ""
     """Name of the model as the provider reported it."""

@@ -14,6 +14,11 @@ Verdict = Literal["approved", "denied", "result", "failed", "expired", "cancelle
 the deadline passed without an answer; `cancelled`: the run was stopped."""
 
 
+Remember = Literal["once", "conversation", "always"]
+"""How long an approval counts: for this call, for all calls of this tool by this agent in the conversation, or for all
+of them. The user is the run's."""
+
+
 @record(kw_only=True)
 class Resolution:
     """The outcome of a wait. The first one wins; later ones are rejected."""
@@ -27,6 +32,8 @@ class Resolution:
     """JSON text that replaces the call's arguments, for an approval with changes."""
     by: str = ""
     """The person or system that answered."""
+    remember: Remember = "once"
+    """For an approval: how long it counts."""
     at: float = 0.0
     """Seconds since the epoch, by the store's clock."""
 

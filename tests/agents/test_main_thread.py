@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from concertino import (
     OPERATOR,
+    Ask,
     Attachment,
     Chat,
     MemoryStore,
     Resources,
+    Runtime,
     Scope,
+    SqliteStore,
     Tool,
     ToolMessage,
     ToolOrchestrator,
@@ -174,3 +178,66 @@ def test_a_mode_without_its_backend_names_the_setting(mode: Any, setting: str) -
 def test_an_unknown_mode_raises() -> None:
     with pytest.raises(ConfigurationError, match="unknown mode 'RAGS'"):
         default_registry(["RAGS"])  # type: ignore[list-item]
+
+
+FILES = [Attachment("plan.md", "the plan")]
+
+
+async def told(**chat: Any) -> Any:
+    """Return the first request of a chat with memory tools and RAG."""
+    registry = default_registry(["RAG"], Settings(memory=MemoryStore(), rag=Terms()))
+    with ScriptedModel("ok") as model:
+        given = {"personalization": "Be formal.", "memories": ["likes tea"], **chat}
+        await ToolOrchestrator(Chat("hi", model=model, **given), MainThreadAgent(), registry).run()
+    return model.requests[0]
+
+
+async def test_the_user_switches_memory_and_personalization_off() -> None:
+    """What is switched off is not in the prompt, and its tools are not there."""
+    on = await told()
+    assert ("Be formal." in on.system, "likes tea" in on.system) == (True, True)
+    quiet = await told(personalization_enabled=False)
+    assert ("Be formal." in quiet.system, "likes tea" in quiet.system) == (False, True)
+    forgetful = await told(memory_enabled=False)
+    assert ("Be formal." in forgetful.system, "likes tea" in forgetful.system) == (True, False)
+    assert {spec.name for spec in on.tools} - {spec.name for spec in forgetful.tools} == {
+        "store_memory",
+        "retrieve_memory",
+    }
+    assert "store_memory" not in forgetful.system
+    with pytest.raises(ConfigurationError, match="memory_enabled"):
+        await told(memory_enabled="no")
+
+
+async def test_files_of_the_project_are_named_and_force_no_search() -> None:
+    """The model sees their names; only files that the user attached are searched at once."""
+    request = await told(project_attachments=FILES)
+    assert "# Files of this project\n- plan.md: the plan" in request.system
+    assert request.tool_choice == "auto"
+    assert (await told(project_attachments=FILES, attachments=FILES)).tool_choice == ForcedTool("rag")
+
+
+async def test_switches_and_files_survive_a_restart(tmp_path: Path) -> None:
+    """A run that is resumed from its start has the same prompt and tools."""
+    scope = Scope("acme", "ann")
+    chat: dict[str, Any] = {"memory_enabled": False, "personalization_enabled": False, "project_attachments": FILES}
+    requests: list[Any] = []
+
+    class Pausing(MainThreadAgent):
+        def authorize_tool_call(self, run: Any, call: Any, arguments: Any) -> Any:
+            requests.append(run.chat)
+            return Ask()
+
+    async with await SqliteStore.open(tmp_path / "r.db") as store:
+        model = ScriptedModel(call("rag", query="x"), "ok")
+        registry = default_registry(["RAG"], Settings(memory=store, rag=Terms()))
+        resources = Resources(store=store, model=model, models=lambda _: model)
+        runtime = Runtime([(Pausing(), registry)], resources)
+        run = await runtime.start(Chat("hi", model=model, scope=scope, memories=["tea"], **chat), "main_thread")
+        (wait,) = (await run.result()).waiting
+        await runtime.approve(scope, wait.key)
+        await (await runtime.resume(scope, run.id)).result()
+        await runtime.close()
+    first, second = model.requests
+    assert (first.system, first.tools) == (second.system, second.tools)
+    assert "store_memory" not in {spec.name for spec in second.tools}

@@ -14,7 +14,7 @@ from concertino.errors import RunEndedError, RunExistsError, StaleClaimError, St
 from concertino.messages import (
     AssistantMessage,
     Message,
-    Part,
+    MessagePart,
     Reasoning,
     SystemMessage,
     Text,
@@ -26,7 +26,7 @@ from concertino.storage import Claim, Entry, EntryMessage, StoredMessage, Stored
 
 from .kit import ANY_TEXT, SCOPE, Factory, FullStore, Tree, end, record, start, start_tree, wait, whole
 
-PARTS: st.SearchStrategy[Part] = st.one_of(
+PARTS: st.SearchStrategy[MessagePart] = st.one_of(
     st.builds(Text, ANY_TEXT),
     st.builds(Reasoning, ANY_TEXT, st.none() | ANY_TEXT, st.none() | ANY_TEXT, ANY_TEXT),
     st.builds(ToolCall, ANY_TEXT, ANY_TEXT, ANY_TEXT, st.none() | ANY_TEXT),

@@ -24,7 +24,7 @@ from concertino import (
     delegate,
     tool,
 )
-from concertino.messages import AssistantMessage, Part, Text, ToolCall
+from concertino.messages import AssistantMessage, MessagePart, Text, ToolCall
 from concertino.providers import ModelEvent, Reply, TextChunk
 from concertino.storage import encode_message
 from concertino.testing import FaultyTool, Points
@@ -73,7 +73,7 @@ class RemoteModel:
                 continue
             if request.system.split()[3] == "choked.":
                 os.kill(os.getpid(), signal.SIGKILL)
-            parts: list[Part] = [Text(answer["text"]), *(ToolCall(*call) for call in answer["calls"])]
+            parts: list[MessagePart] = [Text(answer["text"]), *(ToolCall(*call) for call in answer["calls"])]
             stop = "tool_calls" if answer["calls"] else "end"
             yield Reply(AssistantMessage(tuple(parts), stop, self.name), Tokens(*answer["tokens"]))  # type: ignore[arg-type]
 

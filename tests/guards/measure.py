@@ -39,7 +39,7 @@ from concertino import (
 from concertino.messages import (
     AssistantMessage,
     Message,
-    Part,
+    MessagePart,
     StopReason,
     Text,
     ToolCall,
@@ -206,7 +206,9 @@ class _TreeModel(_Talker):
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Call the tool, or end."""
         if request.tools and request.messages[-1].role == "user":
-            parts: tuple[Part, ...] = tuple(ToolCall(f"c{n}", "below", f'{{"n": {n}}}') for n in range(self.width))
+            parts: tuple[MessagePart, ...] = tuple(
+                ToolCall(f"c{n}", "below", f'{{"n": {n}}}') for n in range(self.width)
+            )
         else:
             parts = (Text("done"),)
         stop: StopReason = "tool_calls" if len(parts) > 1 else "end"

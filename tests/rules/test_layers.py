@@ -17,6 +17,7 @@ LAYERS = (
     {
         "_version",
         "errors",
+        "event_form",
         "events",
         "extras",
         "ids",

@@ -27,7 +27,7 @@ from concertino.storage import Store
 from concertino.testing import call
 from concertino.waits import Wait
 
-from .kit import Steady, ended, is_valid, measured, runtime, seen, state, texts, until
+from .kit import Steady, ended, is_valid, measured, runtime, state, texts, until
 
 ran: Counter[str] = Counter()
 free = threading.Event()  # of no loop
@@ -124,7 +124,8 @@ async def test_suspended_when_all_else_is_done(store: Store) -> None:
         await getattr(process, method)(OPERATOR, wait.key, **(given if number else {}))
     assert (await store.due(OPERATOR)).ready == (live.id,)
 
-    events = await seen(again := await runtime(store, model, Asks()).resume(OPERATOR, live.id))
+    again = await runtime(store, model, Asks()).resume(OPERATOR, live.id)
+    events = [event async for _, event in again.events(again.resumed_after)]
     final = await again.result()
     assert texts(final.messages) == ["paid 1", "seen", "came", "paid 9", "blocked", "sent"]
     assert sorted({e.name for e in events if isinstance(e, ToolStarted)}) == ["order", "pay"]
@@ -254,6 +255,7 @@ async def test_the_first_leaf_goes_on_when_its_own_are_answered(store: Store) ->
         await ended(store, live.id)
         last = process.live(OPERATOR, live.id)
         if last is not None:
-            children = [e for e in await seen(last) if isinstance(e, RunStarted | RunEnded) and e.run_id == one.run_id]
+            here = [event async for _, event in last.events(last.resumed_after)]
+            children = [e for e in here if isinstance(e, RunStarted | RunEnded) and e.run_id == one.run_id]
             assert children == [], "a sub-agent that had ended is not run again"
     assert set(ran.values()) == {1}

@@ -11,7 +11,7 @@ from concertino.messages import (
     AssistantMessage,
     Media,
     Message,
-    Part,
+    MessagePart,
     Reasoning,
     SystemMessage,
     Text,
@@ -29,7 +29,7 @@ HELLO = UserMessage("Hello.")
 MORE = UserMessage("And more.")
 
 
-def answer(*parts: Part) -> AssistantMessage:
+def answer(*parts: MessagePart) -> AssistantMessage:
     return AssistantMessage(parts, "end", "m")
 
 

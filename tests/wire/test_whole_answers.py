@@ -14,7 +14,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
 from concertino.errors import ContentFilteredError, OverloadedError, ProviderError
-from concertino.messages import AssistantMessage, Part
+from concertino.messages import AssistantMessage, MessagePart
 from concertino.providers import Model, ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallReady
 from concertino.providers.anthropic import AnthropicModel
 from concertino.providers.google import GoogleModel
@@ -93,7 +93,7 @@ def plain(message: AssistantMessage) -> list[Any]:
     return [message.stop_reason, *found]
 
 
-def citations(part: Part) -> Any:
+def citations(part: MessagePart) -> Any:
     value = json.loads(part.raw or "{}")
     return without_null(value.get("citations") or [piece.get("annotations") for piece in value.get("content") or []])
 

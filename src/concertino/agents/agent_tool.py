@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ConfigurationError, RunError, ToolError
-from ..orchestrator.agent import AgentConfig
+from ..orchestrator.agent import AgentConfig, check_parts
 from ..tools.base import Tool, ToolContext, ToolResult
 from ..tools.registry import ToolRegistry
 
@@ -77,6 +77,8 @@ def delegate(
     """
     if not isinstance(agent, AgentConfig):
         raise ConfigurationError(f"{agent!r:.80} is not an agent; pass an instance of a subclass of AgentConfig")
+    if agent.parts:
+        check_parts(agent)
     registry = None if tools is None else ToolRegistry(tools)
     made = AgentTool(agent, name or agent.name, description, registry, tool_call_limit)
     made.selection_rule = selection_rule

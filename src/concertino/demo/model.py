@@ -8,7 +8,17 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from hashlib import blake2b
 
-from ..messages import AssistantMessage, MediaPart, Message, Opaque, Part, StopReason, Text, ToolCall, ToolMessage
+from ..messages import (
+    AssistantMessage,
+    MediaPart,
+    Message,
+    MessagePart,
+    Opaque,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolMessage,
+)
 from ..providers.base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..usage import Tokens
 from .roles import plan
@@ -32,7 +42,7 @@ class DemoModel:
         """Answer *request*: text paragraph by paragraph, or tool calls, then the reply."""
         text, calls = await asyncio.to_thread(plan, request)  # long pages take time that other runs need
         text, stop = self._within(text, request.max_output_tokens)
-        parts: list[Part] = [Text(text)] if text else []
+        parts: list[MessagePart] = [Text(text)] if text else []
         for piece in _pieces(text):
             yield TextChunk(piece)
             await asyncio.sleep(0)
@@ -81,7 +91,7 @@ def _message_text(message: Message) -> str:
     return message.content if isinstance(message, ToolMessage) else message.text
 
 
-def _text(part: Part) -> str:
+def _text(part: MessagePart) -> str:
     if isinstance(part, MediaPart | Opaque):
         return ""
     return f"{part.name}\n{part.arguments}" if isinstance(part, ToolCall) else part.text

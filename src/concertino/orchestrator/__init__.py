@@ -4,11 +4,12 @@ Read `engine` (the loop) and `turn` (one turn of it) first; `agent` has the deci
 """
 
 from ..errors import LimitReason
-from .agent import AgentConfig
+from .agent import AgentConfig, Part
 from .chat import Attachment, Chat
 from .engine import ToolOrchestrator
 from .event_stream import Observer
 from .journal.data_policy import DataPolicy, KeepFor, ToolData, Treatment
+from .journal.patterns import CARD_NUMBER, EMAIL, IBAN, Pattern
 from .journal.replay import JournalStep, Replay, read_steps, replay, requests
 from .model_call.retry import Retry
 from .outcome import Allow, Ask, Continue, Deny, Fail, Finish, NextStep, Outcome, Special, Turn
@@ -17,6 +18,9 @@ from .run import Prompt, RunContext
 from .run_state import RunState
 
 __all__ = [
+    "CARD_NUMBER",
+    "EMAIL",
+    "IBAN",
     "AgentConfig",
     "Allow",
     "Ask",
@@ -35,6 +39,8 @@ __all__ = [
     "NextStep",
     "Observer",
     "Outcome",
+    "Part",
+    "Pattern",
     "Prompt",
     "Replay",
     "Resources",

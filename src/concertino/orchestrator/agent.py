@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Union
 
 from ..errors import ConfigurationError, LimitReason, ToolArgumentsError
-from ..events import RunEvent
+from ..events import Audience, RunEvent
 from ..messages import AssistantMessage, Message, ToolCall
 from ..providers.base import ModelRequest
 from ..tools.base import Tool
 from ..usage import UsageRecord
+from .composition import check_deciders
 from .journal.data_policy import KEEP_ALL, DataPolicy
-from .outcome import CONTINUE, Allow, Ask, Continue, Deny, Finish, NextStep, Outcome, Special, Turn
+from .outcome import CONTINUE, Allow, Ask, Continue, Deny, Fail, Finish, NextStep, Outcome, Special, Turn
 from .run import RunContext
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class AgentConfig(Generic[S]):
     available to hooks as `run.agent_state`. All runs share the config, so it must not change.
 
     A hook that raises or returns a wrong type ends the run with a `HookError` that names the hook. Observers cannot
-    fail a run. Raises `ConfigurationError` on construction if a hook is misspelt or has a wrong signature.
+    fail a run. Raises `ConfigurationError` on construction if a hook is misspelt or has a wrong signature, or if two
+    parts of the class decide what only one can; parts that `__init__` sets are checked when the agent is used.
     """
 
     name: str = "agent"
@@ -62,6 +64,8 @@ class AgentConfig(Generic[S]):
     """The system prompt; empty for the registry's base prompt."""
     tools: Sequence[Tool] = ()
     """The agent's tools, unless the engine is given a registry."""
+    parts: Sequence[Part] = ()
+    """Parts that bring further tools, prompt sections and hooks; see `Part`."""
     tool_call_limit: int = 25
     """The number of tool calls after which the agent must answer."""
     use_parallel_tools: bool = True
@@ -72,6 +76,8 @@ class AgentConfig(Generic[S]):
     """Whether a call of a `read` tool starts as soon as its arguments are complete, while the model is still writing.
     Ignored for an agent that overrides `interpret_response` or `process_tool_calls`, since they decide which calls
     run."""
+    audience: Audience = "answer"
+    """Intended readers of the text of the agent's turns, in its events. A sub-agent's text is a `draft` at most."""
     output_type: Any = None
     """The type of the answer: a pydantic model, a dataclass, a TypedDict, a union or list of these (`Answer | str`
     allows plain text), or a JSON Schema as a dict. The result has the validated value as `output`. None: text."""
@@ -84,7 +90,10 @@ class AgentConfig(Generic[S]):
     def __new__(cls, *_args: object, **_kwargs: object) -> Self:
         """Create the agent after checking the names and signatures of its hooks, once per class."""
         _check_hooks(cls)  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
-        return super().__new__(cls)
+        agent = super().__new__(cls)
+        if cls.parts:
+            check_parts(agent)
+        return agent
 
     # -- start ---------------------------------------------------------------------------------------------------
 
@@ -95,6 +104,13 @@ class AgentConfig(Generic[S]):
         resumed run calls this hook for the type and takes the values from the journal.
         """
         return None  # type: ignore[return-value]  # an agent that declares a state overrides this
+
+    def review_input(self, run: RunContext[S], text: str) -> Maybe[str | Finish | Fail]:
+        """Return the text of a user's message for the conversation, or end the run. Default: the text as it is.
+
+        Called for the message that starts the run, and for each message that steers it.
+        """
+        return text
 
     def prepare(self, run: RunContext[S]) -> Maybe[Sequence[Message]]:
         """Return messages to append after the user's message before the first step. Default: none."""
@@ -117,6 +133,14 @@ class AgentConfig(Generic[S]):
     def build_request(self, run: RunContext[S], request: ModelRequest) -> Maybe[ModelRequest]:
         """Return the request to send. Default: the engine's request, unchanged."""
         return request
+
+    def review_answer(self, run: RunContext[S], message: AssistantMessage) -> Maybe[AssistantMessage | NextStep]:
+        """Return the model's answer as the conversation and the consumer get it, or decide what happens instead of it.
+
+        With this hook, no piece of an answer is sent before it returns. Unchanged answers then arrive in
+        their pieces, changed ones as a whole, and refused ones never. Default: the answer as it is, streamed at once.
+        """
+        return message
 
     def interpret_response(self, run: RunContext[S], message: AssistantMessage) -> Maybe[Turn]:
         """Interpret the model's answer. Default: the message's own tool calls are the calls to run."""
@@ -218,24 +242,82 @@ def _json_parser() -> Callable[[str], Any]:
     return from_json
 
 
+class Part:
+    """A part of an agent: tools, a section of the system prompt, and any hooks of `AgentConfig`.
+
+    Define the hooks that the part decides, with the names and signatures that they have in `AgentConfig`. The hooks of
+    all parts and of the agent itself become one decision by the rules in `composition`. All runs of an agent share its
+    parts, so they must not change.
+
+    Raises `ConfigurationError` on construction if a hook is misspelt or has a wrong signature.
+    """
+
+    name: str = ""
+    """The part's name in error messages; empty for the name of its class."""
+    prompt: str = ""
+    """A section of the system prompt, after the agent's own prompt."""
+    tools: Sequence[Tool] = ()
+
+    def __new__(cls, *_args: object, **_kwargs: object) -> Self:
+        """Create the part after checking the names and signatures of its hooks, once per class."""
+        _check_hooks(cls)  # type: ignore[arg-type]  # as above
+        return super().__new__(cls)
+
+
 OBSERVERS = ("on_tools_selected", "on_tool_progress")
 """The methods that see and decide nothing."""
 HOOKS = tuple(name for name, value in vars(AgentConfig).items() if inspect.isfunction(value) and name[0] != "_")
 """The names of all hooks and observers."""
+_HOOKS = frozenset(HOOKS)
+DECISIONS = tuple(name for name in HOOKS if name not in OBSERVERS)
+"""The names of the hooks that decide."""
+
+
+def deciders(config: AgentConfig[Any]) -> dict[str, list[tuple[str, Callable[..., Any]]]]:
+    """Return, by hook, who decides it, in order: the parts, then the agent. Each has a label and its method."""
+    found: dict[str, list[tuple[str, Callable[..., Any]]]] = {}
+    for part in config.parts:
+        label = f"part {part.name or type(part).__name__!r}"
+        for name in HOOKS:
+            if (method := getattr(part, name, None)) is not None:
+                found.setdefault(name, []).append((label, method))
+    own = _overridden(type(config)) | (vars(config).keys() & _HOOKS)  # type: ignore[arg-type]  # as above
+    label = f"agent {config.name!r}"
+    for name in own:
+        found[name] = [*found.get(name, ()), (label, getattr(config, name))]
+    return found
 
 
 @functools.cache
-def _check_hooks(kind: type[AgentConfig[Any]]) -> None:
+def _overridden(kind: Any) -> frozenset[str]:
+    return frozenset(name for name in HOOKS if getattr(kind, name) is not getattr(AgentConfig, name))
+
+
+def check_parts(config: AgentConfig[Any]) -> None:
+    """Raise `ConfigurationError` if *config* has invalid parts, or several deciders of a single-valued hook."""
+    parts = config.parts
+    if not isinstance(parts, Sequence) or not all(isinstance(part, Part) for part in parts):
+        raise ConfigurationError(f"agent {config.name!r}: invalid parts {parts!r:.80}: use a tuple of Part objects")
+    found = deciders(config)
+    check_deciders(config.name, {name: [label for label, _ in found[name]] for name in found if name not in OBSERVERS})
+
+
+@functools.cache
+def _check_hooks(kind: type[AgentConfig[Any] | Part]) -> None:
     """Raise `ConfigurationError` if a hook of *kind* is misspelt or has a signature that the engine cannot call."""
     for name, value in inspect.getmembers_static(kind):
         if name in HOOKS:
             _check_signature(kind, name, value)
-        elif inspect.isfunction(value) and not name.startswith("_") and not hasattr(AgentConfig, name):
+        elif _is_method(value) and not name.startswith("_") and not hasattr(AgentConfig, name):
             similar = difflib.get_close_matches(name, HOOKS, 1, 0.8)
             if similar:
                 raise ConfigurationError(
                     f"{kind.__name__}.{name} is not a hook: rename it to {similar[0]}, or start its name with '_'"
                 )
+
+
+def _is_method(value: object) -> bool:
+    return inspect.isfunction(value) or isinstance(value, staticmethod | classmethod)
 
 
 def _check_signature(kind: type, name: str, value: Any) -> None:

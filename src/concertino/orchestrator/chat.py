@@ -11,7 +11,10 @@ from ..messages import Media, Message
 from ..providers.base import Model
 from ..records import record
 from ..scope import Scope
-from ..storage.types import Budget
+from ..storage.types import Budget, TurnStart
+
+Examples = Mapping[str, Sequence[Message]] | Mapping[str | tuple[str, ...], Sequence[Message]]
+"""Example messages by model id, pattern of ids, or a tuple of both; a mapping is invariant in its keys."""
 
 
 @record
@@ -62,12 +65,15 @@ class Chat:
     """Whether the agent may call tools; the hook `should_send_tools` reads it. Sub-agents have tools all the same."""
     chatbot_id: str | None = field(default=None, kw_only=True)
     """The chatbot that the user talks to: its tool is forced first."""
-    few_shot: Mapping[str | tuple[str, ...], Sequence[Message]] = field(default_factory=dict, kw_only=True)
+    few_shot: Examples = field(default_factory=dict, kw_only=True)
     """Examples to begin with, for models that need them: by model id, by a pattern of ids (`openai:gpt-4*`), or by a
     tuple of both. The id itself decides before the first key that matches it."""
     budget: Budget | None = field(default=None, kw_only=True)
     """What the run and its sub-agents may spend together; needs a store. Budgets of users and tenants are set in the
     store (`Store.set_budget`)."""
+
+    turn: TurnStart | None = field(default=None, kw_only=True)
+    """The turn of its conversation that the run is; set by `Conversation.send`."""
 
     def examples(self, model: str) -> Sequence[Message]:
         """Return the examples for the model with the id *model*."""

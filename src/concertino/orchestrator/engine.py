@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, assert_never
 
 from ..errors import ConfigurationError, LimitError, RunError, RunStateError, StorageError, ToolError
-from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus, Steered
+from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus
 from ..ids import new_run_id
-from ..messages import UserMessage
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
-from .event_stream import EventStream, Observer
+from .event_stream import EventRecorder, EventStream, Observer
 from .hooks import Hooks, hooks_of, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
+from .journal.patterns import redactor_of
 from .journal.replay import Replay
-from .lifecycle.open import begin, build_messages, fitting, open_run
+from .lifecycle.input_review import WITHHELD, admit, reviewed_input
+from .lifecycle.open import begin, build_messages, open_run
 from .lifecycle.result import final_outcome, open_waits, result_of, typed_output
 from .lifecycle.resume import child_result, resume
 from .lifecycle.seal import close_open_turn, seal_below
@@ -122,6 +124,16 @@ class ToolOrchestrator:
             raise RunError(self._result.error or "the run failed", self._result) from self._cause
         return self._result
 
+    async def record(self, recorder: EventRecorder) -> None:
+        """Run with all events to *recorder*; then `result` is set. Raises as `stream`."""
+        run = self._open()
+        run.show(EventStream(self._observers, run.tree.policies, recorder=recorder), recorder)
+        self._task = asyncio.create_task(self._drive(run))
+        try:
+            await self._task
+        finally:
+            self._ensure_result(run)
+
     async def stream(self) -> AsyncGenerator[RunEvent, None]:
         """Yield the run's events as they happen. The last one is `RunEnded`, also if the run fails.
 
@@ -146,10 +158,7 @@ class ToolOrchestrator:
         await task  # raises why the run could not start
 
     def stop(self, deadline: float = STOP_DEADLINE) -> None:
-        """Stop the run and everything below it; work in progress has *deadline* seconds to end.
-
-        The run ends as `cancelled`; its result has a receipt. Call this in the run's own event loop.
-        """
+        """Stop the run and its sub-agents within *deadline* seconds; call this in its event loop."""
         self._cancel(deadline, parked=False)
 
     def park(self) -> None:
@@ -157,10 +166,7 @@ class ToolOrchestrator:
         self._cancel(STOP_DEADLINE, parked=self._resources.store is not None)
 
     def steer(self, message: str) -> None:
-        """Add a message of the user to the running agent before its next step.
-
-        For a run without a store; otherwise use `Runtime.steer`, which survives a crash.
-        """
+        """Add a user's message before the next step of a run without a store; with one, use `Runtime.steer`."""
         if self._run is not None:
             self._run.steers.append(message)
 
@@ -180,16 +186,9 @@ class ToolOrchestrator:
     def _open(self) -> RunSession:
         if self._run is not None:
             raise ConfigurationError("this ToolOrchestrator has run already; create one per run")
-        self._run = open_run(
-            self.chat,
-            self._resources,
-            self._config,
-            self._registry,
-            self.run_id,
-            tool_call_limit=self._tool_call_limit,
-            parent=self._parent,
-            lease=self._lease,
-        )
+        agent = (self._config, self._registry, self.run_id)
+        limit, parent, lease = self._tool_call_limit, self._parent, self._lease
+        self._run = open_run(self.chat, self._resources, *agent, tool_call_limit=limit, parent=parent, lease=lease)
         return self._run
 
     # -- the loop ------------------------------------------------------------------------------------------------
@@ -203,8 +202,7 @@ class ToolOrchestrator:
             run.tree.add_task(run.id, task)
         run.meter.open_runs += 1
         try:
-            turns = await self._prepare(run, hooks)
-            outcome: StepOutcome = CONTINUE
+            turns, outcome = await self._prepare(run, hooks)
             while self._takes_turns:
                 try:
                     if self._prepares:
@@ -238,14 +236,19 @@ class ToolOrchestrator:
             # The last references back to the engine: nothing waits for the garbage collector.
             run.work = run.context._work = no_work
         assert self._result is not None
+        if run.context.own_progress is not None:
+            run.context.own_progress.end()
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
             run.stream.close()  # abandoned work may still emit events
 
-    async def _prepare(self, run: RunSession, hooks: Hooks) -> TurnRunner:
-        """Start or resume the run, and give it its state and first messages."""
+    async def _prepare(self, run: RunSession, hooks: Hooks) -> tuple[TurnRunner, StepOutcome]:
+        """Start or resume the run, and give it its state and first messages; or how it ends without a step."""
+        outcome: StepOutcome = CONTINUE
         found = await self._start(run, hooks)
         self._opened = True
+        if run.recorder is not None:
+            await run.recorder.open(run.tree, run.scope, resumed=self._resume)
         call = self._parent.call_id if self._parent else None
         run.emit(RunStarted, self._config.name, run.chat.message, call, self._resume)
         if run.repairs:
@@ -256,10 +259,18 @@ class ToolOrchestrator:
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
         else:
-            build_messages(run, self._config, None if found is None else found.started.skipped)
-            self._prepares = hooks.prepare.own
+            text = run.chat.message
+            if hooks.review_input.own:
+                reviewed = await reviewed_input(run, hooks, text)
+                if isinstance(reviewed, str):
+                    text = reviewed
+                else:
+                    text, outcome = WITHHELD, reviewed
+                    run.set_chat(dataclasses.replace(run.chat, media=()))
+            build_messages(run, self._config, text, None if found is None else found.started.skipped)
+            self._prepares = hooks.prepare.own and outcome is CONTINUE
         self._requests = TurnRequests(run, hooks)
-        return TurnRunner(run, hooks, self._requests, self._spawn)
+        return TurnRunner(run, hooks, self._requests, self._spawn), outcome
 
     async def _start(self, run: RunSession, hooks: Hooks) -> Replay | None:
         """Record the start of the run, or return the replay of the run that is resumed."""
@@ -278,6 +289,13 @@ class ToolOrchestrator:
             run.tree.on_stop = self._stop_requested
         if hooks.get_data_policy.own:
             run.journal.policy = (await hooks.get_data_policy()).for_tools(run.registry.names())
+        patterns = run.journal.policy.patterns
+        if self._parent is not None and self._parent.run.redactor is not None:
+            patterns = tuple(dict.fromkeys([*self._parent.run.redactor.patterns, *patterns]))
+            run.journal.policy = dataclasses.replace(run.journal.policy, patterns=patterns)
+        if patterns and (redactor := redactor_of(tuple(patterns))) is not None:
+            run.redact(redactor)
+            run.context = RunContext(run)  # the first one has the chat as it was
         run.tree.policies[run.id] = run.journal.policy
         if self._resume:
             found = await resume(run, self._parent)
@@ -304,10 +322,8 @@ class ToolOrchestrator:
                 return last if run.output is None else final_outcome(run, last)
             run.answer(run.state.text if last.text is None else last.text)
             last = CONTINUE
-        for text in steers:
-            run.add(UserMessage(fitting(run, text)))
-            run.state.has_tool_calls = True
-            run.emit(Steered, text)
+        if steers and (refused := await admit(run, hooks, steers)) is not None:
+            return refused
         state, meter = run.state, run.meter
         if state.last_step and state.step >= state.last_step:
             return Finish()
@@ -373,7 +389,7 @@ class ToolOrchestrator:
         error = output = None
         match outcome:
             case Fail():
-                status, error = "failed", outcome.error
+                status, error = "failed", run.clean(outcome.error)
             case Limited():
                 status, error = "limited", outcome.why
             case Suspend():
@@ -421,6 +437,7 @@ class ToolOrchestrator:
         """
         if self._requests is not None and self._requests.summaries is not None:
             await self._requests.summaries.stop()
+        error = run.clean(error)
         before, self._result = self._result, result_of(run, status, error)
         stays_open = isinstance(self._cause, StorageError) or run.tree.parked or run.orphaned
 

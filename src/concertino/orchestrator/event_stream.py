@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..events import RunEvent
-from .journal.data_policy import NOTHING, DataPolicy, observed_event
+from ..scope import Scope
+from .journal.data_policy import NOTHING, DataPolicy
 from .journal.lease import Tree
 
 log = logging.getLogger("concertino")
@@ -18,6 +19,22 @@ log = logging.getLogger("concertino")
 Observer = Callable[[RunEvent], None]
 """Sees every event as the data policy leaves it, and decides nothing. A failure is logged and changes nothing."""
 _HIGH_WATER = 1_000
+
+
+class EventRecorder(Protocol):
+    """Takes the events of a tree instead of a consumer, and keeps them in a log."""
+
+    def put(self, event: RunEvent) -> bool:
+        """Take *event*. Return whether the log is far behind."""
+
+    async def drained(self) -> None:
+        """Wait while the log is far behind."""
+
+    async def open(self, tree: Tree, scope: Scope, *, resumed: bool) -> None:
+        """Continue the log of *tree*, whose root is recorded and claimed. Raises `StorageError`."""
+
+    def flush(self, run_id: str = "", seq: int = 0) -> None:
+        """Pass the events so far to the store, before the entry *seq* of a run's journal that covers them."""
 
 
 class Emit(Protocol):
@@ -32,18 +49,21 @@ def ignore(event: type[Any], *fields: Any) -> None:
 
 
 class EventStream:
-    """A queue from the engine to one consumer. A run without consumer and observers has none, and creates no events.
+    """The way of events from the engine to one consumer or to a recorder, and to observers.
 
-    Sub-agents put their events into the stream of their root.
+    A run without any of them has no stream, and creates no events. Sub-agents put their events into their
+    root's stream.
     """
 
     __slots__ = (
         "_consumed",
         "_events",
         "_loop",
+        "_observed",
         "_observers",
         "_policies",
         "_read",
+        "_recorder",
         "_thread",
         "_waiter",
         "behind",
@@ -51,14 +71,24 @@ class EventStream:
     )
 
     def __init__(
-        self, observers: Sequence[Observer], policies: Mapping[str, DataPolicy], *, consumed: bool = True
+        self,
+        observers: Sequence[Observer],
+        policies: Mapping[str, DataPolicy],
+        *,
+        consumed: bool = True,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self.closed = False
         self.behind = False
         """True while the consumer is far behind."""
         self._observers = observers
+        if observers:
+            from .journal.event_policy import observed_event  # noqa: PLC0415 - few runs have observers
+
+            self._observed = observed_event
         self._policies = policies
         self._consumed = consumed
+        self._recorder = recorder
         self._events: deque[RunEvent] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._read: asyncio.Event | None = None
@@ -74,7 +104,9 @@ class EventStream:
             return
         if self._observers:
             self._observe(event)
-        if self._consumed:
+        if self._recorder is not None:
+            self.behind = self._recorder.put(event)
+        elif self._consumed:
             self._events.append(event)
             self.behind = len(self._events) > _HIGH_WATER
             if (waiter := self._waiter) is not None:
@@ -92,6 +124,9 @@ class EventStream:
 
     async def drained(self) -> None:
         """Wait while the consumer is far behind, so that a fast run does not fill the memory."""
+        if self._recorder is not None:
+            await self._recorder.drained()
+            self.behind = False
         while self.behind and not self.closed:
             if self._read is None:
                 self._read = asyncio.Event()
@@ -129,7 +164,7 @@ class EventStream:
             self._waiter.set_result(None)
 
     def _observe(self, event: RunEvent) -> None:
-        seen = observed_event(self._policies.get(event.run_id, NOTHING), event)
+        seen = self._observed(self._policies.get(event.run_id, NOTHING), event)
         for observe in self._observers if seen is not None else ():
             try:
                 observe(seen)  # type: ignore[arg-type]

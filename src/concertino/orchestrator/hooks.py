@@ -15,9 +15,10 @@ from ..events import RunEvent, StoppedWork
 from ..messages import AssistantMessage, Message, ToolCall
 from ..providers.base import ModelRequest
 from ..usage import UsageRecord
-from .agent import HOOKS, OBSERVERS, AgentConfig
+from .agent import DECISIONS, OBSERVERS, AgentConfig, deciders
+from .composition import compose
 from .journal.data_policy import DataPolicy
-from .outcome import Allow, Ask, Deny, NextStep, Special, Turn
+from .outcome import Allow, Ask, Deny, Fail, Finish, NextStep, Special, Turn
 from .run import RunContext, RunSession
 from .tool_calls.timeouts import shared_deadlines
 
@@ -29,15 +30,21 @@ _SECONDS = 300.0
 
 
 class Hook(Generic[R]):
-    """One hook of one agent. If it is not the agent's `own`, `default` may be called instead: it needs no check."""
+    """One hook of one agent. If it is not the agent's `own`, `default` may be called instead: it needs no check.
 
-    __slots__ = ("_agent", "_item", "_kinds", "_name", "default", "own")
+    Its decider is the agent, or one of its parts: the *label* names it in errors.
+    """
 
-    def __init__(self, config: AgentConfig[Any], name: str, own: bool) -> None:
-        self.own = own
+    __slots__ = ("_agent", "_item", "_kinds", "_name", "default", "label", "own")
+
+    def __init__(
+        self, config: AgentConfig[Any], name: str, label: str, function: Callable[..., R] | None = None
+    ) -> None:
+        self.own = function is not None
+        self.label = label
         self._agent = config.name
         self._name = name
-        self.default: Callable[..., R] = getattr(config, name)
+        self.default: Callable[..., R] = function or getattr(config, name)
         self._kinds, self._item = _returns()[name]
 
     async def __call__(self, *args: Any) -> R:
@@ -55,13 +62,18 @@ class Hook(Generic[R]):
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
-            raise HookError(self._agent, self._name, "was cancelled from within") from error
+            raise self.error("was cancelled from within") from error
         except Exception as error:
             if self._name == "preprocess_tool_arguments" and isinstance(error, ToolError):
                 raise
-            raise HookError(self._agent, self._name, f"raised {type(error).__name__}: {error}") from error
+            raise self.error(f"raised {type(error).__name__}: {error}") from error
         self._check(value)
         return value
+
+    def error(self, problem: str) -> HookError:
+        """Return the error that names the agent, the part if there is one, and the hook."""
+        part = f" ({self.label})" if self.label.startswith("part ") else ""
+        return HookError(self._agent, self._name, problem, part)
 
     async def _within(self, value: Awaitable[R], seconds: float) -> R:
         """Wait at most *seconds* for the hook."""
@@ -86,11 +98,11 @@ class Hook(Generic[R]):
     def _check(self, value: Any) -> None:
         if not isinstance(value, self._kinds) or (isinstance(value, str) and str not in self._kinds):
             names = " or ".join("None" if kind is NoneType else kind.__name__ for kind in self._kinds)
-            raise HookError(self._agent, self._name, f"returned {_shown(value)}; it must return {names}")
+            raise self.error(f"returned {_shown(value)}; it must return {names}")
         if isinstance(value, Turn):
             if not isinstance(value.message, AssistantMessage) or not isinstance(value.calls, Sequence):
                 problem = f"returned {_shown(value)}; it takes an AssistantMessage and calls"
-                raise HookError(self._agent, self._name, problem)
+                raise self.error(problem)
             self._check_items(value.calls, ToolCall)
         elif self._item is not None and isinstance(value, Sequence):
             self._check_items(value, self._item)
@@ -100,18 +112,35 @@ class Hook(Generic[R]):
             if not isinstance(item, kind):
                 wanted = "ToolCalls" if kind is ToolCall else "messages"
                 problem = f"returned a sequence with {_shown(item)}; it must contain {wanted}"
-                raise HookError(self._agent, self._name, problem)
+                raise self.error(problem)
+
+
+class ComposedHook(Hook[R]):
+    """A hook that several deciders decide together."""
+
+    __slots__ = ("_composed",)
+
+    def __init__(self, config: AgentConfig[Any], name: str, hooks: Sequence[Hook[Any]]) -> None:
+        composed: Any = compose(name, hooks)
+        self._composed: Callable[..., Awaitable[Any]] = composed
+        super().__init__(config, name, "all parts", composed)
+
+    async def __call__(self, *args: Any) -> R:
+        """Call the hooks of all deciders, each of which checks its own result."""
+        return await self._composed(*args)  # type: ignore[no-any-return]
 
 
 class Hooks:
-    """The hooks of one agent, built once per agent object."""
+    """The hooks of an agent and its parts, built once per agent object."""
 
     initialize_agent_state: Hook[Any]
+    review_input: Hook[str | Finish | Fail]
     prepare: Hook[Sequence[Message]]
     should_continue_loop: Hook[NextStep]
     get_model_id: Hook[str]
     should_send_tools: Hook[bool]
     build_request: Hook[ModelRequest]
+    review_answer: Hook[AssistantMessage | NextStep]
     interpret_response: Hook[Turn]
     process_tool_calls: Hook[Sequence[ToolCall] | NextStep]
     on_no_tool_calls: Hook[NextStep]
@@ -127,13 +156,16 @@ class Hooks:
 
     def __init__(self, config: AgentConfig[Any]) -> None:
         self.config = config
-        own = _overridden(type(config)) | (vars(config).keys() & set(HOOKS))  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
-        for name in HOOKS:
+        found = deciders(config)
+        vars(self).update(_DEFAULTS or _make_defaults())
+        for name, own in found.items():
             if name not in OBSERVERS:
-                setattr(self, name, Hook(config, name, name in own))
-        self.watches_tools = "on_tool_progress" in own
-        self.watches_selection = "on_tools_selected" in own
-        self.selects_calls = self.interpret_response.own or self.process_tool_calls.own
+                each = [Hook(config, name, label, function) for label, function in own]
+                setattr(self, name, each[0] if len(each) == 1 else ComposedHook(config, name, each))
+        self._observers = {name: found[name] for name in OBSERVERS if name in found}
+        self.watches_tools = "on_tool_progress" in found
+        self.watches_selection = "on_tools_selected" in found
+        self.selects_calls = self.interpret_response.own or self.process_tool_calls.own or self.review_answer.own
 
     def observe_tool(self, run: RunContext[Any], event: RunEvent) -> None:
         """Show *event* to the agent's observer. A failure is logged."""
@@ -144,10 +176,21 @@ class Hooks:
         self._observe("on_tools_selected", run, calls)
 
     def _observe(self, name: str, *args: Any) -> None:
-        try:
-            getattr(self.config, name)(*args)
-        except Exception as error:  # noqa: BLE001 - an observer cannot fail a run
-            log.error("%s of agent %r failed: %s", name, self.config.name, type(error).__name__)  # noqa: TRY400 - a traceback may show what the data policy forbids
+        for label, observe in self._observers[name]:
+            try:
+                observe(*args)
+            except Exception as error:  # noqa: BLE001 - an observer cannot fail a run
+                log.error("%s of %s failed: %s", name, label, type(error).__name__)  # noqa: TRY400 - a traceback may show what the data policy forbids
+
+
+_DEFAULTS: dict[str, Hook[Any]] = {}
+"""The hooks that an agent leaves to `AgentConfig`, which all agents share."""
+
+
+def _make_defaults() -> dict[str, Hook[Any]]:
+    config: AgentConfig[Any] = AgentConfig()
+    _DEFAULTS.update({name: Hook(config, name, "") for name in DECISIONS})
+    return _DEFAULTS
 
 
 async def within_patience(run: RunSession, hook: str, work: Coroutine[Any, Any, R]) -> R:
@@ -173,17 +216,10 @@ def hooks_of(config: AgentConfig[Any]) -> Hooks:
 
 
 @functools.cache
-def _overridden(kind: Any) -> frozenset[str]:
-    return frozenset(name for name in HOOKS if getattr(kind, name) is not getattr(AgentConfig, name))
-
-
-@functools.cache
 def _returns() -> dict[str, tuple[tuple[type, ...], Any]]:
     """Return, by hook, the classes of its results and the class of the items of a sequence, from the annotations."""
     found: dict[str, tuple[tuple[type, ...], Any]] = {}
-    for name in HOOKS:
-        if name in OBSERVERS:
-            continue
+    for name in DECISIONS:
         returned = get_type_hints(getattr(AgentConfig, name))["return"]
         kinds: list[type] = []
         item = None

@@ -129,6 +129,8 @@ class Special:
     """The tool choice of the next step only."""
     messages: tuple[Message, ...] | None = None
     """The conversation from now on. The current turn's message and results follow it."""
+    withhold: bool = False
+    """Whether the original result is not kept: the model cannot recall it, and it is not stored."""
 
     def __post_init__(self) -> None:
         if self.result is not None and not isinstance(self.result, str):

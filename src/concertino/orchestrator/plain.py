@@ -8,6 +8,9 @@ from typing import Any
 
 from ..errors import ConfigurationError
 
+MAX_CUSTOM_DATA = 65_536
+"""Longest JSON text of a custom event's data, in characters."""
+
 
 def as_text(value: Any) -> str:
     """Return text unchanged and other values as JSON, with `str` for values that JSON cannot represent."""
@@ -77,6 +80,27 @@ def plain(value: Any) -> Any:
         return json.loads(_ENCODER.encode(value))
     except (ValueError, TypeError, RecursionError):
         return repr(value)
+
+
+def custom_data(name: str, data: Any) -> Any:
+    """Return the data of a custom event as new JSON values.
+
+    Raises `ConfigurationError` if *name* is invalid, *data* are not JSON, or their text is longer than the limit.
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= 100:
+        raise ConfigurationError(f"emit({name!r:.120}, ...): the name must be a text of 1 to 100 characters")
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"emit({name!r}, ...): the data are not JSON: {error}; use dicts with text keys, lists and plain values"
+        ) from error
+    if len(text) > MAX_CUSTOM_DATA:
+        raise ConfigurationError(
+            f"emit({name!r}, ...): the data have {len(text):,} characters of JSON, more than {MAX_CUSTOM_DATA:,}: "
+            "send a reference to them"
+        )
+    return json.loads(text)
 
 
 def dump_state(state: Any) -> str | None:

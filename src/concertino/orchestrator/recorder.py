@@ -26,6 +26,7 @@ from .journal.entries import (
     SideRequested,
     SummaryReady,
     Suspended,
+    pack_context,
     request_settings,
     schema_text,
     spec_text,
@@ -167,12 +168,23 @@ async def record_summary(run: RunSession, ready: Sequence[Edit]) -> None:
 
 
 async def record_end(run: RunSession, status: RunStatus, error: str | None) -> None:
-    """Record the end. Nothing but usage can follow."""
+    """Record the end, with the context for the next run of the conversation. Nothing but usage can follow."""
     if not run.journal.on:
         return
     ended: EndStatus = status  # type: ignore[assignment]  # a suspended run has not ended
     receipt = run.tree.receipt() if status == "cancelled" and run.id == run.tree.root_id else None
-    entry = Ended(status=ended, position=position(run), error=error, receipt=receipt)
+    journal, context = run.journal, None
+    if journal.next_context is not None and run.chat.conversation_id and run.id == run.tree.root_id:
+        known = run.chat.context, journal.packed_context
+        context = pack_context(journal.next_context, journal.conversation_text_ids, *known)
+        journal.name_texts(context[0])
+    entry = Ended(
+        status=ended,
+        position=position(run),
+        error=error,
+        receipt=receipt,
+        context=context,
+    )
     end = run.journal.end_of(ended, run.state.text, error)
     await run.journal.append(entry, run.state.step, end=end)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from ..errors import RunStateError
-from ..events import Notice, NoticeCode
+from ..events import Audience, CustomEvent, Notice, NoticeCode, RunProgress
 from ..ids import handle_for, usage_id
 from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import Operation, OperationState
@@ -15,18 +15,21 @@ from ..scope import Scope
 from ..token_engine.recall import RECALL
 from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
+from ..tools.progress import Progress
 from ..tools.registry import ToolRegistry
 from ..usage import Receipt, Tokens, UsageRecord, UsageSource
 from .chat import Chat
-from .event_stream import Emit, EventStream, ignore
-from .journal.data_policy import UNKNOWN_TOOL
+from .event_stream import Emit, EventRecorder, EventStream, ignore
 from .journal.lease import Tree
+from .journal.patterns import UNKNOWN_TOOL, Redactor
 from .journal.replay import OpenRequest, OpenTurn
 from .journal.writer import Journal
 from .lifecycle.repair import NOTHING_CHECKED
 from .meter import Meter
 from .model_call.budget import Reserve
 from .outcome import Continue
+from .plain import custom_data
+from .redacted_stream import RedactedStream
 from .resources import HasLimits, Limits, Resources
 from .run_state import RunState
 from .tool_calls.timeouts import Deadlines
@@ -63,6 +66,7 @@ class RunContext(Work, Generic[S]):
         "_emit",
         "_window",
         "_work",
+        "agent",
         "agent_state",
         "chat",
         "data",
@@ -70,6 +74,7 @@ class RunContext(Work, Generic[S]):
         "id",
         "limits",
         "model_id",
+        "own_progress",
         "parent",
         "path",
         "registry",
@@ -79,10 +84,14 @@ class RunContext(Work, Generic[S]):
     def __init__(self, run: RunSession) -> None:
         self._emit = run.emit
         self._work = run.work
+        self.own_progress: Progress | None = None
+        """The `progress`, once a hook has used it."""
         self._window = run.window
         self.id: str = run.id
         self.path: str = run.path
         """The agent path: `supervisor/researcher-2`."""
+        self.agent: str = run.agent.name
+        """The agent's name."""
         self.chat: Chat = run.chat
         self.deps: Any = run.resources.deps
         """The product's own object."""
@@ -100,6 +109,21 @@ class RunContext(Work, Generic[S]):
     def messages(self) -> Messages:
         """The whole conversation so far."""
         return self._window.record()
+
+    @property
+    def progress(self) -> Progress:
+        """Progress steps of the agent itself, which the user sees; see `ToolContext.progress`."""
+        if self.own_progress is None:
+            emit = self._emit
+            self.own_progress = Progress(lambda step: emit(RunProgress, step))
+        return self.own_progress
+
+    def emit(self, name: str, data: Any = None) -> None:
+        """Send the consumer a `CustomEvent` with *data* that JSON can represent.
+
+        Raises `ConfigurationError` if it cannot, or if the data are larger than 64 KiB.
+        """
+        self._emit(CustomEvent, name, custom_data(name, data))
 
     def notify(self, code: NoticeCode, text: str) -> None:
         """Send the consumer a `Notice`."""
@@ -123,6 +147,7 @@ class RunSession:
         "added",
         "agent",
         "attempts",
+        "audience",
         "cache_key",
         "call_ids",
         "chat",
@@ -146,6 +171,8 @@ class RunSession:
         "path",
         "phase",
         "recallable",
+        "recorder",
+        "redactor",
         "registry",
         "repairs",
         "resources",
@@ -186,15 +213,21 @@ class RunSession:
         self.registry = registry
         self.limits = limits
         self.tree = tree
+        self.audience: Audience = "answer"
+        """Intended readers of the text of the run's turns."""
         self.meter = meter
         """What the run has used of the limits of its tree."""
         self.window = TokenEngine(resources.counter, limits.context, resources.retention)
         """The conversation, and the part of it that is sent."""
-        self.journal = Journal(tree, id, self.scope, self.window.tokens_of)
+        self.journal = Journal(tree, id, self.scope, self.window.tokens_of, chat.conversation_id)
         self.state = RunState()
         self.data: dict[str, Any] = {}
-        self.stream: EventStream | None = None
+        self.redactor: Redactor | None = None
+        """Redacts what enters the run; None if the data policy has no patterns."""
+        self.stream: EventStream | RedactedStream | None = None
         """The sink of events; None if there is no consumer."""
+        self.recorder: EventRecorder | None = None
+        """The log of the tree's events; the root run has it."""
         self.emit: Emit = ignore
         """Creates an event of this run and puts it into the stream, if anyone sees it."""
         self.system = ""
@@ -280,9 +313,20 @@ class RunSession:
             return self.limits
         return self.resources.limits_of(self.scope, model, self.agent)
 
-    def show(self, stream: EventStream | None) -> None:
-        """Show the run's events in *stream*."""
-        self.stream = stream
+    def redact(self, redactor: Redactor) -> None:
+        """Redact what the run is given, and everything that enters it from now on."""
+        self.redactor = redactor
+        self.set_chat(redactor.chat(self.chat))
+        if self.stream is not None:
+            self.show(RedactedStream(self.stream, redactor), self.recorder)
+
+    def clean(self, text: str) -> str:
+        """Return *text* as it may enter the run."""
+        return text if self.redactor is None else self.redactor.text(text)
+
+    def show(self, stream: EventStream | RedactedStream | None, recorder: EventRecorder | None = None) -> None:
+        """Show the run's events in *stream*, which leads to *recorder*."""
+        self.stream, self.recorder = stream, recorder
         if stream is not None:
             self.emit = stream.emitter(self.id, self.path, self.tree)
 
@@ -294,6 +338,8 @@ class RunSession:
 
     def add(self, message: Message) -> None:
         """Append *message* to the conversation; the next entry of the journal contains it."""
+        if self.redactor is not None:
+            message = self.redactor.message(message)
         self.window.append(message)
         self.added.append(message)
         if self.journal.on:
@@ -301,6 +347,8 @@ class RunSession:
 
     def replace(self, messages: tuple[Message, ...]) -> None:
         """Replace the conversation by *messages* except its last message, the current turn."""
+        if self.redactor is not None:
+            messages = tuple(map(self.redactor.message, messages))
         self.window.replace([*messages, self.window.record()[-1]])
         self.skipped = None
         if self.journal.on:
@@ -319,8 +367,8 @@ class RunSession:
     def answer(self, text: str) -> None:
         """Set the answer, and end the conversation with it if the model did not write it."""
         if text != self.state.text:
-            self.state.text = text
-            self.add(AssistantMessage((Text(text),)))
+            self.state.text = self.clean(text)
+            self.add(AssistantMessage((Text(self.state.text),)))
 
     async def new_steers(self) -> list[str]:
         """Return the messages sent to the running agent since the last step."""
@@ -342,6 +390,8 @@ class RunSession:
 
     def keep_data(self, tool: str, value: Any) -> None:
         """Keep the structured result of a tool's last call."""
+        if self.redactor is not None:
+            value = self.redactor.value(value)
         self.data[tool] = value
         if self.journal.on:
             self.journal.data(tool, value)

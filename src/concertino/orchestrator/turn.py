@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import ContextFloorError, HookError, ProviderError
 from ..events import StepStarted, ToolsSelected, TurnCompleted
-from ..messages import ToolCall, ToolChoice, ToolMessage
+from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
 from ..providers.base import Model
 from ..storage.base import Store
@@ -48,7 +48,7 @@ class TurnRunner:
         self._hooks = hooks
         self._requests = requests
         self._spawn = spawn
-        self._model_call = ModelCall(run, hooks)
+        self._model_call = ModelCall(run, hooks, audience=run.audience)
         self._starts_early = hooks.config.start_tools_early and not hooks.selects_calls
         self._turn: Turn | None = None
         self._calls: ToolCalls | None = None
@@ -84,6 +84,8 @@ class TurnRunner:
         if not isinstance(prepared, Prepared):
             return prepared
         attempt = await self._answer(prepared)
+        if self._hooks.review_answer.own and (refused := await self._review(attempt)) is not None:
+            return refused
         turn = await self._interpret(attempt)
         calls, decision = await self._select(turn)
         await self._record(turn, calls, decision)
@@ -142,6 +144,16 @@ class TurnRunner:
             await self._calls.stop(self._run.tree.patience)
             self._calls = None
 
+    async def _review(self, attempt: Attempt) -> StepOutcome | None:
+        """Let the agent judge the answer before anyone sees it. Return a decision made instead of it, or None."""
+        reviewed = await self._hooks.review_answer(self._run.context, attempt.message)
+        if isinstance(reviewed, AssistantMessage):
+            attempt.release(reviewed)
+            return None
+        self._requests.observe(attempt)
+        self._taken = True  # nothing of the answer enters the conversation
+        return await self._account((), self._apply(reviewed))
+
     async def _interpret(self, attempt: Attempt) -> Turn:
         run = self._run
         self._requests.observe(attempt)
@@ -149,6 +161,8 @@ class TurnRunner:
         turn = Turn(message, attempt.calls)
         if self._hooks.interpret_response.own:
             turn = await self._hooks.interpret_response(run.context, message)
+            if (redactor := run.redactor) is not None:
+                turn = Turn(redactor.message(turn.message), tuple(map(redactor.call, turn.calls)))
         calls = attempt.calls if turn.message is message else turn.message.tool_calls
         for call in (*calls, *turn.calls):
             if call.name not in run.registry.by_name:
@@ -166,7 +180,7 @@ class TurnRunner:
         run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
             await self._drop_early()
-        run.emit(TurnCompleted, turn.message)
+        run.emit(TurnCompleted, turn.message, run.audience, attempt.usage_id)
         return turn
 
     async def _select(self, turn: Turn) -> tuple[Sequence[ToolCall], NextStep]:
@@ -299,6 +313,9 @@ class TurnRunner:
         if special.result is not None:
             outcome.whole = outcome.whole if outcome.whole is not None else outcome.content
             outcome.content = special.result
+        if special.withhold:
+            outcome.whole = outcome.summary = outcome.data = None
+            outcome.handle = ""
         if special.messages is not None:
             # The current turn's message stays: its results follow it.
             self._run.replace(special.messages)
@@ -362,6 +379,8 @@ class TurnRunner:
         if turn is None:
             assert attempt is not None
             message = known_calls(attempt.message, run.registry)
+            if self._hooks.review_answer.own:  # it was not judged
+                return
             turn = Turn(message, message.tool_calls)
             if message.parts:
                 run.add(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..context_state import ContextState
@@ -31,12 +31,12 @@ from ..messages import (
 from ..providers.base import model_id
 from ..providers.rate_limit import RateLimit
 from ..scope import Scope
-from ..storage.types import Budget
+from ..storage.types import Budget, TurnStart
 from ..token_engine.edits import decode_edit
 from ..token_engine.retention import Retention
 from ..tools.base import Tool
 from ..tools.registry import ToolRegistry
-from .agent import AgentConfig
+from .agent import AgentConfig, check_parts
 from .chat import Attachment, Chat
 from .model_call.retry import Retry
 from .resources import Resources
@@ -113,6 +113,7 @@ _CHAT: dict[str, tuple[Check, str]] = {
     "scope": (_is(Scope), "use a Scope"),
     "memories": (_is_list_of(str), "use a list of texts"),
     "attachments": (_is_list_of(Attachment), "use a list of Attachments"),
+    "turn": (_optional(_is(TurnStart)), "leave it out: Conversation.send sets it"),
     "budget": (_optional(_is(Budget)), "use a Budget, or None"),
     "system_prompt": _OPTIONAL_TEXT,
     "chatbot_id": _OPTIONAL_TEXT,
@@ -165,21 +166,40 @@ def check_agent(config: object) -> AgentConfig[Any]:
         raise ConfigurationError(f"invalid agent name {name!r:.80}: use one line of text without '/'")
     if not isinstance(prompt, str):
         raise ConfigurationError(f"agent {name!r}: invalid prompt {prompt!r:.80}: use text")
+    if config.parts:
+        check_parts(config)
     return config
 
 
 def registry_of(config: AgentConfig[Any], registry: object) -> ToolRegistry:
-    """Return *registry*, or a registry of the agent's own tools if it is None. Raises `ConfigurationError`."""
+    """Return *registry*, or a registry of the agent's own tools if it is None, with the tools of the agent's parts.
+
+    Raises `ConfigurationError`.
+    """
     if registry is None:
         if isinstance(config.tools, Tool) or not isinstance(config.tools, Iterable):
             raise ConfigurationError(f"agent {config.name!r}: invalid tools {config.tools!r:.80}: use a tuple of tools")
         kept = vars(config).get("_concertino_registry")
         if kept is None or kept[0] is not config.tools or isinstance(config.tools, list):
-            kept = vars(config)["_concertino_registry"] = (config.tools, ToolRegistry(config.tools))
+            own = ToolRegistry([*config.tools, *_tools_of_parts(config)])
+            kept = vars(config)["_concertino_registry"] = (config.tools, own)
         return kept[1]  # every run copies it
     if not isinstance(registry, ToolRegistry):
         raise ConfigurationError(f"{registry!r:.80} is not a registry; pass ToolRegistry([...])")
+    if config.parts:
+        registry = registry.copy()
+        for tool in _tools_of_parts(config):
+            registry.register(tool)
     return registry
+
+
+def _tools_of_parts(config: AgentConfig[Any]) -> Iterator[Tool]:
+    for part in config.parts:
+        if isinstance(part.tools, Tool) or not isinstance(part.tools, Iterable):
+            raise ConfigurationError(
+                f"part {part.name or type(part).__name__!r}: invalid tools {part.tools!r:.80}: use a tuple of tools"
+            )
+        yield from part.tools
 
 
 def check_observers(observers: object) -> None:

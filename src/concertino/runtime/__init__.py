@@ -1,7 +1,16 @@
-"""The runtime: runs that survive their consumers and their process."""
+"""The runtime: runs that survive their consumers and their process, and the conversations that they are turns of."""
 
+from .conversation import Conversation, ConversationTurn, WhenBusy
 from .event_log import EventLog
 from .live_run import LiveRun
 from .runtime import AnswerOutcome, Runtime
 
-__all__ = ["AnswerOutcome", "EventLog", "LiveRun", "Runtime"]
+__all__ = [
+    "AnswerOutcome",
+    "Conversation",
+    "ConversationTurn",
+    "EventLog",
+    "LiveRun",
+    "Runtime",
+    "WhenBusy",
+]

@@ -1,73 +1,199 @@
-"""The numbered events of one run, for any number of readers, including readers that reconnect."""
+"""The logs of events in one store: any number of readers, of any run, in any process."""
 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Literal
 
-from ..events import ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, ToolStreamed, TurnCompleted
+from ..errors import StorageError
+from ..event_form import event_json
+from ..events import RunEnded, RunEvent, RunResult
+from ..orchestrator.journal.replay import replay
+from ..orchestrator.lifecycle.result import replayed_result
+from ..scope import OPERATOR, AnyScope
+from ..storage.base import Store
+from .event_pieces import unpack, without_replaced
+from .event_writer import EventWriter
 
-_PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolStreamed)
+POLL = 0.025
+"""Seconds between two looks for the events of other processes, while a reader waits for them."""
+GRACE = 1.0
+"""Seconds to wait for the last event of a run that has ended. A process that died between the two never writes it."""
+Until = Literal["ended", "suspended"]
+_Position = tuple[int, bool, bool]
 
 
 class EventLog:
-    """Keeps events until the run is dropped.
+    """Reads the logs of a store, and has the writers of this process.
 
-    The pieces of an answer are kept until the answer is complete. A reader that comes later gets the answer instead, so
-    the memory of a run follows its messages and not its deltas.
+    A reader takes what it needs: recent events of a run in this process from memory, everything else in pages from the
+    store. So a slow or absent reader costs no memory.
     """
 
-    def __init__(self) -> None:
-        self._numbers: list[int] = []
-        self._events: list[RunEvent] = []
-        self._number = 0
-        self._waiting: list[asyncio.Future[None]] = []
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._writers: dict[str, EventWriter] = {}
+        self._finishing: set[asyncio.Task[None]] = set()
+        self._waiting: dict[str, list[tuple[_Position, asyncio.Future[None]]]] = {}
+        self._polling: asyncio.Task[None] | None = None
         self._closed = False
 
-    def put(self, event: RunEvent) -> None:
-        """Add *event*."""
-        self._number += 1
-        if isinstance(event, TurnCompleted):
-            self._drop_pieces(event.run_id)
-        self._numbers.append(self._number)
-        self._events.append(event)
-        if self._waiting:
-            self._wake()
+    def writer(self, root_id: str) -> EventWriter:
+        """Return the writer of a tree that starts or is resumed in this process."""
+        writer = self._writers[root_id] = EventWriter(self._store, root_id)
+        self._wake(root_id)
+        return writer
 
-    def close(self) -> None:
-        """End the log: no event follows."""
+    def finish(self, writer: EventWriter) -> None:
+        """Store what is left of a tree's events in the background."""
+        task = asyncio.create_task(self._finish(writer))
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    async def close(self) -> None:
+        """Store what is left, and end all readers."""
+        if self._finishing:
+            await asyncio.wait(self._finishing)
         self._closed = True
-        self._wake()
+        for root_id in list(self._waiting):
+            self._wake(root_id)
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait([self._polling])
 
-    async def read(self, after: int = 0) -> AsyncIterator[tuple[int, RunEvent]]:
-        """Yield the events after number *after* with their numbers, as they happen, to the last."""
-        loop = asyncio.get_running_loop()
-        while True:
-            index = bisect_right(self._numbers, after)
-            while index < len(self._numbers):
-                numbers, events = self._numbers, self._events
-                after = numbers[index]
-                yield after, events[index]
-                # Pieces may have been dropped meanwhile, which moves the indexes but not the numbers.
-                index = index + 1 if numbers is self._numbers else bisect_right(self._numbers, after)
-            if self._closed:
+    async def read(
+        self, scope: AnyScope, root_id: str, after: int = 0, until: Until = "ended"
+    ) -> AsyncGenerator[tuple[int, RunEvent], None]:
+        """Yield the events after number *after*, then follow the run. Raises `UnknownRunError`, and `StorageError`."""
+        follows = False  # a reader that has caught up gets every piece
+        while not self._closed:
+            page = await self._store.events(scope, root_id, after)
+            found = unpack(page.rows, after)
+            for number, event in found if follows else without_replaced(found):
+                yield number, event
+            after = found[-1][0] if found else max(after, page.last)
+            if after < page.last:
+                continue
+            if page.closed or (until == "suspended" and await self._is_suspended(scope, root_id)):
                 return
-            waiter = loop.create_future()
-            self._waiting.append(waiter)
-            await waiter
+            follows = True
+            writer = self._writers.get(root_id)
+            if writer is not None and not writer.done:
+                async for number, event in self.follow(writer, after):
+                    yield number, event
+                    after = number
+            elif not await self._changed(root_id, (page.last, page.closed, page.ended)) and page.ended:
+                await self._end(scope, root_id)
 
-    def _drop_pieces(self, run_id: str) -> None:
-        kept = [
-            (number, event)
-            for number, event in zip(self._numbers, self._events, strict=True)
-            if not (isinstance(event, _PIECES) and event.run_id == run_id)
-        ]
-        self._numbers = [number for number, _ in kept]
-        self._events = [event for _, event in kept]
+    async def follow(self, writer: EventWriter, after: int) -> AsyncGenerator[tuple[int, RunEvent], None]:
+        """Yield the events after number *after* that *writer* stores, to its end or while they are in memory."""
+        while (found := writer.newer(after)) is not None:
+            for number, event in found:
+                yield number, event
+                after = number
+            if not found:
+                if writer.done:
+                    return
+                await writer.changed()
 
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
+    async def read_here(self, writer: EventWriter, after: int) -> AsyncGenerator[tuple[int, RunEvent], None]:
+        """Yield the events after number *after* until *writer* ends."""
+        follows = False
+        while True:
+            found = writer.newer(after)
+            if found is None:
+                found = unpack((await self._store.events(writer.scope, writer.root_id, after)).rows, after)
+            for number, event in found if follows else without_replaced(found):
+                yield number, event
+            if found:
+                after = found[-1][0]
+            elif writer.done:
+                return
+            else:
+                follows = True
+                if after < writer.stored:
+                    after = writer.stored  # the rest is erased or replaced
+                else:
+                    await writer.changed()
+
+    async def _finish(self, writer: EventWriter) -> None:
+        await writer.finish()
+        if self._writers.get(writer.root_id) is writer:
+            del self._writers[writer.root_id]
+
+    # -- other processes -----------------------------------------------------------------------------------------
+
+    async def _is_suspended(self, scope: AnyScope, root_id: str) -> bool:
+        stored = await self._store.run(scope, root_id)
+        return stored is not None and stored.state == "suspended" and root_id not in self._writers
+
+    async def _changed(self, root_id: str, position: _Position) -> bool:
+        """Wait until a log is not at *position* any more. Return False if it stays there after the end of its run."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(root_id, []).append((position, waiter))
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll())
+        try:
+            async with asyncio.timeout(GRACE if position[2] else None):
+                await waiter
+        except TimeoutError:
+            return False
+        finally:
+            waiter.cancel()
+        return True
+
+    async def _poll(self) -> None:
+        """Look for changes while someone waits for one."""
+        while True:
+            await asyncio.sleep(POLL)
+            self._waiting = {
+                root_id: left
+                for root_id, waiting in self._waiting.items()
+                if (left := [each for each in waiting if not each[1].done()])
+            }
+            if not self._waiting:
+                return
+            try:
+                found = await self._store.event_positions(OPERATOR, list(self._waiting))
+            except StorageError as error:
+                for waiting in self._waiting.values():
+                    for _, waiter in waiting:
+                        if not waiter.done():
+                            waiter.set_exception(error)
+                return
+            for root_id, *position in found:
+                for known, waiter in self._waiting.get(root_id, ()):
+                    if known != tuple(position) and not waiter.done():
+                        waiter.set_result(None)
+
+    def _wake(self, root_id: str) -> None:
+        for _, waiter in self._waiting.pop(root_id, ()):
             if not waiter.done():
                 waiter.set_result(None)
+
+    async def _end(self, scope: AnyScope, root_id: str) -> None:
+        """Close the log of a run that ended without a process, or whose process died before its last event."""
+        journal = await self._store.load(scope, root_id)
+        assert journal is not None
+        run, usage = journal.run, await self._store.usage(scope, root_id)
+        assert run.end is not None
+        result = RunResult(
+            run_id=root_id,
+            agent_path=run.start.agent_path,
+            status=run.end.status,
+            text=run.end.answer,
+            content_index=0,
+            steps=0,
+            tool_calls={},
+            usage=tuple(usage),
+            data={},
+            messages=(),
+            error=run.end.error,
+        )
+        if run.start.erase_after is None:
+            with suppress(StorageError):
+                result = replayed_result(replay(journal), list(usage))
+        ended = RunEnded(root_id, result.agent_path, result.content_index, result)
+        await self._store.end_events(scope, root_id, [[0, event_json(ended)]])

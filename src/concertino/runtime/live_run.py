@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
 
 from ..errors import RunStateError
 from ..events import RunEnded, RunEvent, RunResult
@@ -15,22 +14,27 @@ from .event_log import EventLog
 class LiveRun:
     """A run in progress in this process. Reading its events, or no longer reading them, changes nothing about it."""
 
-    def __init__(self, orchestrator: ToolOrchestrator) -> None:
+    def __init__(self, orchestrator: ToolOrchestrator, log: EventLog) -> None:
         self.id = orchestrator.run_id
         self.scope = orchestrator.chat.scope
         self._orchestrator = orchestrator
-        self._log = EventLog()
-        self._started = asyncio.Event()
+        self._log = log
+        self._writer = log.writer(self.id)
+        self._parked = False
+        self._ended = asyncio.Event()
         self._error: BaseException | None = None
         self._task = asyncio.create_task(self._drive(), name=f"run {self.id}")
 
-    def events(self, after: int = 0) -> AsyncIterator[tuple[int, RunEvent]]:
-        """Yield the events after number *after* with their numbers. Come back with the last number that you saw."""
-        return self._log.read(after)
+    def events(self, after: int = 0) -> AsyncGenerator[tuple[int, RunEvent], None]:
+        """Yield the events after number *after* with their numbers, until the run ends, waits or leaves this process.
+
+        Come back with the last number that you saw. `Runtime.events` also follows the run into other processes.
+        """
+        return self._log.read_here(self._writer, after)
 
     async def result(self) -> RunResult:
         """Return how the run ended, or that it is suspended. Raises the error that kept it from starting."""
-        await asyncio.wait([self._task])
+        await self._ended.wait()
         if self._orchestrator.result is None:
             raise self._error or RunStateError(f"run {self.id} was stopped before it had started")
         return self._orchestrator.result
@@ -38,14 +42,25 @@ class LiveRun:
     @property
     def done(self) -> bool:
         """True once the run has ended or is suspended."""
-        return self._task.done()
+        return self._ended.is_set()
 
     async def started(self) -> None:
         """Wait until the run is recorded. Raises the error that kept it from starting."""
-        await self._started.wait()
+        await self._writer.opened.wait()
         error = self._error or self._orchestrator.refused
         if error is not None:
             raise error
+
+    @property
+    def resumed_after(self) -> int:
+        """The number of the last event before this process resumed the run; 0 if it started it."""
+        return self._writer.opened_at
+
+    async def recorded(self) -> None:
+        """Wait until all events of the run in this process are stored."""
+        await asyncio.wait([self._task])
+        while not self._writer.done:
+            await self._writer.changed()
 
     async def stop(self, deadline: float) -> RunResult:
         """Stop the run and everything below it."""
@@ -62,24 +77,22 @@ class LiveRun:
 
     async def park(self) -> None:
         """Leave the run to be resumed later."""
+        self._parked = True
         self._orchestrator.park()
         await asyncio.wait([self._task])
 
     async def _drive(self) -> None:
-        last: RunEvent | None = None
+        writer = self._writer
         try:
-            async with aclosing(self._orchestrator.stream()) as events:
-                async for event in events:
-                    last = event
-                    self._log.put(event)
-                    self._started.set()
+            await self._orchestrator.record(writer)
         except asyncio.CancelledError:
             pass  # stopped or parked: the result tells which
         except Exception as error:  # noqa: BLE001 - `result` raises it
             self._error = error
         finally:
             result = self._orchestrator.result
-            if result is not None and not isinstance(last, RunEnded):
-                self._log.put(RunEnded(result.run_id, result.agent_path, result.content_index, result))
-            self._started.set()
-            self._log.close()
+            if result is not None and not writer.ended and not self._parked:
+                writer.put(RunEnded(result.run_id, result.agent_path, result.content_index, result))
+            writer.opened.set()
+            self._ended.set()
+            self._log.finish(writer)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from ..errors import (
     ConfigurationError,
@@ -16,31 +17,40 @@ from ..errors import (
     RunClaimedError,
     RunEndedError,
     RunStateError,
+    UnknownConversationError,
     UnknownRunError,
     UnknownWaitError,
 )
-from ..events import RunResult, StopReceipt
-from ..ids import new_run_id, run_of, token
-from ..orchestrator.agent import AgentConfig
+from ..events import RunEvent, RunResult, StopReceipt
+from ..ids import new_conversation_id, new_run_id, run_of, token
+from ..orchestrator.agent import AgentConfig, check_parts
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
+from ..orchestrator.hooks import hooks_of
 from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE
+from ..orchestrator.journal.patterns import redactor_of
+from ..orchestrator.journal.policy_form import policy_of
 from ..orchestrator.journal.replay import receipt_of, replay, requests, started_of
 from ..orchestrator.lifecycle.fork import fork
 from ..orchestrator.lifecycle.result import replayed_result
 from ..orchestrator.lifecycle.seal import seal
 from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
-from ..providers.base import ModelRequest, model_id
+from ..providers.base import Model, ModelRequest, model_id
 from ..records import record
-from ..scope import AnyScope, Scope, TenantScope
+from ..scope import OPERATOR, AnyScope, Scope, TenantScope
 from ..storage.base import Store
+from ..storage.conversation_types import StoredConversation, StoredTurn
 from ..storage.types import StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
-from ..waits import Resolution, Verdict, Wait, arguments_hash
+from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
+from .conversation import Conversation
+from .event_log import EventLog, Until
 from .live_run import LiveRun
+from .title import TitleAgent, write_title
+from .turns import TurnStarter
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
 _MOST_DONE = 100
@@ -96,13 +106,25 @@ class Runtime:
                 raise ConfigurationError(
                     f"Runtime(agents=...) contains {config!r:.80}; use agents, or pairs with a registry"
                 )
+            if config.parts:
+                check_parts(config)
             self._agents[config.name] = (config, registry)
         self._observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
+        self._log = EventLog(self.store)
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._watchdog = Watchdog(self.store, self, lambda: self._agents, sweep=sweep, tries=tries, back_off=back_off)
+        self._turns = TurnStarter(self.store, self)
+        self._watchdog = Watchdog(
+            self.store,
+            self,
+            self._turns.look,
+            lambda: self._agents,
+            sweep=sweep,
+            tries=tries,
+            back_off=back_off,
+        )
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
@@ -120,8 +142,10 @@ class Runtime:
             self._watching.cancel()
             await asyncio.wait([self._watching])
             self._watching = None
+        await self._turns.close()
         await asyncio.gather(*(run.park() for run in self._live.values() if not run.done))
         self._live.clear()
+        await self._log.close()
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -155,6 +179,18 @@ class Runtime:
         """Return whether this process can run the agent of this name."""
         return agent in self._agents
 
+    def events(
+        self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
+    ) -> AsyncGenerator[tuple[int, RunEvent], None]:
+        """Yield a run's events after number *after* with their numbers, and follow it, in whichever process it is.
+
+        The numbers are the same in every process. An event is shown once it is stored, so no crash takes it back; what
+        a crash undid is named by a `Voided` event. A reader that was away gets the complete answers instead of their
+        pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
+        `UnknownRunError`; give the id of the root to read the events of a sub-agent.
+        """
+        return self._log.read(scope, run_id, after, until)
+
     async def result(self, scope: AnyScope, run_id: str) -> RunResult:
         """Return how a run ended, from its journal. Raises `RunStateError` if it has not ended, `ErasedError`."""
         result = await live.result() if (live := self.live(scope, run_id)) is not None else None
@@ -173,7 +209,7 @@ class Runtime:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
         if not message.strip():
             raise ConfigurationError("steer: the message is empty")
-        await self.store.send(scope, run_id, "steer", message)
+        await self.store.send(scope, run_id, "steer", await self._clean(run_id, message))
 
     async def stop(self, scope: AnyScope, run_id: str, deadline: float = STOP_DEADLINE) -> StopReceipt:
         """Stop a run and everything below it, in any process, and return the receipt.
@@ -231,19 +267,79 @@ class Runtime:
         """
         await self.store.settle_usage(scope, record)
 
+    # -- conversations -------------------------------------------------------------------------------------------
+
+    async def conversation(
+        self, scope: Scope, conversation_id: str | None = None, *, agent: AgentConfig[Any] | str | None = None
+    ) -> Conversation:
+        """Return a conversation of *scope*; with *agent*, it is created if it is missing. The default id is a new one.
+
+        Raises `UnknownConversationError`, and `ConfigurationError` if a new conversation has no agent.
+        """
+        if not isinstance(scope, Scope):
+            raise ConfigurationError(f"a conversation belongs to a Scope, not to {scope!r:.80}")
+        if agent is not None:
+            name = self._agent(agent)[0].name
+            stored = await self.store.open_conversation(scope, conversation_id or new_conversation_id(), name)
+        elif conversation_id is None:
+            raise ConfigurationError("a new conversation has no agent: give runtime.conversation(scope, agent=...)")
+        else:
+            found = await self.store.conversation(scope, conversation_id)
+            if found is None:
+                raise UnknownConversationError(
+                    f"there is no conversation {conversation_id!r}: create it with runtime.conversation(..., agent=...)"
+                )
+            stored = found
+        return Conversation(self, self._turns, scope, stored)
+
+    async def conversations(
+        self, scope: AnyScope, limit: int = 50, before: str | None = None
+    ) -> Sequence[StoredConversation]:
+        """Return the conversations of *scope*, the last updated first; for the next page, *before* the last one's id.
+
+        Raises `UnknownConversationError` if *before* is unknown.
+        """
+        return await self.store.conversations(scope, limit=limit, before=before)
+
+    async def search(self, scope: AnyScope, text: str, limit: int = 20) -> Sequence[StoredTurn]:
+        """Return the turns of *scope* that have all words of *text* in their messages or answers, the best first.
+
+        A turn is found once it has ended, and only text that its data policy keeps without a time limit.
+        """
+        return await self.store.search_turns(scope, text, limit=limit)
+
+    async def write_title(self, scope: Scope, conversation: StoredConversation, model: Model | str | None) -> str:
+        """Write the title of a conversation. Use `Conversation.title`, which writes it once."""
+        policy = self._agent(conversation.agent)[0].get_data_policy()
+        policy = await policy if inspect.isawaitable(policy) else policy
+        return await write_title(self, TitleAgent(policy), scope, conversation, model)
+
     # -- waits ---------------------------------------------------------------------------------------------------
 
-    async def approve(self, scope: AnyScope, key: str, *, arguments: Mapping[str, Any] | None = None) -> AnswerOutcome:
+    async def approve(
+        self,
+        scope: AnyScope,
+        key: str,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        remember: Remember = "once",
+    ) -> AnswerOutcome:
         """Approve a waiting call, with other *arguments* if given. Raises `NotAllowedError`, `UnknownWaitError`.
 
         If the call names people, only they may answer, each in a scope of the same tenant. Otherwise a scope may answer
         that reaches the run.
+
+        *remember* adds an approval rule in the same transaction: the part `Approvals` asks no more for calls of the
+        tool by this agent for the run's user, in this conversation or always. Raises `RunStateError` if the run has no
+        user or conversation.
         """
+        if remember not in get_args(Remember):
+            raise ConfigurationError(f"approve(remember={remember!r:.80}): use 'once', 'conversation' or 'always'")
         scope, wait = await self._approval(scope, key)
         if wait.arguments and arguments_hash(wait.arguments) != wait.arguments_hash:
             raise NotAllowedError(f"{key} cannot be approved: its arguments were changed after they were shown")
         edited = None if arguments is None else arguments_text(dict(arguments))
-        return await self._answer(scope, key, "approved", "", edited)
+        return await self._answer(scope, key, "approved", "", edited, remember)
 
     async def deny(self, scope: AnyScope, key: str, reason: str = "") -> AnswerOutcome:
         """Deny a waiting call; the model reads the *reason*. Raises as `approve`."""
@@ -279,9 +375,20 @@ class Runtime:
         return scope, wait
 
     async def _answer(
-        self, scope: AnyScope, key: str, verdict: Verdict, content: str, edited: str | None = None
+        self,
+        scope: AnyScope,
+        key: str,
+        verdict: Verdict,
+        content: str,
+        edited: str | None = None,
+        remember: Remember = "once",
     ) -> AnswerOutcome:
-        mine = Resolution(id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by)
+        run_id = run_of(key)
+        content = await self._clean(run_id, content) if content else ""
+        edited = edited and await self._clean(run_id, edited)
+        mine = Resolution(
+            id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by, remember=remember
+        )
         early = run_of(key) if verdict in ("result", "failed") else None
         wait = await self.store.resolve(scope, key, mine, run_id=early)
         won = wait.resolution is not None and wait.resolution.id == mine.id
@@ -293,6 +400,19 @@ class Runtime:
         """Do now what the watchdog does from time to time."""
         self._drop_done()
         await self._watchdog.look()
+
+    async def _clean(self, run_id: str, text: str) -> str:
+        """Return *text*, from outside, as it may enter a run."""
+        stored = await self.store.run(OPERATOR, run_id)  # to apply its policy, which the caller does not see
+        if stored is None:
+            return text
+        config, _ = self._agents.get(stored.start.agent, (None, None))
+        if config is not None and stored.start.run_id == stored.start.root_id:
+            policy = await hooks_of(config).get_data_policy()
+        else:
+            policy = policy_of(started_of(await self._journal(OPERATOR, run_id)).policy)
+        redactor = redactor_of(tuple(policy.patterns))
+        return text if redactor is None else redactor.text(text)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -320,7 +440,13 @@ class Runtime:
         return self._agents[name]
 
     async def _run(
-        self, chat: Chat, config: AgentConfig[Any], registry: ToolRegistry | None, run_id: str, *, resume: bool
+        self,
+        chat: Chat,
+        config: AgentConfig[Any],
+        registry: ToolRegistry | None,
+        run_id: str,
+        *,
+        resume: bool,
     ) -> LiveRun:
         orchestrator = ToolOrchestrator(
             chat,
@@ -332,7 +458,7 @@ class Runtime:
             resume=resume,
             lease=self._lease,
         )
-        live = LiveRun(orchestrator)
+        live = LiveRun(orchestrator, self._log)
         try:
             await live.started()
         except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
 from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, RunStateError
@@ -48,6 +48,7 @@ class Watchdog:
         self,
         store: Store,
         runs: _Runs,
+        turns: Callable[[], Awaitable[None]],
         agents: Callable[[], Collection[str]],
         *,
         sweep: float,
@@ -56,6 +57,7 @@ class Watchdog:
     ) -> None:
         self._store = store
         self._runs = runs
+        self._turns = turns
         self._agents = agents
         self._sweep = sweep
         self._tries = tries
@@ -73,7 +75,7 @@ class Watchdog:
             await asyncio.sleep(self._sweep)
 
     async def look(self) -> None:
-        """Resume, stop or postpone the trees that are due now."""
+        """Resume, stop or postpone the trees that are due now, and start the queued turns of conversations."""
         due = await self._store.due(OPERATOR, agents=self._agents())
         for root_id in due.stopping:
             live = self._runs.live(OPERATOR, root_id)
@@ -83,6 +85,7 @@ class Watchdog:
             live = self._runs.live(OPERATOR, root_id)
             if live is None or live.done:
                 await self._take(root_id)
+        await self._turns()
 
     async def _take(self, root_id: str) -> None:
         stored = await self._store.run(OPERATOR, root_id)

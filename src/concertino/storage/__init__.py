@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .base import Memories, Store
+from .base import ApprovalRules, Memories, Store
 from .codec import decode_message, encode_message
 from .process import process_owner
 from .types import (
     Account,
     AccountKind,
+    ApprovalRule,
     Budget,
     Claim,
     Command,
@@ -19,6 +20,9 @@ from .types import (
     EntryKind,
     EntryMessage,
     Erased,
+    EventBatch,
+    EventPage,
+    EventRow,
     Head,
     Memory,
     Reservation,
@@ -26,43 +30,78 @@ from .types import (
     RunStart,
     Settlement,
     StoredEntry,
+    StoredEvents,
     StoredJournal,
     StoredMessage,
     StoredRun,
     StoredText,
+    TurnStart,
     UsageSum,
 )
 
 if TYPE_CHECKING:
+    from .conversation_types import (
+        DueTurn,
+        Feedback,
+        QueuedTurn,
+        StoredConversation,
+        StoredHistory,
+        StoredTurn,
+        TurnState,
+    )
     from .sqlite import MemoryStore, SqliteStore
+
+_OF_CONVERSATIONS = (
+    "DueTurn",
+    "Feedback",
+    "QueuedTurn",
+    "StoredConversation",
+    "StoredHistory",
+    "StoredTurn",
+    "TurnState",
+)
 
 __all__ = [
     "Account",
     "AccountKind",
+    "ApprovalRule",
+    "ApprovalRules",
     "Budget",
     "Claim",
     "Command",
     "CommandKind",
     "Due",
+    "DueTurn",
     "Entry",
     "EntryKind",
     "EntryMessage",
     "Erased",
+    "EventBatch",
+    "EventPage",
+    "EventRow",
+    "Feedback",
     "Head",
     "Memories",
     "Memory",
     "MemoryStore",
+    "QueuedTurn",
     "Reservation",
     "RunEnd",
     "RunStart",
     "Settlement",
     "SqliteStore",
     "Store",
+    "StoredConversation",
     "StoredEntry",
+    "StoredEvents",
+    "StoredHistory",
     "StoredJournal",
     "StoredMessage",
     "StoredRun",
     "StoredText",
+    "StoredTurn",
+    "TurnStart",
+    "TurnState",
     "UsageSum",
     "decode_message",
     "encode_message",
@@ -76,4 +115,8 @@ def __getattr__(name: str) -> Any:
         from . import sqlite  # noqa: PLC0415
 
         return getattr(sqlite, name)
+    if name in _OF_CONVERSATIONS:
+        from . import conversation_types  # noqa: PLC0415
+
+        return getattr(conversation_types, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,8 +9,8 @@ All times are the store's: a store on several machines uses the database's clock
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..operations import Operation
 from ..scope import AnyScope, Operator, Scope, TenantScope
@@ -18,6 +18,7 @@ from ..usage import UsageRecord
 from ..waits import Resolution, Wait
 from .types import (
     Account,
+    ApprovalRule,
     Budget,
     Claim,
     Command,
@@ -25,14 +26,20 @@ from .types import (
     Due,
     Entry,
     Erased,
+    EventBatch,
+    EventPage,
     Head,
     Memory,
     RunStart,
+    StoredEvents,
     StoredJournal,
     StoredMessage,
     StoredRun,
     UsageSum,
 )
+
+if TYPE_CHECKING:
+    from .conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
 
 
 class JournalStore(Protocol):
@@ -191,6 +198,37 @@ class OperationStore(Protocol):
         ...
 
 
+class EventStore(Protocol):
+    """Keeps a log of numbered events for each tree, for readers in any process."""
+
+    def add_events(self, batch: EventBatch) -> Awaitable[None]:
+        """Append *batch* to its log, as a whole or not at all.
+
+        The batch is queued before this returns: whatever is written to the store later is stored together with it or
+        after it. Raises `StaleClaimError` if another process has claimed the tree or the log is closed.
+        """
+        ...
+
+    async def end_events(self, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
+        """Close the log of a root that ended without a process, with one row of *items*; not if it is closed."""
+        ...
+
+    async def open_events(self, claim: Claim) -> tuple[int, Sequence[StoredEvents]]:
+        """Return the number of the last event of the claimed tree, and the rows whose work a crash undid.
+
+        These are the rows that no entry of their run's journal covers, and pieces without their complete event.
+        """
+        ...
+
+    async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
+        """Return about *limit* rows with the events after number *after*, in order. Raises `UnknownRunError`."""
+        ...
+
+    async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
+        """Return, for each root in reach, its log's last number, and whether log and run have ended."""
+        ...
+
+
 class Recovery(Protocol):
     """Finds trees to resume, and erases content whose time is over."""
 
@@ -227,8 +265,109 @@ class Recovery(Protocol):
         ...
 
 
-class Store(JournalStore, Queries, OperationStore, Recovery, Protocol):
+class Conversations(Protocol):
+    """Conversations: trees of turns, each of which is one root run.
+
+    A run is a turn if its `RunStart.turn` is set. `begin` then raises, in addition, `ConversationBusyError` while
+    another turn is in progress or queued, `LeafMovedError` if `turn.parent` must be the active leaf and is not,
+    `TurnExistsError` if a message with its key was sent before, and `RunExistsError` if a queued turn was started or
+    withdrawn meanwhile. A method raises `UnknownConversationError` for a conversation that *scope* does not have, and
+    `UnknownTurnError` for a turn that the conversation does not have.
+    """
+
+    async def open_conversation(self, scope: Scope, conversation_id: str, agent: str) -> StoredConversation:
+        """Return the conversation, created for *agent* if it is missing."""
+        ...
+
+    async def conversation(self, scope: Scope, conversation_id: str) -> StoredConversation | None:
+        """Return one conversation, or None."""
+        ...
+
+    async def conversations(
+        self, scope: AnyScope, *, limit: int = 50, before: str | None = None
+    ) -> Sequence[StoredConversation]:
+        """Return the conversations of *scope*, the last updated first; with *before*, those after that one."""
+        ...
+
+    async def turn(self, scope: Scope, conversation_id: str, run_id: str) -> StoredTurn:
+        """Return one turn."""
+        ...
+
+    async def turns(
+        self, scope: Scope, conversation_id: str, *, limit: int = 50, before: str | None = None
+    ) -> Sequence[StoredTurn]:
+        """Return the turns of the active branch, the newest first; with *before*, those before that turn."""
+        ...
+
+    async def all_turns(self, scope: Scope, conversation_id: str) -> Sequence[StoredTurn]:
+        """Return all turns of a conversation, also queued ones, in the order of their creation."""
+        ...
+
+    async def history(self, scope: Scope, conversation_id: str, run_id: str, *, after: str = "") -> StoredHistory:
+        """Return the messages of the branch that ends with a turn, and the context that its run recorded.
+
+        With *after*, only the messages of the turns after that one, if it is in the branch.
+        """
+        ...
+
+    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
+        """Queue *turn*. Return False, and do nothing, if the conversation is idle. Raises `TurnExistsError`."""
+        ...
+
+    async def steer_turn(self, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
+        """Send *text* to the turn in progress and return its run id; None if no turn is. Raises `TurnExistsError`."""
+        ...
+
+    async def withdraw_turn(self, scope: Scope, conversation_id: str, run_id: str) -> bool:
+        """Remove a queued turn. Return whether it was still queued."""
+        ...
+
+    async def due_turns(self, scope: Operator, limit: int = 50) -> Sequence[DueTurn]:
+        """Close the turns whose runs have ended, so that a search finds them; return the queued turns to start.
+
+        A queued turn is due when its conversation is idle, and at most one of each conversation is.
+        """
+        ...
+
+    async def select_leaf(self, scope: Scope, conversation_id: str, run_id: str, *, newest: bool = False) -> str:
+        """Make a turn the active leaf, or with *newest* the newest turn below it. Return the leaf's run id."""
+        ...
+
+    async def set_title(self, scope: Scope, conversation_id: str, title: str, *, replace: bool = True) -> str:
+        """Set the title, unless there is one and *replace* is False. Return the title that counts."""
+        ...
+
+    async def rate_turn(self, scope: Scope, conversation_id: str, run_id: str, feedback: Feedback | None) -> None:
+        """Replace the feedback on a turn's answer, or remove it."""
+        ...
+
+    async def search_turns(self, scope: AnyScope, text: str, *, limit: int = 20) -> Sequence[StoredTurn]:
+        """Return the closed turns of *scope* with all words of *text*, the best first."""
+        ...
+
+    async def delete_conversation(self, scope: Scope, conversation_id: str) -> Erased:
+        """Erase a conversation with its runs, which are ended first. The ledger stays."""
+        ...
+
+
+class Store(JournalStore, Queries, OperationStore, EventStore, Recovery, Conversations, Protocol):
     """Everything that a store does for runs."""
+
+
+class ApprovalRules(Protocol):
+    """Tools that users have approved for a conversation, or for good. An approval may add one."""
+
+    async def is_allowed(self, scope: Scope, agent: str, tool: str, conversation_id: str) -> bool:
+        """Return whether a rule of *scope* allows *tool* to *agent* in this conversation."""
+        ...
+
+    async def approval_rules(self, scope: Scope) -> Sequence[ApprovalRule]:
+        """Return the rules of *scope*."""
+        ...
+
+    async def revoke(self, scope: Scope, tool: str) -> int:
+        """Delete all rules of *scope* about *tool*, and return their number."""
+        ...
 
 
 class Memories(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -20,8 +20,8 @@ from ..messages import (
     Media,
     MediaPart,
     Message,
+    MessagePart,
     Opaque,
-    Part,
     Reasoning,
     SystemMessage,
     Text,
@@ -37,9 +37,9 @@ VERSION = 1
 """Version of the format. A reader refuses a greater one."""
 
 _MESSAGES: tuple[type[Message], ...] = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
-_PARTS: tuple[type[Part], ...] = (Text, Reasoning, ToolCall, MediaPart, Opaque)
+_PARTS: tuple[type[MessagePart], ...] = (Text, Reasoning, ToolCall, MediaPart, Opaque)
 _BY_ROLE = {cls.role: cls for cls in _MESSAGES}
-_BY_KIND: dict[str, type[Part]] = {
+_BY_KIND: dict[str, type[MessagePart]] = {
     "text": Text,
     "reasoning": Reasoning,
     "tool_call": ToolCall,
@@ -85,7 +85,15 @@ def decode_message(text: str, contents: Mapping[str, str] | None = None) -> Mess
 
     Raises `StorageError` if it is corrupt or of a newer format, or if the content of a medium is missing.
     """
-    form = _load(text)
+    return _message_of(_load(text), contents)
+
+
+def decode_messages(texts: Sequence[str], contents: Mapping[str, str] | None = None) -> list[Message]:
+    """Return the messages encoded as *texts*: one call of the parser for all is faster. Raises as `decode_message`."""
+    return [_message_of(form, contents) for form in _load(f"[{','.join(texts)}]")]
+
+
+def _message_of(form: Any, contents: Mapping[str, str] | None) -> Message:
     if not isinstance(form, dict) or not isinstance(version := form.pop("v", None), int):
         raise DamagedDataError("corrupt stored message: it has no format version")
     if version > VERSION:
@@ -164,7 +172,7 @@ def memory_id(scope_key: str, text: str) -> str:
     return hashlib.sha256(f"{scope_key}{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _plain(value: Message | Part | Media) -> dict[str, Any]:
+def _plain(value: Message | MessagePart | Media) -> dict[str, Any]:
     return {
         name: field
         for name, omitted in _FIELDS[type(value)]
@@ -188,7 +196,7 @@ def _media(form: dict[str, Any], contents: Mapping[str, str]) -> Media:
     return Media(**_joined(form))
 
 
-def _plain_part(part: Part, contents: dict[str, str] | None) -> dict[str, Any]:
+def _plain_part(part: MessagePart, contents: dict[str, str] | None) -> dict[str, Any]:
     if not isinstance(part, _PARTS):
         raise StorageError(f"cannot store a {type(part).__name__}: pass a part of a message")
     form = {"kind": part.kind, **_plain(part)}
@@ -197,7 +205,7 @@ def _plain_part(part: Part, contents: dict[str, str] | None) -> dict[str, Any]:
     return form
 
 
-def _part(form: dict[str, Any], contents: Mapping[str, str]) -> Part:
+def _part(form: dict[str, Any], contents: Mapping[str, str]) -> MessagePart:
     cls = _BY_KIND[form.pop("kind")]
     if cls is MediaPart:
         form["media"] = _media(form["media"], contents)
@@ -206,6 +214,8 @@ def _part(form: dict[str, Any], contents: Mapping[str, str]) -> Part:
 
 def _joined(form: dict[str, Any]) -> dict[str, Any]:
     """Return *form* with each split text joined."""
+    if list not in map(type, form.values()):
+        return form
     return {name: "".join(value) if isinstance(value, list) else value for name, value in form.items()}
 
 

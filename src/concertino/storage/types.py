@@ -47,6 +47,23 @@ AccountKind = Literal["run", "user", "tenant"]
 
 
 @record(kw_only=True)
+class TurnStart:
+    """The turn that a run is, recorded in the transaction that starts the run."""
+
+    parent: str = ""
+    """Run id of the turn that it follows; empty for the first turn of a branch."""
+    context: Sequence[Any] | None = None
+    """The context state that the run continues, as `StoredHistory.context` has it."""
+    at_leaf: bool = True
+    """Whether *parent* must still be the active leaf; False if the caller chose it."""
+    key: str = ""
+    """The idempotency key; empty for none."""
+    mode: str = ""
+    queued: bool = False
+    """Whether the store has it as a queued turn."""
+
+
+@record(kw_only=True)
 class RunStart:
     """A run's identity and origin, known when it starts."""
 
@@ -68,6 +85,8 @@ class RunStart:
     """The run that this one was forked from."""
     erase_after: float | None = None
     """`RunEnd.erase_after`, in case the run ends with its root."""
+    turn: TurnStart | None = None
+    """The turn of the conversation that the run is; None: of no conversation. A stored run does not repeat it."""
 
 
 @record(kw_only=True)
@@ -142,6 +161,8 @@ class StoredText:
     body: str
     run_id: str | None = None
     """The run with whose end the text is erased; None if the data policy allows it to stay."""
+    of_conversation: bool = False
+    """Whether the text is erased with the run's conversation."""
 
 
 @record(kw_only=True)
@@ -251,6 +272,8 @@ class StoredJournal:
     entries: Sequence[StoredEntry]
     texts: dict[str, str]
     """Bodies of the texts that entries name in `body["texts"]`, by id; erased texts are missing."""
+    history: Sequence[Message] = ()
+    """The messages of the turns before the run, if its entry 0 names the turn that it `follows`."""
     contents: Mapping[str, str] = field(default_factory=dict)
     """Contents of the run's media by digest."""
 
@@ -314,6 +337,63 @@ class Due:
 
 
 @record(kw_only=True)
+class EventRow:
+    """Events of one run from one batch."""
+
+    run_id: str
+    entry: int
+    """Number of the entry of the run's journal that will cover them: without that entry, a crash undid their work."""
+    source: int | None = None
+    """The answer or result whose pieces they are; negative once it is complete. None: they are no pieces."""
+    items: Sequence[Any]
+    """JSON: for each event its distance from the first event of the batch, and its form."""
+
+
+@record(kw_only=True)
+class EventBatch:
+    """Events to append to the log of a tree."""
+
+    claim: Claim
+    """The claim on the tree. A batch with an older claim is refused."""
+    first: int
+    """The number of the first event: the number after the last event of the log."""
+    last: int
+    rows: Sequence[EventRow]
+    completed: Sequence[int] = ()
+    """Sources of earlier batches that are complete now."""
+    dropped: Sequence[int] = ()
+    """Completed sources of earlier batches whose pieces are removed: a complete event has replaced them."""
+    replaced: Sequence[tuple[int, Sequence[Any]]] = ()
+    """The items that remain of earlier rows, by the row's number."""
+    ends: bool = False
+    """Whether the last event is the root's end. If the root has ended, nothing can follow."""
+
+
+@record(kw_only=True)
+class StoredEvents:
+    """A row of the log as it is stored."""
+
+    number: int
+    run_id: str
+    first: int
+    """Number of the first event of its batch."""
+    items: Sequence[Any]
+
+
+@record(kw_only=True)
+class EventPage:
+    """A part of a tree's log."""
+
+    rows: Sequence[StoredEvents]
+    last: int
+    """Number of the log's last event."""
+    closed: bool
+    """Whether the log has its last event."""
+    ended: bool
+    """Whether the root run has ended."""
+
+
+@record(kw_only=True)
 class Erased:
     """Counts of erased records."""
 
@@ -337,6 +417,16 @@ class UsageSum:
     """Attempts with estimated tokens."""
     unknown: int
     """Attempts with an unknown completion, which `tokens` leaves out."""
+
+
+@record(kw_only=True)
+class ApprovalRule:
+    """A tool that a user has approved in advance, for one agent."""
+
+    agent: str
+    tool: str
+    always: bool
+    """Whether the rule applies to all conversations, not only to the one in which it was made."""
 
 
 @record(kw_only=True)

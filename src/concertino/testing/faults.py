@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any
 
 from ..providers.base import Model, ModelEvent, ModelRequest, Reply
-from ..scope import AnyScope, Operator
+from ..scope import AnyScope, Operator, Scope
 from ..storage.base import Store
+from ..storage.conversation_types import QueuedTurn
 from ..storage.types import Claim, CommandKind, Due, Entry, Head, RunStart
 from ..tools.base import Done, NotDone, Tool, ToolContext
 from ..waits import Resolution, Wait
@@ -123,7 +124,34 @@ class FaultyStore:
         await self.store.retry(scope, root_id)
         await self._points("retry:after")
 
+    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
+        """See the port; adds points."""
+        await self._points("queue_turn:before")
+        queued = await self.store.queue_turn(scope, conversation_id, turn)
+        await self._points("queue_turn:after")
+        return queued
+
+    open_conversation = _delegated("open_conversation")
+    conversation = _delegated("conversation")
+    conversations = _delegated("conversations")
+    turn = _delegated("turn")
+    turns = _delegated("turns")
+    all_turns = _delegated("all_turns")
+    history = _delegated("history")
+    steer_turn = _delegated("steer_turn")
+    withdraw_turn = _delegated("withdraw_turn")
+    due_turns = _delegated("due_turns")
+    select_leaf = _delegated("select_leaf")
+    set_title = _delegated("set_title")
+    rate_turn = _delegated("rate_turn")
+    search_turns = _delegated("search_turns")
+    delete_conversation = _delegated("delete_conversation")
     load = _delegated("load")
+    add_events = _delegated("add_events")
+    end_events = _delegated("end_events")
+    open_events = _delegated("open_events")
+    events = _delegated("events")
+    event_positions = _delegated("event_positions")
     operations = _delegated("operations")
     settle_usage = _delegated("settle_usage")
     run = _delegated("run")

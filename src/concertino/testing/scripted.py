@@ -8,7 +8,7 @@ from dataclasses import field
 from types import TracebackType
 from typing import Any
 
-from ..messages import AssistantMessage, Part, Reasoning, StopReason, Text, ToolCall, UserMessage
+from ..messages import AssistantMessage, MessagePart, Reasoning, StopReason, Text, ToolCall, UserMessage
 from ..orchestrator.model_call.summarize import ASKS
 from ..providers.base import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..records import record
@@ -92,7 +92,7 @@ class ScriptedModel:
             yield ReasoningChunk(answer.reasoning)
         for piece in _pieces(answer.text):
             yield TextChunk(piece)
-        parts: list[Part] = [Reasoning(answer.reasoning, provider=self.provider)] if answer.reasoning else []
+        parts: list[MessagePart] = [Reasoning(answer.reasoning, provider=self.provider)] if answer.reasoning else []
         parts += [Text(answer.text)] if answer.text else []
         for scripted in answer.calls:
             self._calls += 1

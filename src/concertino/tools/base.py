@@ -294,3 +294,10 @@ class ToolContext(Work):
     @abstractmethod
     def stream(self, content: str) -> None:
         """Show a piece of the result to the consumer before the call ends. Callable from any thread."""
+
+    @abstractmethod
+    def emit(self, name: str, data: Any = None) -> None:
+        """Send the consumer a `CustomEvent` with *data* that JSON can represent. Callable from any thread.
+
+        Raises `ConfigurationError` if it cannot, or if the data are larger than 64 KiB.
+        """

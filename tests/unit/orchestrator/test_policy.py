@@ -18,6 +18,7 @@ from concertino.errors import ConfigurationError
 from concertino.events import (
     CacheMiss,
     ContextEdited,
+    CustomEvent,
     Event,
     Notice,
     ReasoningDelta,
@@ -35,11 +36,12 @@ from concertino.events import (
     ToolStreamed,
     TurnCompleted,
     UsageRecorded,
+    Voided,
 )
 from concertino.messages import (
     AssistantMessage,
     Message,
-    Part,
+    MessagePart,
     Reasoning,
     SystemMessage,
     Text,
@@ -52,10 +54,10 @@ from concertino.orchestrator.journal.data_policy import (
     KeepFor,
     ToolData,
     Treatment,
-    observed_event,
     stored_message,
     stored_text,
 )
+from concertino.orchestrator.journal.event_policy import observed_event
 from concertino.providers.http.encoding import arguments_object
 from concertino.waits import Wait
 
@@ -67,12 +69,14 @@ KEEP = DataPolicy()
 
 TOOLS = ("search", "secret")
 STRUCTURE = {
-    "agent", "agent_path", "call_id", "code", "effect", "handle", "how", "id", "key", "model", "name", "next_model",
-    "parent_call", "price_version", "provider", "reason", "root_id", "run_id", "tool", "tools", "what", "who",
+    "agent", "agent_path", "attempt", "call_id", "code", "effect", "handle", "how", "id", "key", "model", "name",
+    "next_model", "parent_call", "price_version", "provider", "reason", "root_id", "run_id", "tool", "tools", "what",
+    "who",
 }  # fmt: skip
-BARE = {StepStarted, UsageRecorded, Notice, ContextEdited, CacheMiss}
+BARE = {StepStarted, UsageRecorded, Notice, ContextEdited, CacheMiss, Voided}
 OWN_WORDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Notice, "text"): st.just("the engine's own words"),
+    (CustomEvent, "name"): st.just("weather"),
     (Reasoning, "id"): st.none() | st.just(CANARY),  # it is the provider's word for what it holds
     (Wait, "resolution"): st.none(),  # the waits of a result are open
     (RunResult, "tool_calls"): st.just({"supervisor": 2}),
@@ -118,7 +122,9 @@ def made(hint: Any, name: str = "") -> st.SearchStrategy[Any]:
 def every(cls: Any) -> st.SearchStrategy[Any]:
     """Objects of a dataclass, each field filled by its type."""
     hints = get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls) if cls not in get_args(Part) or field.name != "kind"]
+    names = [
+        field.name for field in dataclasses.fields(cls) if cls not in get_args(MessagePart) or field.name != "kind"
+    ]
     own = {name: OWN_WORDS[cls, name] for name in names if (cls, name) in OWN_WORDS}
     return st.builds(cls, **{name: made(hints[name], name) for name in names} | own)
 
@@ -291,7 +297,7 @@ def left(policy: DataPolicy, message: Message = TURN) -> Any:
     return stored_message(policy, message, None, ()).keep
 
 
-def parts(policy: DataPolicy) -> tuple[Part, ...]:
+def parts(policy: DataPolicy) -> tuple[MessagePart, ...]:
     return left(policy).parts  # type: ignore[no-any-return]
 
 

@@ -19,8 +19,8 @@ from concertino.messages import (
     AssistantMessage,
     Media,
     Message,
+    MessagePart,
     Opaque,
-    Part,
     Reasoning,
     Retain,
     SystemMessage,
@@ -141,7 +141,7 @@ class Session:
         self.engine.append(message)
 
     def answer(self) -> AssistantMessage:
-        chance, parts = self.chance, list[Part]()
+        chance, parts = self.chance, list[MessagePart]()
         provider = self.model.partition(":")[0]
         if provider in ("anthropic", "google") and chance.random() < 0.4:
             parts.append(Reasoning(self.text(40), signature="c2ln", provider=provider))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from concertino.messages import (
     AssistantMessage,
     Message,
-    Part,
+    MessagePart,
     Reasoning,
     SystemMessage,
     Text,
@@ -62,7 +62,7 @@ def some_message(chance: Random, number: int) -> Message:
         return ToolMessage(str(number), "look", text)
     if kind == "user":
         return UserMessage(text)
-    parts: dict[str, tuple[Part, ...]] = {"text": (Text(text),), "thought": (Reasoning(text),)}
+    parts: dict[str, tuple[MessagePart, ...]] = {"text": (Text(text),), "thought": (Reasoning(text),)}
     return AssistantMessage(parts[kind] if kind in parts else (Reasoning("why"), Text(text)))
 
 

@@ -8,7 +8,7 @@ from ...ids import new_run_id
 from ...messages import Message
 from ...orchestrator.chat import Chat
 from ...orchestrator.engine import ToolOrchestrator
-from ...runtime import LiveRun
+from ...runtime import EventLog, LiveRun
 from ...tools.builtin.default import Settings, default_registry
 from ..command_context import NewRunContext
 from ..render.console import read_line
@@ -40,7 +40,12 @@ class ChatSession:
         chat = Chat(message, history=self._history, context=self._state, scope=context.scope, conversation_id=self.id)
         run = ToolOrchestrator(chat, MainThreadAgent(), self._registry, resources=context.resources, lease=LEASE)
         document = await watch(
-            LiveRun(run), context, self._sources, question=message, conversation_id=self.id, streams_answer=True
+            LiveRun(run, EventLog(context.store)),
+            context,
+            self._sources,
+            question=message,
+            conversation_id=self.id,
+            streams_answer=True,
         )
         result = document.result
         if result.status == "completed":

@@ -9,7 +9,7 @@ from ...agents.deep_research import FEEDBACK, RESEARCHER, DeepResearchSupervisor
 from ...messages import Message
 from ...orchestrator.chat import Chat
 from ...orchestrator.engine import ToolOrchestrator
-from ...runtime import LiveRun
+from ...runtime import EventLog, LiveRun
 from ...tools.builtin.feedback import feedback_questions
 from ...tools.registry import ToolRegistry
 from ..command_context import NewRunContext
@@ -43,7 +43,7 @@ async def _run(
     chat = Chat(message, history=history, scope=context.scope, conversation_id=conversation)
     run = ToolOrchestrator(chat, DeepResearchSupervisor(), registry, resources=context.resources, lease=LEASE)
     return await watch(
-        LiveRun(run),
+        LiveRun(run, EventLog(context.store)),
         context,
         CitedSources(),
         question=message,

@@ -49,7 +49,7 @@ async def watch(
             with signals.cancel_task():
                 await run.started()
                 started = True
-                async for _, event in run.events():
+                async for _, event in run.events(run.resumed_after):
                     sources.update(event)
                     show(event)
         except asyncio.CancelledError:
@@ -61,6 +61,7 @@ async def watch(
             show(RunEnded(result.run_id, result.agent_path, result.content_index, result))
         else:
             result = await run.result()
+    await run.recorded()
     return result_document(result, question=question, conversation_id=conversation_id, sources=sources)
 
 

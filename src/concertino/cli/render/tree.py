@@ -159,7 +159,8 @@ def _update_agent(agent: AgentNode, event: events.RunEvent) -> None:
             agent.text.clear()
         case events.TextDelta():
             agent.activity = "writing"
-            agent.text.append(event.text)
+            if event.audience == "answer":
+                agent.text.append(event.text)
         case events.ReasoningDelta():
             agent.activity = "thinking"
         case events.ToolCallDelta():

@@ -1,9 +1,9 @@
 """The data policy: which content of a run may be stored or observed, one rule for every sink.
 
 The store receives messages through `stored_messages`, and a run's texts through `stored_start` and `stored_end`;
-observers (logs, traces, metrics) receive events through `observed_event`. The run's consumer and the model see
-everything. Names, ids, counts, usage and times are structure, and structure is always kept. A tool name that the model
-invented is text, not structure.
+observers (logs, traces, metrics) receive events through `event_policy.observed_event`, and the log of events through
+`event_policy.stored_event`. The run's consumer and the model see everything. Names, ids, counts, usage and times are
+structure, and structure is always kept. A tool name that the model invented is text, not structure.
 """
 
 from __future__ import annotations
@@ -13,21 +13,25 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
-from typing import Any, Literal, assert_never, get_args
+from typing import Any, Literal, get_args
 
-from ... import events
 from ...errors import ConfigurationError
-from ...messages import AssistantMessage, Media, Message, Part, SystemMessage, ToolCall, ToolMessage, UserMessage
+from ...messages import (
+    AssistantMessage,
+    Media,
+    Message,
+    MessagePart,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from ...records import record
 from ...storage.types import EntryMessage, RunEnd, RunStart
-from ...waits import Wait
+from .patterns import UNKNOWN_TOOL, Pattern
 
-UNKNOWN_TOOL = "unknown_tool"
-"""Name that replaces a tool name outside the registry wherever the policy forbids text."""
 _REDACTED = "[redacted]"
 _REDUCED = "[the result of {name} was not kept]"
-_STEP = ("id", "name", "icon", "ended")  # the structure of a progress step
-_IN_PIECES = ("keep", "redact")  # a hash covers the whole text, so pieces cannot be hashed
 
 
 @record
@@ -88,6 +92,9 @@ class DataPolicy:
     """Store `once` results in full instead of their summary, as research agents need."""
     hash_key: bytes = field(default=b"", repr=False)
     """Secret of 16 to 64 bytes for `hash`; without one, short texts could be guessed from their hash."""
+    patterns: Sequence[Pattern] = ()
+    """What must not enter the run at all, such as `EMAIL`: neither the model nor a store nor a consumer gets it. They
+    apply to sub-agents too."""
     known_tools: frozenset[str] | None = field(default=None, repr=False)
     """Names of the run's tools; a name outside them is text. Set by the engine; None: all names are structure."""
     keeps_everything: bool = field(init=False, repr=False, compare=False, default=True)
@@ -98,6 +105,7 @@ class DataPolicy:
         _check_fields(self)
         if isinstance(self.tools, Mapping):
             object.__setattr__(self, "tools", dict(self.tools))
+        object.__setattr__(self, "patterns", tuple(self.patterns))
         treatments = list(self._treatments())
         if (self.hash_key or "hash" in treatments) and not 16 <= len(self.hash_key) <= 64:
             raise ConfigurationError(
@@ -109,6 +117,11 @@ class DataPolicy:
     def tool(self, name: str) -> ToolData:
         """Return the treatment of the tool *name*."""
         return self.tools.get(name, self.other_tools) if isinstance(self.tools, Mapping) else self.tools(name)
+
+    @property
+    def named_tools(self) -> Mapping[str, ToolData]:
+        """The treatments by tool name; none if a function decides and has not been asked yet (`for_tools`)."""
+        return self.tools if isinstance(self.tools, Mapping) else {}
 
     def for_tools(self, names: Iterable[str]) -> DataPolicy:
         """Return this policy for a run with the tools *names*."""
@@ -131,10 +144,14 @@ class DataPolicy:
         treatments = list(self._treatments())
         return _shortest(treatments) if all(map(_stays, treatments)) else 0.0
 
+    @property
+    def expires(self) -> bool:
+        """Return whether some content is erased a time after the run's end."""
+        return _shortest(self._treatments()) is not None
+
     def _treatments(self) -> Iterator[Treatment]:
         yield from (self.text, self.reasoning, self.media)  # `_stricter` and `policy_of` depend on this order
-        named = self.tools.values() if isinstance(self.tools, Mapping) else ()
-        for tool in (self.other_tools, *named):
+        for tool in (self.other_tools, *self.named_tools.values()):
             yield from (tool.arguments, tool.results)
 
 
@@ -211,129 +228,6 @@ def stored_text(policy: DataPolicy, text: str) -> str:
     return _treated(policy.text, text, policy.hash_key)
 
 
-def observed_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
-    policy: DataPolicy, event: events.RunEvent
-) -> events.RunEvent | None:
-    """Return *event* for observers, or None to hide it. A policy that keeps everything returns the same object.
-
-    Observers cannot forget, so `KeepFor` counts as `redact`. The structure of dropped content is still shown: that a
-    tool was called, but not with which arguments. Structured data and progress are shown unchanged or not at all.
-    Deltas of hashed or dropped content are hidden.
-    """
-    if policy.keeps_everything and not _needs_treatment(event):
-        return event
-    policy = _stricter(policy)
-    name, key = getattr(event, "name", ""), policy.hash_key
-    tool = _tool(policy, name)
-    if name and (mark := tool_name(policy, name)) != name:
-        event = replace(event, name=mark)  # type: ignore[arg-type]  # every event with a name has a tool's
-    match event:
-        case (
-            events.StepStarted()
-            | events.UsageRecorded()
-            | events.Notice()
-            | events.ContextEdited()
-            | events.CacheMiss()
-        ):
-            return event
-        case events.AttemptFailed():
-            return replace(event, error=_treated(policy.text, event.error, key))
-        case events.TextDelta() | events.ReasoningDelta():
-            how = policy.text if isinstance(event, events.TextDelta) else policy.reasoning
-            return replace(event, text=_treated(how, event.text, key)) if how in _IN_PIECES else None
-        case events.PartialOutput():
-            return event if policy.text == "keep" else None
-        case events.ToolCallDelta():
-            piece = _treated(tool.arguments, event.arguments, key)
-            return replace(event, arguments=piece) if tool.arguments in _IN_PIECES else None
-        case events.ToolStreamed():
-            piece = _treated(tool.results, event.content, key)
-            return replace(event, content=piece) if tool.results in _IN_PIECES else None
-        case events.RunStarted():
-            return replace(event, task=stored_text(policy, event.task))
-        case events.Steered():
-            return replace(event, text=stored_text(policy, event.text))
-        case events.TurnCompleted(message=message):
-            left = _filtered(policy, message)
-            return replace(event, message=left if isinstance(left, AssistantMessage) else replace(message, parts=()))
-        case events.ToolsSelected(calls=calls):
-            return replace(event, calls=tuple([_bare(policy, call) for call in calls]))
-        case events.ToolStarted():
-            return replace(event, arguments=_arguments(tool.arguments, event.arguments, key))
-        case events.CallWaiting():
-            note = _treated(tool.arguments, event.note, key)
-            return replace(event, arguments=_arguments(tool.arguments, event.arguments, key), note=note)
-        case events.ToolProgress():
-            step = {name: event.step[name] for name in _STEP if name in event.step} | {"parts": []}
-            return event if tool.results == "keep" else replace(event, step=step)
-        case events.ToolDone():
-            how = _results(policy, event.name, event.stored)
-            data = event.data if how == "keep" else None
-            return replace(event, content=_treated(how, event.content, key), data=data)
-        case events.ToolFailed():
-            return replace(event, error=_treated(tool.results, event.error, key))
-        case events.RunEnded():
-            return replace(event, result=_shown_result(policy, event.result))
-        case _:
-            assert_never(event)
-
-
-def _shown_result(policy: DataPolicy, result: events.RunResult) -> events.RunResult:
-    return replace(
-        result,
-        text=stored_text(policy, result.text),
-        output=result.output if policy.text == "keep" else None,
-        error=None if result.error is None else stored_text(policy, result.error),
-        data={name: data for name, data in result.data.items() if policy.tool(name).results == "keep"},
-        messages=tuple(left for message in result.messages if (left := _filtered(policy, message))),
-        # A sub-agent's policy is unknown here and may be stricter.
-        waiting=tuple(_shown_wait(policy if w.run_id == result.run_id else NOTHING, w) for w in result.waiting),
-        receipt=None if result.receipt is None else _shown_receipt(policy, result),
-        context=None,  # it contains extracts and summaries
-    )
-
-
-def _shown_receipt(policy: DataPolicy, result: events.RunResult) -> events.StopReceipt:
-    assert result.receipt is not None
-    receipt, path = result.receipt, result.agent_path
-
-    def shown_work(works: Iterable[events.StoppedWork]) -> tuple[events.StoppedWork, ...]:
-        return tuple(
-            [
-                replace(work, name=tool_name(policy, work.name))
-                if (work.what, work.agent_path) == ("tool", path)
-                else work
-                for work in works
-            ]
-        )
-
-    return events.StopReceipt(
-        stopped=shown_work(receipt.stopped),
-        not_stopped=shown_work(receipt.not_stopped),
-        unknown=shown_work(receipt.unknown),
-    )
-
-
-def _needs_treatment(event: events.RunEvent) -> bool:
-    """Return whether a part of *event* is not under the run's own policy: a sub-agent's wait, or an unstored result."""
-    if isinstance(event, events.RunEnded):
-        return _waits_below(event.result) or not all(map(is_stored, event.result.messages))
-    return isinstance(event, events.ToolDone) and not event.stored
-
-
-def _waits_below(result: events.RunResult) -> bool:
-    return any(wait.run_id != result.run_id for wait in result.waiting)
-
-
-def _shown_wait(policy: DataPolicy, wait: Wait) -> Wait:
-    how, key = policy.tool(wait.tool).arguments, policy.hash_key
-    if how == "keep":
-        return wait
-    arguments, note = _arguments(how, wait.arguments, key), _treated(how, wait.note, key)
-    # Remove the hash: it has no key, so short arguments could be guessed from it.
-    return replace(wait, tool=tool_name(policy, wait.tool), arguments=arguments, arguments_hash="", note=note)
-
-
 def tool_name(policy: DataPolicy, name: str) -> str:
     """Return *name*, or `UNKNOWN_TOOL` if it is text that the policy forbids."""
     return name if policy.knows(name) or _stays(policy.text) else UNKNOWN_TOOL
@@ -401,7 +295,7 @@ def _notes(policy: DataPolicy, media: Iterable[Media]) -> str:
     return "" if policy.media == "drop" else "".join([f"\n[{m.name or m.media_type} was not kept]" for m in media])
 
 
-def _left(policy: DataPolicy, how: Treatment, part: Part) -> Part | None:
+def _left(policy: DataPolicy, how: Treatment, part: MessagePart) -> MessagePart | None:
     """Return a part of a message that is not kept in full, or None to drop the part.
 
     Signatures and the provider's own JSON are dropped, because they may encode any part of the message.
@@ -435,13 +329,13 @@ def _applying(policy: DataPolicy, message: Message) -> list[Treatment]:
             return [policy.text]
 
 
-def _of_part(policy: DataPolicy, part: Part) -> Treatment:
+def _of_part(policy: DataPolicy, part: MessagePart) -> Treatment:
     if part.kind == "tool_call":
         return policy.tool(part.name).arguments
     return policy.reasoning if part.kind == "reasoning" else policy.text
 
 
-def _may_quote(part: Part) -> bool:
+def _may_quote(part: MessagePart) -> bool:
     return part.kind in ("opaque", "media") or (part.kind in ("text", "tool_call") and part.raw is not None)
 
 
@@ -489,12 +383,16 @@ def _check_fields(policy: DataPolicy) -> None:
         ("tools", Mapping | Callable, "ToolData(...) by tool name, or a function of a tool's name"),
         ("other_tools", ToolData, "ToolData(...)"),
         ("keep_whole_results", bool, "True or False"),
+        ("patterns", Sequence, "a tuple of Pattern objects"),
         ("hash_key", bytes, "bytes"),
     ):
         if not isinstance(value := getattr(policy, name), kind):
             # Show the type only: the value may be the secret key.
             raise ConfigurationError(f"DataPolicy({name}=...): invalid {type(value).__name__}: use {wanted}")
-    for tool, data in policy.tools.items() if isinstance(policy.tools, Mapping) else ():
+    for pattern in policy.patterns:
+        if not isinstance(pattern, Pattern):
+            raise ConfigurationError(f"DataPolicy(patterns=...): invalid {pattern!r:.80}: use Pattern objects")
+    for tool, data in policy.named_tools.items():
         if not isinstance(tool, str) or not isinstance(data, ToolData):
             raise ConfigurationError(f"DataPolicy(tools=...): invalid {data!r:.80} for {tool!r:.80}: use ToolData(...)")
 
@@ -504,33 +402,8 @@ def _stricter(policy: DataPolicy) -> DataPolicy:
     """Return *policy* with `redact` for each `KeepFor`, for sinks that cannot forget."""
     text, reasoning, media, *rest = ["redact" if isinstance(how, KeepFor) else how for how in policy._treatments()]
     other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
-    named = dict(zip(policy.tools, tools, strict=True))
+    named = dict(zip(policy.named_tools, tools, strict=True))
     return replace(policy, text=text, reasoning=reasoning, media=media, tools=named, other_tools=other)
-
-
-def policy_form(policy: DataPolicy) -> list[Any]:
-    """Return *policy* as JSON without its secret, so that a run can be ended in a process without its agent."""
-    treatments = [how.seconds if isinstance(how, KeepFor) else how for how in policy._treatments()]
-    known = None if policy.known_tools is None else sorted(policy.known_tools)
-    return [treatments, list(policy.tools), policy.keep_whole_results, known]
-
-
-def policy_of(form: Sequence[Any]) -> DataPolicy:
-    """Restore a policy from `policy_form`. It redacts instead of hashing, since the secret is not stored."""
-    written, names, whole, tools_of_run = form
-    known: dict[Any, Treatment] = {"keep": "keep", "redact": "redact", "hash": "redact", "drop": "drop"}
-    text, reasoning, media, *rest = [known[how] if how in known else KeepFor(how) for how in written]
-    other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
-    named = dict(zip(names, tools, strict=True))
-    return DataPolicy(
-        text=text,
-        reasoning=reasoning,
-        media=media,
-        tools=named,
-        other_tools=other,
-        keep_whole_results=whole,
-        known_tools=None if tools_of_run is None else frozenset(tools_of_run),
-    )
 
 
 NOTHING = DataPolicy(text="drop", reasoning="drop", other_tools=ToolData(arguments="drop", results="drop"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
@@ -114,11 +114,14 @@ class Started:
     """The values that differ from the defaults, as `limits_form` writes them."""
     before: Sequence[str]
     """Ids of the texts of the messages before the user's."""
+    follows: Sequence[Any] | None = None
+    """For a turn of a conversation: the run id of the turn before it, the index in `before` at which that turn's
+    history begins, and the number of its messages. They are not written again."""
     media: str | None = None
     """Id of the text of a user message with the media that belong to the user's message."""
     skipped: Sequence[int] = ()
     """Indexes in `before` that the next run of the conversation does not have."""
-    context: list[Any] | None = None
+    context: Sequence[Any] | None = None
     """The context state that the run continues; see `pack_context`."""
     chatbot: str | None = None
     without_tools: bool = False
@@ -136,7 +139,7 @@ class Started:
     project_attachments: Sequence[Sequence[str]] = ()
 
     def write(self, body: Json, content: Json) -> None:
-        for name in ("model", "policy", "limits", "before", "skipped", "context", "chatbot"):
+        for name in ("model", "policy", "limits", "before", "follows", "skipped", "context", "chatbot"):
             _put(body, name, getattr(self, name))
         if self.media is not None:
             body["media"] = self.media
@@ -415,6 +418,8 @@ class Ended:
     """None for a run that was ended without being replayed."""
     error: str | None = None
     receipt: StopReceipt | None = None
+    context: list[Any] | None = None
+    """The context state for the next run of the conversation; see `pack_context`."""
 
     def write(self, body: Json, content: Json) -> None:
         body["status"] = self.status
@@ -422,6 +427,8 @@ class Ended:
             body["receipt"] = dataclasses.asdict(self.receipt)
         if self.error is not None:
             content["error"] = self.error
+        if self.context is not None:
+            content["context"] = self.context
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Ended:
@@ -431,6 +438,7 @@ class Ended:
             position=Position.read(body, content) if "position" in body else None,
             error=content.get("error"),
             receipt=None if receipt is None else StopReceipt.restored(receipt),
+            context=content.get("context"),
         )
 
 
@@ -613,16 +621,27 @@ def message_of(text: str, contents: Mapping[str, str]) -> Message:
     return decode_message(text, contents)
 
 
-def pack_context(context: ContextState, text_ids: Any) -> list[Any]:
-    """Return a context state as JSON; *text_ids* stores the texts of its edits once for all runs."""
-    logs = ([json.dumps(edit) for edit in log] for log in (context.edits, context.prepared))
-    return [*map(text_ids, logs), context.sent_at, context.model, context.carrying_cost, context.omitted]
+def pack_context(
+    context: ContextState,
+    text_ids: Callable[[Sequence[str]], list[str]],
+    earlier: ContextState | None = None,
+    packed: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Return a context state as JSON. *text_ids* stores its edits as texts, and returns their ids.
+
+    If the edits continue those of an *earlier* state, which is stored as *packed*, only the new ones are written.
+    """
+    known, count = [], 0
+    if earlier is not None and packed is not None and context.edits[: len(earlier.edits)] == earlier.edits:
+        known, count = packed[0], len(earlier.edits)
+    edits, ready = (text_ids([json.dumps(log)]) if log else [] for log in (context.edits[count:], context.prepared))
+    return [[*known, *edits], ready, context.sent_at, context.model, context.carrying_cost, context.omitted]
 
 
-def unpack_context(written: list[Any], texts: Mapping[str, str]) -> ContextState:
+def unpack_context(written: Sequence[Any], texts: Mapping[str, str]) -> ContextState:
     """Return the context state that `pack_context` wrote."""
     *logs, at, model, carrying_cost, omitted = written
-    edits, ready = ([json.loads(texts[key]) for key in log] for log in logs)
+    edits, ready = ([edit for key in log for edit in json.loads(texts[key])] for log in logs)
     return ContextState(edits, ready, at, model, tuple(carrying_cost), omitted)
 
 

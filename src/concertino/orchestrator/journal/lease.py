@@ -61,6 +61,7 @@ class Tree:
         "claim",
         "content_index",
         "ended",
+        "flush_events",
         "lease",
         "ledger",
         "lost",
@@ -94,6 +95,8 @@ class Tree:
         self.patience = STOP_DEADLINE
         self.lost: Exception | None = None
         """The error with which the lease was lost."""
+        self.flush_events: Callable[[str, int], None] | None = None
+        """Passes the events so far to the store, before an entry of a run's journal; None without a log of events."""
         self.on_stop: Callable[[], None] | None = None
         """Cancels the root run; set by the engine that drives it."""
         self._below: set[asyncio.Task[Any]] = set()
@@ -127,6 +130,8 @@ class Tree:
         """Release the claim, unless the root's end has. A failure is logged: the lease ends by itself."""
         self._cancel_renewal()
         if self.claim is not None and self.store is not None and self.lost is None and not self.ended:
+            if self.flush_events is not None:
+                self.flush_events("", 0)  # the next claim ends this process's right to write
             try:
                 await self.store.release(self.claim)
             except StorageError as error:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
-from ...errors import ConfigurationError, DamagedDataError, RunStateError, StorageError
+from ...context_state import ContextState
+from ...errors import ConfigurationError, DamagedDataError, ErasedError, RunStateError, StorageError
 from ...events import StopReceipt
 from ...messages import AssistantMessage, Media, Message, SystemMessage, ToolCall, ToolSpec, UserMessage
 from ...providers.base import ModelRequest, OutputSchema
@@ -39,6 +40,7 @@ from .entries import (
     schema_of,
     settings_of,
     spec_of,
+    unpack_context,
 )
 
 Stage = Literal["started", "requested", "answered", "ended"]
@@ -118,6 +120,8 @@ class Replay:
     texts: dict[str, str]
     contents: Mapping[str, str]
     """Contents of media by digest."""
+    history: Sequence[Message] = ()
+    """Messages of the turns before the run."""
     started: Started = field(init=False)
     before: tuple[Message, ...] = ()
     """Messages before the run: examples, the history, its summary."""
@@ -160,6 +164,8 @@ class Replay:
     entries: int = 0
     error: str | None = None
     receipt: StopReceipt | None = None
+    context: ContextState | None = None
+    """The context for the next run of the conversation, after the end."""
     _decoded: dict[str, Message] = field(default_factory=dict)
 
     @property
@@ -182,12 +188,7 @@ class Replay:
     def _apply(self, step: JournalStep) -> None:
         entry, common = step.entry, step.common
         if isinstance(entry, Started):
-            self.started = entry
-            if entry.media is not None:
-                message = message_of(self.texts[entry.media], self.contents)
-                self.media = message.media if isinstance(message, UserMessage) else ()
-            self.before = tuple(message_of(self.texts[key], self.contents) for key in entry.before)
-            self.view = unmeasured_view(self.before)
+            self._apply_start(entry)
         added_before = len(self.added)
         self._apply_log(common, step.messages)
         self.state.tool_calls.update(common.counts)
@@ -209,8 +210,29 @@ class Replay:
                 self.ready = list(ready)
             case Ended():
                 self.stage, self.error, self.receipt = "ended", entry.error, entry.receipt
+                if entry.context is not None:
+                    self.context = unpack_context(entry.context, self.texts)
             case _:
                 pass
+
+    def _apply_start(self, entry: Started) -> None:
+        self.started = entry
+        if entry.media is not None:
+            message = message_of(self.texts[entry.media], self.contents)
+            self.media = message.media if isinstance(message, UserMessage) else ()
+        self.before = self._before(entry)
+        self.view = unmeasured_view(self.before)
+
+    def _before(self, entry: Started) -> tuple[Message, ...]:
+        before = tuple(message_of(self.texts[key], self.contents) for key in entry.before)
+        if entry.follows is None:
+            return before
+        turn, first, count = entry.follows
+        if len(self.history) != count:
+            raise ErasedError(
+                f"run {self.run.start.run_id} follows turn {turn}, whose messages were erased; it cannot be resumed"
+            )
+        return (*before[:first], *self.history, *before[first:])
 
     def _apply_log(self, common: Common, messages: Sequence[StoredMessage]) -> None:
         rows = iter([stored.message for stored in messages])
@@ -362,4 +384,4 @@ def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:
 def _empty(journal: StoredJournal) -> Replay:
     if not journal.entries:
         raise DamagedDataError(f"run {journal.run.start.run_id} has no journal")
-    return Replay(journal.run, journal.texts, journal.contents)
+    return Replay(journal.run, journal.texts, journal.contents, journal.history)

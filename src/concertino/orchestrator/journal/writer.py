@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from decimal import Decimal
 from typing import Any
 
+from ...context_state import ContextState
 from ...errors import StaleClaimError
 from ...ids import text_id, token
 from ...messages import AssistantMessage, Message
@@ -24,6 +25,7 @@ from ...waits import Wait
 from .data_policy import KEEP_ALL, stored_end, stored_messages, stored_start
 from .entries import Common, EndStatus, JournalEntry, UsageBooked, encode, message_texts
 from .lease import Tree
+from .patterns import redactor_of
 
 
 @record(frozen=False)
@@ -37,6 +39,10 @@ class _Gathered:
     messages: list[Message] = field(default_factory=list)
     progress: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    named: tuple[str, ...] = ()
+    """Ids of texts that are stored already."""
+    of_conversation: frozenset[str] = frozenset()
+    """Ids of those texts that belong to the conversation."""
     contents: dict[str, str] | None = None
     """Contents of media that texts name, by digest; None: of none."""
     calls: dict[str, Operation] = field(default_factory=dict)
@@ -51,6 +57,8 @@ class _Gathered:
             getattr(self, name).extend(getattr(later, name))
         for name in ("progress", "texts", "calls"):
             getattr(self, name).update(getattr(later, name))
+        self.named += later.named
+        self.of_conversation |= later.of_conversation
         self.contents = {**(self.contents or {}), **(later.contents or {})} or None
         mine, other = self.common, later.common
         mine.log.extend(other.log)
@@ -81,8 +89,11 @@ class Journal:
         "_tree",
         "_unsure",
         "commands",
+        "conversation_id",
         "ended",
+        "next_context",
         "on",
+        "packed_context",
         "policy",
         "processed",
         "run_id",
@@ -90,8 +101,12 @@ class Journal:
         "seq",
     )
 
-    def __init__(self, tree: Tree, run_id: str, scope: Scope, count: Callable[[Message], int]) -> None:
+    def __init__(
+        self, tree: Tree, run_id: str, scope: Scope, count: Callable[[Message], int], conversation_id: str = ""
+    ) -> None:
         self.on = tree.store is not None
+        self.next_context: ContextState | None = None
+        """The context for the next run of the conversation, when the run has its result."""
         self.run_id = run_id
         self.policy = KEEP_ALL
         self.ended = False
@@ -104,6 +119,9 @@ class Journal:
             return
         self._store: Store | None = tree.store
         self._count = count
+        self.conversation_id = conversation_id
+        self.packed_context: Sequence[Any] | None = None
+        """The chat's context as entry 0 has it."""
         self.scope = scope
         self.seq = 0
         self._started = False
@@ -173,12 +191,27 @@ class Journal:
         """Record that the conversation contains the outcomes of these calls."""
         self._gathered.closed.extend(keys)
 
-    def text_ids(self, bodies: Sequence[str]) -> list[str]:
-        """Return the ids of texts that runs share; each is stored once."""
+    def text_ids(self, bodies: Sequence[str], *, of_conversation: bool = False) -> list[str]:
+        """Return the ids of texts that runs share; each is stored once.
+
+        Texts *of_conversation* are shared by its runs only, and are erased with it.
+        """
         owner = self.scope.key if self.policy.keeps_everything else self._salt
+        if of_conversation and self.conversation_id:
+            owner = f"{len(owner)}:{owner}{self.conversation_id}"
         ids = [text_id(owner, body) for body in bodies]
         self._gathered.texts.update(zip(ids, bodies, strict=True))
+        if of_conversation and self.conversation_id:
+            self._gathered.of_conversation |= set(ids)
         return ids
+
+    def conversation_text_ids(self, bodies: Sequence[str]) -> list[str]:
+        """Return the ids of texts of the conversation."""
+        return self.text_ids(bodies, of_conversation=True)
+
+    def name_texts(self, ids: Iterable[str]) -> None:
+        """Record that the next entry refers to texts that are stored already."""
+        self._gathered.named += tuple(ids)
 
     def message_texts(self, messages: Sequence[Message]) -> list[str]:
         """Return the encoded messages; the next entry has the contents of their media."""
@@ -186,8 +219,8 @@ class Journal:
         return message_texts(messages, contents)
 
     def message_ids(self, messages: Sequence[Message]) -> list[str]:
-        """Return the ids of messages as texts that runs share; see `text_ids`."""
-        return self.text_ids(self.message_texts(messages))
+        """Return the ids of messages as texts that the runs of the conversation share; see `text_ids`."""
+        return self.text_ids(self.message_texts(messages), of_conversation=True)
 
     def changes(self, **values: Any) -> dict[str, Any]:
         """Return those of *values* that differ from the values recorded last under their names, and remember them."""
@@ -220,7 +253,7 @@ class Journal:
         self._started = True
         self.seq, self.processed, self.commands, self._known["text"] = seq, commands, commands, text
 
-    async def append(
+    async def append(  # noqa: C901 - what happens around one append, in its order
         self,
         entry: JournalEntry,
         step: int,
@@ -252,6 +285,9 @@ class Journal:
                 gathered, rest = gathered.split()
                 self._gathered = rest if aside else self._gathered
             row = self._row(entry, step, gathered, operations, waits=waits, reserve=reserve, end=end)
+            if self._tree.flush_events is not None:
+                # Queued before the entry: if a crash follows, the log has what the journal has.
+                self._tree.flush_events(self.run_id, row.seq)
             try:
                 head = await self._store.append(row)
             except asyncio.CancelledError:
@@ -318,10 +354,19 @@ class Journal:
         assert self._tree.claim is not None
         changed = [*gathered.calls.values(), *operations]
         common, closed = gathered.common, [*gathered.closed, *[key for key, _ in gathered.attempts]]
-        common.texts = list(gathered.texts)
+        common.texts = [*gathered.texts, *gathered.named]
         common.transitions = [(operation.key, operation.state) for operation in changed]
         common.transitions += gathered.attempts
         body, content = encode(entry, common, self._known)
+        redactor = redactor_of(self.policy.patterns) if self.policy.patterns else None
+        if redactor is not None:
+            content = redactor.value(content)
+            changed = [replace(each, outcome=redactor.value(each.outcome)) for each in changed]
+            waits = [replace(each, note=redactor.text(each.note)) for each in waits]
+            gathered.progress = redactor.value(gathered.progress)
+            if end is not None:
+                error = None if end.error is None else redactor.text(end.error)
+                end = replace(end, answer=redactor.text(end.answer), error=error)
         gone = set(closed)
         run_id = None if self.policy.keeps_everything else self.run_id
         return stored.Entry(
@@ -335,7 +380,10 @@ class Journal:
             messages=stored_messages(self.policy, gathered.messages, self._count, gathered.progress)
             if gathered.messages
             else (),
-            texts=[StoredText(id=key, body=text, run_id=run_id) for key, text in gathered.texts.items()],
+            texts=[
+                StoredText(id=key, body=text, run_id=run_id, of_conversation=key in gathered.of_conversation)
+                for key, text in gathered.texts.items()
+            ],
             contents=gathered.contents,
             usage=tuple(gathered.usage),
             operations=[operation for operation in changed if operation.key not in gone],

@@ -12,9 +12,9 @@ from ...storage.process import process_owner
 from ...storage.types import Claim, StoredJournal
 from ...token_engine.counting.base import EstimatingCounter
 from ...token_engine.counting.sizes import message_text
-from ..journal.data_policy import policy_of
 from ..journal.entries import ModelRequested, Position, schema_text, spec_text
 from ..journal.lease import LEASE, Tree
+from ..journal.policy_form import policy_of
 from ..journal.replay import Replay, replay, request_entry
 from ..journal.writer import Journal
 
@@ -44,16 +44,16 @@ async def fork(store: Store, journal: StoredJournal, step: int) -> str:
     )
     tree = Tree(new_id, store, LEASE)
     tree.claim = Claim(root_id=new_id, scope=old.scope, epoch=1, owner=process_owner(), seconds=LEASE, tries=1)
-    made = Journal(tree, new_id, old.scope, _count)
+    made = Journal(tree, new_id, old.scope, _count, old.conversation_id)
     made.policy = policy_of(found.started.policy)
     before = made.message_ids(found.before)
     context = found.started.context
     if context is not None:
-        logs = [made.text_ids([found.texts[key] for key in log]) for log in context[:2]]
+        logs = [made.conversation_text_ids([found.texts[key] for key in log]) for log in context[:2]]
         context = [*logs, *context[2:]]
     media = made.message_ids([UserMessage("", found.media)])[0] if found.media else None
-    started = dataclasses.replace(found.started, before=before, media=media, context=context, forked_from=old.run_id)
-    await made.start(start, started)
+    started = dataclasses.replace(found.started, before=before, follows=None, media=media)
+    await made.start(start, dataclasses.replace(started, context=context, forked_from=old.run_id))
     for message in found.added:
         made.add(message)
     if [*found.before, *found.added] != found.messages:

@@ -6,8 +6,10 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from ...errors import ConfigurationError
+from ...events import Audience
 from ...messages import ForcedTool, Message, SystemMessage, ToolChoice, UserMessage
 from ...operations import Operation
 from ...providers.base import Model, model_id
@@ -16,9 +18,9 @@ from ...storage.types import Claim, RunStart
 from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig
 from ..chat import Attachment, Chat
-from ..journal.data_policy import policy_form
 from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
+from ..journal.policy_form import policy_form
 from ..meter import Meter
 from ..resources import Resources, limits_form
 from ..run import RunSession
@@ -29,6 +31,7 @@ from .repair import NOTHING_CHECKED, call_ids, repaired
 RAG_TOOL = "rag"
 CHATBOT_TOOL = "chatbot"
 MEMORY_TOOLS = ("store_memory", "retrieve_memory")
+AUDIENCES = get_args(Audience)
 
 
 def open_run(
@@ -71,7 +74,12 @@ def open_run(
         tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
         meter=parent.run.meter if parent else Meter(limits),
     )
+    if (audience := config.audience) not in AUDIENCES:
+        raise ConfigurationError(f"agent {config.name!r}: audience={audience!r:.80}: use {', '.join(AUDIENCES)}")
+    run.audience = audience
     if parent is not None:
+        if audience == "answer":
+            run.audience = "draft"  # only the root agent answers the user
         run.parent = parent.run
         run.first_record = len(run.tree.ledger)
         run.show(parent.run.stream)
@@ -111,8 +119,12 @@ async def begin(run: RunSession, parent: Parent | None) -> None:
     tree.start_lease(claim, since)
 
 
-def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequence[int] | None = None) -> None:
-    """Add the system prompt and the first messages. A user message that is too long is cut, and a notice reports it.
+def build_messages(
+    run: RunSession, config: AgentConfig[object], message: str, skipped: Sequence[int] | None = None
+) -> None:
+    """Add the system prompt and the first messages, with the user's *message* as the agent admits it.
+
+    A user message that is too long is cut, and a notice reports it.
 
     *skipped* is recorded for a run that starts again because its process ended before the first request.
     """
@@ -139,7 +151,7 @@ def build_messages(run: RunSession, config: AgentConfig[object], skipped: Sequen
         count = len(files)  # their names are text, which the data policy may forbid
         text = f"the model sees only the names of the {count} attached files: register a tool {RAG_TOOL!r}"
         run.notify("attachments_unread", text)
-    run.add(UserMessage(fitting(run, chat.message), tuple(chat.media) if chat.media else ()))
+    run.add(UserMessage(fitting(run, message), tuple(chat.media) if chat.media else ()))
     run.state.tool_choice = first_tool_choice(chat, run.registry)
 
 
@@ -162,11 +174,13 @@ def example_count(skipped: Sequence[int]) -> int:
 
 
 def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistry) -> str:
-    """Return the agent's prompt or its replacement, followed by the rules of tools, user, project and files."""
+    """Return the agent's prompt or its replacement, then the sections of parts, tools, user, project and files."""
     prompt = config.prompt or registry.base_prompt()
     if chat.system_prompt is not None and config.allow_prompt_override:
         prompt = chat.system_prompt
     sections, memories = [prompt.strip()], chat.memories if chat.memory_enabled else ()
+    if config.parts:
+        sections += [part.prompt.strip() for part in config.parts]
     for title, text in (
         ("When to use which tool", _rules(registry)),
         ("How the user wants to be answered", chat.personalization if chat.personalization_enabled else ""),
@@ -213,6 +227,7 @@ def _run_start(run: RunSession, parent: Parent | None) -> RunStart:
         task=chat.message,
         started=time.time(),
         forked_from=None,
+        turn=chat.turn,
     )
 
 
@@ -220,15 +235,26 @@ def _started(run: RunSession) -> Started:
     """Return entry 0 of the journal: what the run is given."""
     chat, journal = run.chat, run.journal
     earlier = before_user_message(chat, run.model_id)
-    before = journal.message_ids(earlier) if earlier else []
+    written, follows = earlier, None
+    if chat.turn is not None and chat.turn.parent and not (run.repairs or journal.policy.expires):
+        first = len(chat.few_shot.get(run.model_id, ()))
+        written = [*earlier[:first], *earlier[first + len(chat.history) :]]
+        follows = (chat.turn.parent, first, len(chat.history))
+    if chat.turn is not None and chat.turn.context is not None:  # stored already
+        journal.packed_context = chat.turn.context
+        journal.name_texts([*chat.turn.context[0], *chat.turn.context[1]])
+    elif chat.context is not None:
+        journal.packed_context = pack_context(chat.context, journal.conversation_text_ids)
+    before = journal.message_ids(written) if written else []
     return Started(
         model=run.model_id,
         policy=policy_form(journal.policy),
         limits=limits_form(run.limits),
         before=before,
+        follows=follows,
         media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
-        skipped=_skipped(chat, len(before)),
-        context=None if chat.context is None else pack_context(chat.context, journal.text_ids),
+        skipped=_skipped(chat, len(earlier)),
+        context=journal.packed_context,
         chatbot=chat.chatbot_id,
         without_tools=not chat.send_tools,
         message=chat.message,

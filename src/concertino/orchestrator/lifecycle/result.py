@@ -51,6 +51,7 @@ def result_of(
     run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = (), output: Any = None
 ) -> RunResult:
     """Return the result of *run*. Nothing can be added to the run from now on."""
+    run.journal.next_context = _context(run)
     run.ended, usage = True, run.tree.ledger.records(run.path, run.first_record)
     if run.deadlines is not None:
         run.deadlines.close()
@@ -69,7 +70,7 @@ def result_of(
         error=error,
         waiting=tuple(waiting),
         receipt=run.tree.receipt() if status == "cancelled" else None,
-        context=_context(run),
+        context=run.journal.next_context,
         report=_report(run, usage),
     )
 
@@ -102,6 +103,7 @@ def replayed_result(replay: Replay, usage: Sequence[UsageRecord], output_type: A
         output=output,
         error=replay.error,
         receipt=replay.receipt,
+        context=replay.context,
     )
 
 

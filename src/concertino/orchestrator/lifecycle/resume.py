@@ -41,6 +41,8 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
     try:
         found = await _replayed(store, run.scope, run.id)
         run.set_chat(_chat_of(found, run.chat))
+        run.journal.packed_context = found.started.context
+        run.journal.conversation_id = run.chat.conversation_id
         if parent is None:
             tree.budgeted = bool(await store.accounts(run.scope, run_id=run.id))
             for record in await store.usage(run.scope, run.id):

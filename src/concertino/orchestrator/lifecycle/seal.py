@@ -16,9 +16,10 @@ from ...storage.types import RunStart, Settlement, StoredRun
 from ...token_engine.counting.base import EstimatingCounter
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord
-from ..journal.data_policy import NOTHING, DataPolicy, policy_of
+from ..journal.data_policy import NOTHING, DataPolicy
 from ..journal.entries import Ended, outcome_of
 from ..journal.lease import LEASE, Tree
+from ..journal.policy_form import policy_of
 from ..journal.replay import OpenTurn, started_of
 from ..journal.writer import Journal
 from ..outcome import Outcome, result_message

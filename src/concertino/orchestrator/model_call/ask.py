@@ -8,7 +8,7 @@ import json
 from typing import Any, get_args
 
 from ...errors import ConfigurationError, InvalidOutputError, ProviderTimeoutError
-from ...events import Audience
+from ...events import Audience, QuestionAnswered
 from ...ids import digest
 from ...messages import AssistantMessage, Effort, Message, SystemMessage, ToolMessage, UserMessage
 from ...providers.base import Model, ModelRequest
@@ -71,12 +71,14 @@ async def ask(run: RunSession, hooks: Hooks, by: ToolContext | None, question: Q
     model = run.model if question.model is None else run.find_model(question.model)
     request = _request(run, question, model)
     caller, asked = "" if by is None else by.key, _digest(request)
-    if known := run.side_answers.get((caller, asked)):
-        text = known.pop(0)
-        return text if question.output is None else question.output.validate(text)
     audience: Audience | None = None if question.audience == "internal" else question.audience
     if audience == "answer" and run.parent is not None:
         audience = "draft"
+    if known := run.side_answers.get((caller, asked)):
+        text = known.pop(0)
+        if audience is not None:
+            run.emit(QuestionAnswered, text, audience)
+        return text if question.output is None else question.output.validate(text)
     side = SideCall(run, hooks, audience=audience, last=True, call_id=None if by is None else by.call_id)
     try:
         async with asyncio.timeout(question.seconds) as limit:

@@ -5,11 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from typing import Any
 
 from ...errors import BrokenStreamError, HookError, LimitError, ProviderError, RateLimitError, ToolError
-from ...events import Audience, Notice, PartialOutput, ReasoningDelta, TextDelta, ToolCallDelta, UsageRecorded
+from ...events import (
+    Audience,
+    Notice,
+    PartialOutput,
+    ReasoningDelta,
+    RunEvent,
+    TextDelta,
+    ToolCallDelta,
+    UsageRecorded,
+)
 from ...ids import new_call_id
-from ...messages import AssistantMessage, Part, Text, ToolCall
+from ...messages import AssistantMessage, MessagePart, Text, ToolCall
 from ...operations import OperationState
 from ...providers.base import (
     Dropped,
@@ -24,7 +34,7 @@ from ...providers.rate_limit import RateLimit
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord, UsageSource
 from ..hooks import Hooks
-from ..journal.data_policy import UNKNOWN_TOOL
+from ..journal.patterns import UNKNOWN_TOOL, RedactedPieces
 from ..meter import FRAME, TOKEN
 from ..recorder import Prepared
 from ..run import RunSession
@@ -49,10 +59,13 @@ class Attempt:
         "_arguments",
         "_audience",
         "_call_id",
+        "_held",
         "_hooks",
         "_left",
         "_limit",
         "_partial",
+        "_pieces",
+        "_put",
         "_reasoning",
         "_renamed",
         "_reply",
@@ -98,6 +111,17 @@ class Attempt:
         self._audience = audience
         self._call_id = call_id
         self._stream = None if audience is None else run.stream
+        self._held: list[RunEvent] | None = (
+            [] if audience is not None and not side and hooks.review_answer.own else None
+        )
+        """The pieces of an answer that must be judged before anyone sees it."""
+        self._put: Callable[[RunEvent], None] | None = None
+        if self._stream is not None:
+            self._put = self._stream.put if self._held is None else self._held.append
+        self._pieces: RedactedPieces | None = None
+        if self._put is not None and run.redactor is not None:
+            self._pieces = RedactedPieces(run.redactor, self._put)
+            self._put = self._pieces.put
         self._partial = None if side or run.output is None or run.stream is None else run.output.reader()
         self._limit = run.resources.rate_limits.get(prepared.model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
@@ -169,36 +193,51 @@ class Attempt:
 
     @property
     def seen(self) -> bool:
-        """True once the consumer has seen a part of the answer, or could have."""
-        return self._audience is not None and bool(self._text or self._reasoning or self._arguments or self.ready)
+        """True once the consumer may have seen a part of the answer."""
+        return self._held is None and self._audience is not None and self._begun
+
+    @property
+    def _begun(self) -> bool:
+        return bool(self._text or self._reasoning or self._arguments or self.ready)
+
+    def release(self, reviewed: AssistantMessage) -> None:
+        """Send the consumer the pieces that were held back, or *reviewed* as a whole if it differs from the answer."""
+        run, held, self._held = self._run, self._held or (), None
+        if reviewed != self.message:
+            text = TextDelta(run.id, run.path, run.tree.content_index, reviewed.text)
+            held = [text] if reviewed.text else []
+            self.message, self.calls = reviewed, reviewed.tool_calls
+        if self._stream is not None:
+            for event in held:
+                self._stream.put(event)
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
     def _take(self, chunk: ModelEvent) -> None:  # noqa: C901 - one branch per kind of chunk
-        kind, run, stream = type(chunk), self._run, self._stream
+        kind, run, put = type(chunk), self._run, self._put
         if kind is TextChunk:
             self._text.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
-            if stream is not None:
-                audience, call_id = self._audience, self._call_id
-                stream.put(TextDelta(run.id, run.path, run.tree.content_index, text, audience, call_id))  # type: ignore[arg-type]
+            if put is not None:
+                shown: Any = (self._audience, self._call_id, self.usage_id)
+                put(TextDelta(run.id, run.path, run.tree.content_index, text, *shown))
             if self._partial is not None and (value := self._partial.read(self._text)) is not None:
                 run.emit(PartialOutput, value)
         elif kind is ReasoningChunk:
             self._reasoning.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
-            if stream is not None:
-                audience, call_id = self._audience, self._call_id
-                stream.put(ReasoningDelta(run.id, run.path, run.tree.content_index, text, audience, call_id))  # type: ignore[arg-type]
+            if put is not None:
+                shown = (self._audience, self._call_id, self.usage_id)
+                put(ReasoningDelta(run.id, run.path, run.tree.content_index, text, *shown))
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
             self._left -= len(chunk.arguments)
-            if stream is not None:
+            if put is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
                 name = run.registry.sent_names.get(chunk.name, chunk.name)
                 name = name if name in run.registry.by_name or not name else UNKNOWN_TOOL
                 delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
-                stream.put(ToolCallDelta(*delta))
+                put(ToolCallDelta(*delta, self.usage_id))
         elif isinstance(chunk, ToolCallReady):
             self.ready.append(self._own_call(chunk.call))
             self._left -= _CALL if self._arguments else _CALL + len(chunk.call.arguments)
@@ -222,13 +261,20 @@ class Attempt:
         return self._renamed.setdefault(call_id, new_call_id())
 
     def _own_call(self, call: ToolCall) -> ToolCall:
+        if (redactor := self._run.redactor) is not None:
+            call = redactor.call(call)
         name = self._run.registry.sent_names.get(call.name, call.name)
         if call.id and call.id not in self._run.call_ids:
             return call if name is call.name else dataclasses.replace(call, name=name)
         return dataclasses.replace(call, id=self._own_id(call.id), name=name)
 
     def _own(self, message: AssistantMessage) -> AssistantMessage | None:
-        """Return *message* with unique call ids and the tools' own names, None if it has them; and set `calls`."""
+        """Return *message* redacted, with unique call ids and the tools' own names; None if it is so; set `calls`."""
+        if (redactor := self._run.redactor) is not None:
+            if self._pieces is not None:
+                self._pieces.flush()
+            if (redacted := redactor.message(message)) is not message:
+                return self._own(redacted) or redacted
         self.calls = calls = message.tool_calls
         if not calls:
             return None
@@ -237,7 +283,7 @@ class Attempt:
         sent = self._run.registry.sent_names
         if unique and not (sent and any(call.name in sent for call in calls)):
             return None
-        parts: list[Part] = []
+        parts: list[MessagePart] = []
         seen: set[str] = set()
         for part in message.parts:
             own = part
@@ -282,7 +328,7 @@ class Attempt:
             return
         self.message = self._broken(error) if self._reply is None else self._reply.message
         counted = isinstance(error, ProviderError) and error.tokens is not None
-        free = (not self._sent or (not_billed(error) and not counted)) and not self.seen and self._reply is None
+        free = (not self._sent or (not_billed(error) and not counted)) and not self._begun and self._reply is None
         state: OperationState = "failed" if isinstance(error, Exception) else "cancelled"
         self._book(self._free(error) if free else self._record(self._reply, error), state)
 
@@ -290,7 +336,7 @@ class Attempt:
         """Return the part of the answer that arrived, with its reasoning and complete calls where the adapter knows."""
         if isinstance(error, ProviderError) and error.partial is not None:
             return self._own(error.partial) or error.partial
-        text = "".join(self._text)
+        text = self._run.clean("".join(self._text))
         return AssistantMessage((Text(text),) if text else (), "broken", self.model.name)
 
     def _book(self, record: UsageRecord, state: OperationState) -> None:

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 
 from ...errors import ConfigurationError, ContextTooLongError, LimitError, ProviderError
-from ...events import AttemptFailed, Audience, StoppedWork
+from ...events import AttemptFailed, Audience, QuestionAnswered, StoppedWork
 from ...providers.base import Model, ModelRequest, model_id
 from ..hooks import Hooks
 from ..recorder import Prepared, record_side_request
@@ -96,7 +96,7 @@ class ModelCall:
             raise error
         name, seconds = following
         reported = f"{type(error).__name__}: {error}"
-        self._run.emit(AttemptFailed, attempt.model_id, reported, name, seconds)
+        self._run.emit(AttemptFailed, attempt.model_id, reported, name, seconds, attempt.usage_id)
         if on_retry is not None:
             await on_retry()
         await asyncio.sleep(seconds)
@@ -126,6 +126,7 @@ class SideCall:
     ) -> None:
         self._run = run
         self._last = last
+        self._audience = audience
         self._call = ModelCall(run, hooks, audience=audience, side=True, call_id=call_id)
 
     async def answer(self, model: Model, request: ModelRequest) -> Attempt:
@@ -133,7 +134,10 @@ class SideCall:
 
         Raises `LimitError` if no limit or budget covers it, and `ProviderError` as `ModelCall` does.
         """
-        return await self._call.answer(await self._prepare(model, request), self._renew)
+        attempt = await self._call.answer(await self._prepare(model, request), self._renew)
+        if self._audience is not None:
+            self._run.emit(QuestionAnswered, attempt.message.text, self._audience, attempt.usage_id)
+        return attempt
 
     async def _prepare(self, model: Model, request: ModelRequest) -> Prepared:
         run = self._run

@@ -160,6 +160,8 @@ class TurnRequests:
             run.output.apply(request, model)
         if hooks.build_request.own:
             request = await hooks.build_request(run.context, request)
+            if run.redactor is not None and request.messages is not messages:
+                request = dataclasses.replace(request, messages=list(map(run.redactor.message, request.messages)))
             self._planned.own_messages = request.messages is not messages and list(request.messages) != list(messages)
             if not self._planned.own_messages:
                 request.messages = messages

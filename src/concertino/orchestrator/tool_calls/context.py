@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...events import RunResult, ToolProgress, ToolStreamed, UsageRecorded
+from ...events import CustomEvent, RunResult, ToolProgress, ToolStreamed, UsageRecorded
 from ...ids import call_key, child_run_id, handle_for, usage_id
 from ...messages import ToolCall
 from ...records import record
@@ -15,7 +15,7 @@ from ...tools.progress import Progress
 from ...tools.registry import ToolRegistry
 from ...usage import Tokens
 from ..hooks import Hooks
-from ..plain import cut_bytes
+from ..plain import custom_data, cut_bytes
 from ..run import Prompt, RunSession
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class CallContext(ToolContext):
     def progress(self) -> Progress:  # type: ignore[override]
         """The progress that the user sees."""
         if self._progress is None:
-            self._progress = Progress(lambda step: self.emit(ToolProgress, step))
+            self._progress = Progress(lambda step: self.report(ToolProgress, step))
         return self._progress
 
     async def spawn(
@@ -188,9 +188,13 @@ class CallContext(ToolContext):
 
     def stream(self, content: str) -> None:
         """See `ToolContext.stream`."""
-        self.emit(ToolStreamed, cut_bytes(content, DEFAULT_MAX_BYTES) if len(content) > _LONG else content)
+        self.report(ToolStreamed, cut_bytes(content, DEFAULT_MAX_BYTES) if len(content) > _LONG else content)
 
-    def emit(self, kind: Any, *details: Any) -> None:
+    def emit(self, name: str, data: Any = None) -> None:
+        """See `ToolContext.emit`."""
+        self._run.emit(CustomEvent, name, custom_data(name, data), self._call.name, self._call.id)
+
+    def report(self, kind: Any, *details: Any) -> None:
         """Emit an event of this call, if anyone sees it."""
         run, call = self._run, self._call
         run.emit(kind, call.id, call.name, *details)

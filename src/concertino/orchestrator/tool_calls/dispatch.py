@@ -218,7 +218,7 @@ class ToolCalls:
             siblings=call.siblings,
             again=self._again,
         )
-        context.emit(ToolStarted, call.call.arguments)
+        context.report(ToolStarted, call.call.arguments)
         deadlines: Deadlines | None = None
         try:
             tool = call.tool
@@ -260,10 +260,10 @@ class ToolCalls:
         outcome = call.outcome
         assert outcome is not None
         if outcome.is_error:
-            context.emit(ToolFailed, outcome.content)
+            context.report(ToolFailed, outcome.content)
         else:
             whole = outcome.content if outcome.whole is None else outcome.whole
-            context.emit(ToolDone, whole, outcome.data, outcome.stored)
+            context.report(ToolDone, whole, outcome.data, outcome.stored)
 
     async def _wait(self, call: Call, context: CallContext, needs: SubAgentWaits | NeedsAnswer) -> None:
         call.executing = None
@@ -280,7 +280,7 @@ class ToolCalls:
         call.apply("wait", needs.kind)
         call.note()
         await record_calls(run, waits=[wait])
-        context.emit(CallWaiting, call.key, needs.kind, needs.arguments, needs.who, needs.note, needs.seconds)
+        context.report(CallWaiting, call.key, needs.kind, needs.arguments, needs.who, needs.note, needs.seconds)
 
     # -- tasks ---------------------------------------------------------------------------------------------------
 

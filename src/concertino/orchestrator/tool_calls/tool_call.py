@@ -17,8 +17,8 @@ from ...tools.registry import ToolRegistry
 from ...waits import Wait
 from ..agent import read_arguments
 from ..hooks import Hooks
-from ..journal.data_policy import UNKNOWN_TOOL
 from ..journal.entries import outcome_json, outcome_of
+from ..journal.patterns import UNKNOWN_TOOL
 from ..outcome import Ask, Deny, Outcome
 from ..plain import bounded_text, is_within
 from ..recorder import record_calls
@@ -226,6 +226,8 @@ class Call:
             arguments = await hooks.preprocess_tool_arguments(run.context, call)
         else:
             arguments = read_arguments(call)
+        if run.redactor is not None:
+            arguments = run.redactor.value(arguments)
         asks, shown = hooks.authorize_tool_call.own, ""
         if self.answer is not None and self.answer.kind == "approval":
             asks, arguments = False, approved_arguments(self.answer, arguments)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import BrokenStreamError
-from ...messages import Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ...messages import MessagePart, Opaque, Reasoning, StopReason, Text, ToolCall
 from ...usage import Receipt, Tokens
 from ..base import ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ..http.encoding import dumps, is_object
@@ -68,13 +68,13 @@ class MessageReader(AnswerReader):
     def _is_whole(self) -> bool:
         return bool(self.stop) or (bool(self._blocks) and all(block.ended for block in self._blocks.values()))
 
-    def partial(self) -> list[Part]:
+    def partial(self) -> list[MessagePart]:
         """See `AnswerReader.partial`."""
         blocks = [block for _, block in sorted(self._blocks.items()) if block.ended or block.kind in _CUTTABLE]
         parts = [part for block in blocks if (part := block.part()) is not None]
         return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)]
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[MessagePart]:
         parts = [part for _, block in sorted(self._blocks.items()) if (part := block.part()) is not None]
         if self._container is not None:
             parts.append(Opaque(PROVIDER, CONTAINER, dumps(self._container)))
@@ -270,7 +270,7 @@ class ContentBlock:
                     if name != "type":
                         fields[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
 
-    def part(self) -> Part | None:
+    def part(self) -> MessagePart | None:
         """Return the block as a part, or None for an empty text."""
         fields, text = self._fields, "".join(self._pieces)
         match self.kind:

@@ -27,7 +27,7 @@ from ...messages import (
     ForcedTool,
     Media,
     Message,
-    Part,
+    MessagePart,
     SystemMessage,
     ToolCall,
     ToolChoice,
@@ -254,7 +254,7 @@ def _note(message: AssistantMessage) -> str:
     return note
 
 
-def _block(part: Part) -> str:
+def _block(part: MessagePart) -> str:
     """Return a part as a block, or "" if it is not sent."""
     if part.kind == "tool_call":
         return _call(part)

@@ -17,7 +17,7 @@ from typing import Any
 
 from ...errors import BrokenStreamError, ContentFilteredError
 from ...ids import new_call_id
-from ...messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ...messages import Media, MediaPart, MessagePart, Opaque, Reasoning, StopReason, Text, ToolCall
 from ...usage import Receipt, Tokens
 from ..base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ..http.encoding import dumps
@@ -66,7 +66,7 @@ class ContentReader(AnswerReader):
 
     def __init__(self) -> None:
         super().__init__(PROVIDER)
-        self._done: list[Part] = []
+        self._done: list[MessagePart] = []
         self._call: PartialCall | None = None
         self._run: tuple[str, list[str]] | None = None  # consecutive text or thoughts without a signature
         self._metadata: dict[str, Any] = {}
@@ -82,11 +82,11 @@ class ContentReader(AnswerReader):
     def _is_whole(self) -> bool:
         return self._call is None and not self._listed and bool(self._done or self._run)
 
-    def partial(self) -> list[Part]:
+    def partial(self) -> list[MessagePart]:
         """See `AnswerReader.partial`."""
         return self._done + ([] if self._run is None else [_joined(*self._run)])
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[MessagePart]:
         for _ in self._finish_call():
             pass
         self._finish_run()
@@ -225,11 +225,11 @@ def _media(part: dict[str, Any]) -> MediaPart:
     return MediaPart(media, raw=dumps(rest), provider=PROVIDER)
 
 
-def _has_content(part: Part) -> bool:
+def _has_content(part: MessagePart) -> bool:
     return bool(part.text) if part.kind == "text" else part.kind != "reasoning"
 
 
-def _joined(kind: str, pieces: list[str]) -> Part:
+def _joined(kind: str, pieces: list[str]) -> MessagePart:
     text = "".join(pieces)
     return Reasoning(text, provider=PROVIDER) if kind == "thought" else Text(text)
 

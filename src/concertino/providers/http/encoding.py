@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
-from ...messages import Media, Part, ToolSpec
+from ...messages import Media, MessagePart, ToolSpec
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -106,7 +106,7 @@ NOT_RETURNED = frozenset(
 """Types of metadata that providers send with an answer and do not accept in a conversation."""
 
 
-def dropped_of(part: Part, own: str) -> tuple[str, ...]:
+def dropped_of(part: MessagePart, own: str) -> tuple[str, ...]:
     """Return descriptions of what *part* loses when only the provider *own* can take its native form."""
     if part.provider == own or (not part.provider and part.kind != "media"):
         return ()

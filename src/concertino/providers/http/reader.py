@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, Literal
 
 from ...errors import BrokenStreamError, ContentFilteredError
-from ...messages import AssistantMessage, Part, StopReason
+from ...messages import AssistantMessage, MessagePart, StopReason
 from ...records import record
 from ...usage import Receipt, Tokens, UsageSource
 from ..base import Logprob, ModelEvent, Reply
@@ -166,11 +166,11 @@ class AnswerReader(ABC):
         """
 
     @abstractmethod
-    def partial(self) -> list[Part]:
+    def partial(self) -> list[MessagePart]:
         """Return the parts received so far. Text and reasoning may be unfinished; calls are complete."""
 
     @abstractmethod
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[MessagePart]:
         """Return the parts of the complete answer. Raises `BrokenStreamError` if it has failed."""
 
     @abstractmethod

@@ -11,6 +11,7 @@ from ...scope import AnyScope
 from ...waits import Resolution, Verdict, Wait
 from ..codec import storable
 from ..types import Command, CommandKind, Entry
+from .approval_rules import remember_approval
 from .rows import answer_row, to_wait, wait_row
 from .schedule import expire, reschedule
 from .statements import clock, queries, scoped
@@ -88,6 +89,8 @@ def resolve(
     expire(connection, now)  # an answer after the deadline does not count
     operation = _answerable(connection, scope, key, resolution.verdict, run_id)
     if operation is not None:
+        if resolution.verdict == "approved" and resolution.remember != "once":
+            remember_approval(connection, key, resolution.remember)
         _answer(connection, operation, resolution, now)
     found = wait(connection, scope, key)
     if found is None:

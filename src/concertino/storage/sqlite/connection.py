@@ -80,6 +80,10 @@ class StoreConnection(Protocol):
         """Return the result of *write* after its commit. Raises `StorageError` as `run` does."""
         ...
 
+    def submit(self, write: Write[T]) -> asyncio.Future[T]:
+        """Queue *write* ahead of all later work, and return its result as a future. Raises `StorageError` if closed."""
+        ...
+
     async def close(self) -> None:
         """Finish pending work, then close the connection. Closing twice is allowed."""
         ...
@@ -246,6 +250,10 @@ class ThreadConnection:
         """Return the result of *write* after its commit. Raises `StorageError` as `run` does."""
         return await self._submit(write)  # type: ignore[no-any-return]
 
+    def submit(self, write: Write[T]) -> asyncio.Future[T]:
+        """Queue *write*, and return its result as a future."""
+        return self._submit(write)
+
     async def close(self) -> None:
         """Finish pending work, then close the connection. Closing twice is allowed."""
         self._begin_closing()
@@ -349,6 +357,15 @@ class InlineConnection:
     async def write(self, write: Write[T]) -> T:
         """Return the result of *write*. Raises `StorageError` as `run` does."""
         return self._result(_commit, write)  # type: ignore[no-any-return]
+
+    def submit(self, write: Write[T]) -> asyncio.Future[T]:
+        """Do *write* at once, and return its result as a future."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(self._result(_commit, write))
+        except Exception as error:  # noqa: BLE001 - the future raises it
+            future.set_exception(error)
+        return future
 
     async def close(self) -> None:
         """Do nothing: the content stays readable as long as the store exists."""

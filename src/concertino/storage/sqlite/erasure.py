@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...errors import ConfigurationError, StorageError
 from ...scope import Operator, Scope, TenantScope
@@ -19,8 +19,17 @@ from .statements import clock, queries, scoped
 
 _ENDED = "its owner was erased"
 _UNSETTLED = "the run was ended before the attempt was settled; prompt as reserved, at most"
-_OF_A_USER = ("forget_messages", "erase_content", "erase_texts_of_run", "forget_end")
-_OF_A_USERS_RUN = ("forget_waits", "forget_answers", "forget_commands", "forget_run")
+_OF_A_RUN = (
+    "forget_messages",
+    "erase_content",
+    "erase_texts_of_run",
+    "forget_end",
+    "forget_waits",
+    "forget_answers",
+    "forget_commands",
+    "erase_events",
+    "forget_log",  # the last events of a run that has just ended may be on their way
+)
 
 
 def sweep(connection: sqlite3.Connection, scope: Operator) -> int:
@@ -46,7 +55,8 @@ def erase(connection: sqlite3.Connection, scope: Scope | TenantScope, *, force: 
     if not isinstance(scope, Scope | TenantScope):
         raise ConfigurationError(f"erase({scope!r:.80}): name a Scope or a TenantScope")
     if force:
-        _end_trees(connection, scope)
+        with transaction(connection):
+            end_trees(connection, connection.execute(*scoped("open_roots", scope)).fetchall(), _ENDED)
     with transaction(connection):
         rows = connection.execute(*scoped("runs_to_forget", scope)).fetchall()
         for row in rows:
@@ -54,6 +64,8 @@ def erase(connection: sqlite3.Connection, scope: Scope | TenantScope, *, force: 
                 raise StorageError(f"run {row['run_id']!r} has not ended: stop it first, or erase with force")
         for row in rows:
             _forget_run(connection, row["number"], row["tenant"])
+        found = connection.execute(*scoped("conversations_to_forget", scope)).fetchall()
+        forget_conversations(connection, [row[0] for row in found])
         connection.execute(*scoped("forget_texts", scope))
         if isinstance(scope, Scope):  # all runs of a tenant were erased with those who answered
             for name in ("forget_answerer", "forget_sender"):
@@ -78,16 +90,39 @@ def _forget_accounts(connection: sqlite3.Connection, owners: Iterable[Scope | Te
             connection.execute(queries()["forget_reservations"], (key,))
 
 
-def _end_trees(connection: sqlite3.Connection, scope: Scope | TenantScope) -> None:
-    """End the running trees of *scope* as cancelled, from their operations alone."""
-    with transaction(connection):
-        now = clock()
-        for root, erase_after in connection.execute(*scoped("open_roots", scope)).fetchall():
-            _book_unsettled(connection, root, now)
-            # The epoch fences the process that may still work on the tree: its next append is refused.
-            connection.execute(queries()["revoke"], (root,))
-            end = RunEnd(status="cancelled", answer="", error=_ENDED, ended=now, erase_after=erase_after)
-            end_tree(connection, root, root, end, now)
+def end_trees(connection: sqlite3.Connection, roots: Iterable[tuple[int, float | None]], why: str) -> None:
+    """End running trees as cancelled, from their operations alone; inside a transaction.
+
+    *roots*: the number of each root, and the time after which its content is erased.
+    """
+    now = clock()
+    for root, erase_after in roots:
+        _book_unsettled(connection, root, now)
+        # The epoch fences the process that may still work on the tree: its next append is refused.
+        connection.execute(queries()["revoke"], (root,))
+        end = RunEnd(status="cancelled", answer="", error=why, ended=now, erase_after=erase_after)
+        end_tree(connection, root, root, end, now)
+
+
+def forget_content(connection: sqlite3.Connection, run: int) -> None:
+    """Erase all content of a run that has ended; inside a transaction."""
+    for name in _OF_A_RUN:
+        connection.execute(queries()[name], {"run": run})
+    release_contents(connection, run)
+    connection.execute(queries()["plan_sweep"], {"run": run, "erase_at": None}).fetchall()
+
+
+def forget_conversations(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
+    """Erase conversations apart from their runs; inside a transaction."""
+    sql = queries()
+    indexed = any(connection.execute(sql["has_turn_words"], (number,)).fetchone() for number in numbers)
+    for number in numbers:
+        for name in ("blank_conversation", "forget_conversation", "delete_conversation_head", "delete_turns"):
+            connection.execute(sql[name], (number,))
+    if indexed:
+        # The index's segments keep the words of deleted rows: build a new one, and let SQLite overwrite the old.
+        for name in ("turn_words_new", "turn_words_copy", "turn_words_drop", "turn_words_rename"):
+            connection.execute(sql[name])
 
 
 def _book_unsettled(connection: sqlite3.Connection, root: int, now: float) -> None:
@@ -111,11 +146,9 @@ def _book_unsettled(connection: sqlite3.Connection, root: int, now: float) -> No
 
 
 def _forget_run(connection: sqlite3.Connection, run: int, tenant: str) -> None:
-    sql, bound = queries(), {"run": run, "scope_key": scope_key(Scope(tenant).key)}
-    for name in (*_OF_A_USER, *_OF_A_USERS_RUN):
-        connection.execute(sql[name], bound)
-    release_contents(connection, run)
-    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None}).fetchall()
+    forget_content(connection, run)
+    connection.execute(queries()["forget_approval_rules"], {"run": run})
+    connection.execute(queries()["forget_run"], {"run": run, "scope_key": scope_key(Scope(tenant).key)})
 
 
 def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None, now: float) -> None:

@@ -16,6 +16,7 @@ from .media import add_contents, release_contents
 from .rows import EntryRows, PutOperation, account_keys, entry_rows, scope_key, start_row, storable_row
 from .schedule import reschedule
 from .statements import clock, limited, queries, scoped
+from .turns import open_turn
 
 _STATES = {"suspended": "suspended", "resumed": "running"}
 _ORPHANED = "its root run has ended"
@@ -26,6 +27,7 @@ _CONTENT = (
     "erase_answers",
     "erase_commands",
     "erase_texts_of_run",
+    "erase_events",
 )
 
 
@@ -53,6 +55,8 @@ class Beginning(Write[bool]):
         else:
             connection.execute(sql["reset_tries"], (root,))
         connection.execute(sql["begin_head"], (run, top, *claimed, start.erase_after))
+        if start.turn is not None:
+            open_turn(connection, run, start, start.turn, now)
         _write(self, connection, run, top, self._first, self._rows, now)
         return any(connection.execute(sql["is_limited"], (key,)).fetchone() for _, key in self._accounts)
 

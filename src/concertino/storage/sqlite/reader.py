@@ -8,10 +8,11 @@ from decimal import Decimal
 from typing import Any, TypeVar, get_args
 
 from ...errors import DamagedDataError, StorageError
+from ...messages import Message
 from ...operations import Operation
 from ...scope import AnyScope, Operator
 from ...usage import Tokens, UsageRecord
-from ..codec import decode_json
+from ..codec import decode_json, decode_messages
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .connection import reading
 from .media import contents_of
@@ -130,13 +131,28 @@ def load(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> Stored
         used = _by_entry(run_id, connection.execute(sql["usage_of_entries"], key).fetchall(), _usage)
         entries = tuple(_entry(run_id, row, sent, used) for row in rows)
         names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
-        texts = {name: _text(connection, name, owner) for name in names}
+        texts = {name: text_of(connection, name, owner) for name in names}
+        follows = entries[0].body.get("follows") if entries else None
+        earlier = tuple(branch_messages(connection, follows[0])[0]) if follows else ()
     return StoredJournal(
         run=run,
         entries=entries,
         texts={name: body for name, body in texts.items() if body is not None},
+        history=earlier,
         contents=contents,
     )
+
+
+def branch_messages(connection: sqlite3.Connection, run_id: str, after: str = "") -> tuple[list[Message], bool, bool]:
+    """Return the messages of the branch that ends with the turn *run_id*, without those up to the turn *after*.
+
+    Also whether all of them stay for good, and whether *after* is in the branch.
+    """
+    sql, bound = queries(), {"run_id": run_id, "after": after}
+    rows = connection.execute(sql["history"], bound).fetchall()
+    met = bool(after) and connection.execute(sql["is_after"], bound).fetchone() is not None
+    contents = {row[0]: row[1] for row in connection.execute(sql["contents_of_branch"], bound).fetchall()}
+    return decode_messages([row[0] for row in rows], contents), all(row[1] is None for row in rows), met
 
 
 def _entry(
@@ -195,6 +211,7 @@ def _texts(body: dict[str, Any]) -> list[str]:
     return [value for value in values if isinstance(value, str)]
 
 
-def _text(connection: sqlite3.Connection, name: str, owner: int) -> str | None:
+def text_of(connection: sqlite3.Connection, name: str, owner: int) -> str | None:
+    """Return the body of a shared text of a scope; None if it was erased."""
     row = connection.execute(queries()["text"], (name, owner)).fetchone()
     return None if row is None else str(row[0])

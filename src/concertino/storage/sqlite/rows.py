@@ -143,7 +143,7 @@ def _message_row(seq: int, entry: EntryMessage, contents: dict[str, str]) -> tup
 
 
 def _text_row(text: StoredText) -> tuple[Any, ...]:
-    return storable_row((text.id, text.run_id, text.body))
+    return storable_row((text.id, text.run_id, text.of_conversation, text.body))
 
 
 def usage_row(record: UsageRecord) -> tuple[Any, ...]:

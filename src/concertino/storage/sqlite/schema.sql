@@ -108,9 +108,11 @@ CREATE TABLE texts (
     run_id          TEXT,                   -- erased with the end of this run
     tenant          TEXT NOT NULL,
     user_id         TEXT NOT NULL,
+    conversation_key INTEGER,              -- of the conversation with which the text is erased
     body            TEXT NOT NULL
 );
 CREATE INDEX texts_of_scope ON texts (scope_key);
+CREATE INDEX texts_of_a_conversation ON texts (conversation_key) WHERE conversation_key IS NOT NULL;
 CREATE INDEX texts_of_run ON texts (run_id) WHERE run_id IS NOT NULL;
 
 -- Contents of images, documents and recordings. Messages name them by digest.
@@ -194,6 +196,16 @@ CREATE TABLE answers (
 );
 CREATE INDEX answers_of_run ON answers (run);
 
+-- Tools that a user has approved for a conversation, or for good. It has names of agents and tools only, so its rows are
+-- deleted like those of other tables without content.
+CREATE TABLE approval_rules (
+    scope_key        INTEGER NOT NULL,
+    agent            TEXT NOT NULL,
+    tool             TEXT NOT NULL,
+    conversation_key INTEGER NOT NULL,      -- 0: in every conversation
+    PRIMARY KEY (scope_key, agent, tool, conversation_key)
+) WITHOUT ROWID;
+
 CREATE TABLE commands (
     id     INTEGER PRIMARY KEY,
     run    INTEGER NOT NULL,
@@ -251,6 +263,27 @@ CREATE TABLE usage (
 );
 CREATE INDEX usage_of_run ON usage (run);
 
+-- The log of each tree's events: the number of its last event, and whether any can follow.
+CREATE TABLE event_logs (
+    root   INTEGER PRIMARY KEY,
+    last   INTEGER NOT NULL,
+    closed INTEGER NOT NULL
+);
+
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY,
+    root   INTEGER NOT NULL,
+    run    INTEGER NOT NULL,
+    entry  INTEGER NOT NULL,                -- of its run's journal, that covers the events
+    source INTEGER,                         -- of pieces; negative: complete
+    first  INTEGER NOT NULL,                -- numbers of the first and the last event of the batch
+    last   INTEGER NOT NULL,
+    body   TEXT NOT NULL                    -- JSON; '': erased, or replaced by a complete event
+);
+CREATE INDEX events_of_tree ON events (root, last) WHERE body <> '';
+CREATE INDEX events_of_source ON events (root, source) WHERE source IS NOT NULL;
+CREATE INDEX events_of_run ON events (run);
+
 CREATE TABLE memories (
     number    INTEGER PRIMARY KEY,
     id        TEXT UNIQUE,                  -- NULL: erased
@@ -265,6 +298,60 @@ CREATE INDEX memories_of_scope ON memories (scope_key);
 
 -- The scope is a word of the index, so that a search reads no other scope's entries.
 CREATE VIRTUAL TABLE memory_words USING fts5 (scope, words, tokenize = 'unicode61 remove_diacritics 0');
+
+-- Conversations. A turn is one root run, or a message that waits until the conversation is idle. Its row has no content:
+-- what people wrote is in messages, runs and ends, and in conversation_texts.
+CREATE TABLE conversations (
+    number           INTEGER PRIMARY KEY,
+    scope_key        INTEGER NOT NULL,
+    conversation_key INTEGER,               -- NULL: erased
+    id               TEXT NOT NULL,
+    tenant           TEXT NOT NULL,
+    user_id          TEXT NOT NULL,
+    agent            TEXT NOT NULL,
+    created          REAL NOT NULL
+);
+CREATE INDEX conversations_by_id ON conversations (scope_key, conversation_key);
+CREATE INDEX conversations_of_tenant ON conversations (tenant) WHERE tenant <> '';
+
+CREATE TABLE conversation_heads (
+    conversation INTEGER PRIMARY KEY,
+    leaf         INTEGER,                   -- the active turn; NULL: none
+    current      INTEGER,                   -- the turn that started last
+    modes        TEXT NOT NULL,             -- JSON
+    tools        TEXT NOT NULL,             -- JSON
+    updated      REAL NOT NULL
+);
+
+CREATE TABLE turns (
+    number       INTEGER PRIMARY KEY,
+    conversation INTEGER NOT NULL,
+    run_id       TEXT NOT NULL UNIQUE,
+    run          INTEGER,                   -- NULL: it has not started
+    state        TEXT NOT NULL,             -- queued, open, closed; steered: a message to the run of another turn
+    parent       INTEGER,                   -- NULL: the first of a branch, or while queued: the leaf at its start
+    anchored     INTEGER NOT NULL,          -- its parent was chosen when it was queued
+    first        INTEGER NOT NULL,          -- it starts before the other queued turns
+    submit_key   INTEGER,                   -- of its idempotency key
+    mode         TEXT NOT NULL,
+    created      REAL NOT NULL,
+    UNIQUE (conversation, submit_key)
+);
+CREATE INDEX turns_by_parent ON turns (conversation, parent);
+CREATE INDEX turns_to_close ON turns (conversation, first DESC, number) WHERE state IN ('queued', 'open');
+
+CREATE TABLE conversation_texts (
+    number       INTEGER PRIMARY KEY,
+    conversation INTEGER NOT NULL,
+    turn         INTEGER,
+    kind         TEXT NOT NULL,             -- title, input (of a queued turn), feedback
+    body         TEXT NOT NULL              -- '': erased or replaced
+);
+CREATE INDEX texts_of_conversation ON conversation_texts (conversation, kind);
+CREATE INDEX texts_of_turn ON conversation_texts (turn) WHERE turn IS NOT NULL;
+
+-- The words of closed turns, as the data policy leaves them for good.
+CREATE VIRTUAL TABLE turn_words USING fts5 (owner, words, tokenize = 'unicode61 remove_diacritics 0');
 
 CREATE VIEW transcript AS
 SELECT

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ...operations import Operation
 from ...scope import AnyScope, Operator, Scope, TenantScope
@@ -14,6 +14,7 @@ from ...usage import UsageRecord
 from ...waits import Resolution, Wait
 from ..types import (
     Account,
+    ApprovalRule,
     Budget,
     Claim,
     Command,
@@ -21,16 +22,20 @@ from ..types import (
     Due,
     Entry,
     Erased,
+    EventBatch,
+    EventPage,
     Head,
     Memory,
     RunStart,
+    StoredEvents,
     StoredJournal,
     StoredMessage,
     StoredRun,
     UsageSum,
 )
-from . import approvals, budgets, erasure, journal, memories, reader, schedule
+from . import approval_rules, approvals, budgets, erasure, events, journal, memories, reader, schedule
 from .connection import InlineConnection, StoreConnection, ThreadConnection, WriteCall
+from .conversation_store import SqlConversations
 from .schema import connect, connect_in_memory, connect_read_only
 from .watermark import Watermark
 
@@ -53,7 +58,23 @@ class SqlMemories:
         return await self._connection.run(memories.recall, scope, query, limit)
 
 
-class SqlStore(SqlMemories):
+class SqlApprovalRules(SqlMemories):
+    """`ApprovalRules` on one connection."""
+
+    async def is_allowed(self, scope: Scope, agent: str, tool: str, conversation_id: str) -> bool:
+        """Return whether a rule of *scope* allows *tool* to *agent* in this conversation."""
+        return await self._connection.run(approval_rules.is_allowed, scope, agent, tool, conversation_id)
+
+    async def approval_rules(self, scope: Scope) -> Sequence[ApprovalRule]:
+        """Return the rules of *scope*."""
+        return await self._connection.run(approval_rules.rules_of, scope)
+
+    async def revoke(self, scope: Scope, tool: str) -> int:
+        """Delete all rules of *scope* about *tool*, and return their number."""
+        return await self._connection.write(WriteCall(approval_rules.revoke, scope, tool))
+
+
+class SqlStore(SqlApprovalRules, SqlConversations):
     """`Store` and `Memories` on one connection; `storage.base` documents the methods.
 
     Every method may raise `StorageError`, which names the file and the remedy. A cancelled call is carried out as a
@@ -175,6 +196,26 @@ class SqlStore(SqlMemories):
     async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
         """Replace an unknown or estimated usage record by the provider's bill."""
         await self._connection.write(WriteCall(budgets.settle_usage, scope, record))
+
+    def add_events(self, batch: EventBatch) -> Awaitable[None]:
+        """Append *batch* to the log of its tree, ahead of all later writes."""
+        return self._connection.submit(events.AddingEvents(batch))
+
+    async def end_events(self, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
+        """Close the log of a root that ended without a process."""
+        await self._connection.write(WriteCall(events.end_events, scope, root_id, items))
+
+    async def open_events(self, claim: Claim) -> tuple[int, Sequence[StoredEvents]]:
+        """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
+        return await self._connection.run(events.open_events, claim)
+
+    async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
+        """Return about *limit* rows of a log after number *after*."""
+        return await self._connection.run(events.events, scope, root_id, after, limit)
+
+    async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
+        """Return the last number of each log, and whether it is closed and its root has ended."""
+        return await self._connection.run(events.event_positions, scope, root_ids)
 
     async def due(self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None) -> Due:
         """Expire overdue waits, and return up to *limit* trees to resume."""

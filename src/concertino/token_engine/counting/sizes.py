@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from ...messages import Media, Message, Part
+from ...messages import Media, Message, MessagePart
 from .base import TokenCounter
 
 FRAME = 8
@@ -99,7 +99,7 @@ def blocks(message: Message) -> int:
     return 1 + len(message.media) if message.role != "system" else 1
 
 
-def _part_text(part: Part) -> str:
+def _part_text(part: MessagePart) -> str:
     if part.kind == "tool_call":
         return f"{part.id}{part.name}{part.arguments}"
     if part.kind == "media":

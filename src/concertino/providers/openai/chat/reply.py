@@ -17,7 +17,7 @@ from typing import Any
 
 from ....errors import OverloadedError, ProviderError
 from ....ids import new_call_id
-from ....messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ....messages import Media, MediaPart, MessagePart, Opaque, Reasoning, StopReason, Text, ToolCall
 from ....usage import Receipt, Tokens
 from ...base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ...errors import kind_by_status, provider_error
@@ -99,12 +99,12 @@ class ChatReader(AnswerReader):
     def _at_end(self) -> Sequence[ModelEvent]:
         return [item for piece in self._pieces for item in piece.announce(self._owner)]
 
-    def partial(self) -> list[Part]:
+    def partial(self) -> list[MessagePart]:
         """See `AnswerReader.partial`."""
         pieces = [piece for piece in self._pieces if piece.kind != "call" or piece.announced]
         return [piece.part(self._owner) for piece in pieces]
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[MessagePart]:
         parts = [piece.part(self._owner) for piece in self._pieces]
         if self._reasoning_details:
             attach_details(parts, self._reasoning_details, self._owner)
@@ -258,7 +258,7 @@ def joined(before: Any, value: Any) -> Any:
     return {**before, **value, **appended}
 
 
-def attach_details(parts: list[Part], details: list[dict[str, Any]], owner: str) -> None:
+def attach_details(parts: list[MessagePart], details: list[dict[str, Any]], owner: str) -> None:
     """Attach the whole list, which goes back as one field, to the first reasoning."""
     raw = dumps({"reasoning_details": details})
     for index, part in enumerate(parts):
@@ -356,7 +356,7 @@ class Piece:
         self.announced = True
         return [ToolCallReady(part)] if isinstance(part, ToolCall) else []
 
-    def part(self, owner: str) -> Part:
+    def part(self, owner: str) -> MessagePart:
         """Return the piece as a part of *owner*."""
         text = "".join(self.texts)
         match self.kind:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ....errors import BrokenStreamError, OverloadedError, ProviderError
-from ....messages import Media, MediaPart, Opaque, Part, Reasoning, StopReason, Text, ToolCall
+from ....messages import Media, MediaPart, MessagePart, Opaque, Reasoning, StopReason, Text, ToolCall
 from ....usage import Receipt, Tokens
 from ...base import Logprob, ModelEvent, ReasoningChunk, TextChunk, ToolCallChunk, ToolCallReady
 from ...errors import provider_error
@@ -62,9 +62,9 @@ class ResponseReader(AnswerReader):
             return False
         return bool(self._response) or bool(self._items and self._items.keys() >= self._unfinished.keys() | self._calls)
 
-    def partial(self) -> list[Part]:
+    def partial(self) -> list[MessagePart]:
         """See `AnswerReader.partial`."""
-        parts: list[Part] = []
+        parts: list[MessagePart] = []
         for index in sorted(self._items.keys() | self._unfinished.keys() | self._announced.keys()):
             if index in self._items or index in self._announced:
                 parts += self._parts_at(index, self._items)
@@ -74,7 +74,7 @@ class ResponseReader(AnswerReader):
             parts.append(Text(text) if kind == "text" else Reasoning(text, provider=self.provider))
         return [part for part in parts if part.kind != "tool_call" or is_object(part.arguments)]
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[MessagePart]:
         items = self._items
         indexes = sorted(items.keys() | self._announced.keys())
         parts = [part for index in indexes for part in self._parts_at(index, items)]
@@ -203,7 +203,7 @@ class ResponseReader(AnswerReader):
         call = self._announced[index] = ToolCall(call_id, name, arguments)
         return (ToolCallReady(call),)
 
-    def _parts_at(self, index: int, items: dict[int, dict[str, Any]]) -> Sequence[Part]:
+    def _parts_at(self, index: int, items: dict[int, dict[str, Any]]) -> Sequence[MessagePart]:
         item = items.get(index)
         call = self._announced.get(index)
         if call is not None and (item is None or item.get("type") == "function_call"):
@@ -218,7 +218,7 @@ class ResponseReader(AnswerReader):
         return provider_error(kind, f"{self.provider}: {error['message'] or answer}", provider=self.provider)
 
 
-def _parts(item: dict[str, Any], provider: str) -> Iterator[Part]:
+def _parts(item: dict[str, Any], provider: str) -> Iterator[MessagePart]:
     """Return the parts of an output item, each with the item's JSON. Items of unknown kinds become opaque parts."""
     match item.get("type"):
         case "message":

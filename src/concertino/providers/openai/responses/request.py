@@ -27,7 +27,7 @@ from ....messages import (
     Media,
     MediaPart,
     Message,
-    Part,
+    MessagePart,
     Reasoning,
     SystemMessage,
     Text,
@@ -261,7 +261,7 @@ def _is_plain(raw: str) -> bool:
     return bool(json.loads(raw).get("content"))
 
 
-def _all_followed(parts: Sequence[Part]) -> bool:
+def _all_followed(parts: Sequence[MessagePart]) -> bool:
     """Return whether the item that followed each reasoning still follows it."""
     pairs = [(part, after) for part, after in pairwise(parts) if part.kind == "reasoning" != after.kind]
     return all(after.raw is not None and after.provider == part.provider for part, after in pairs)

@@ -20,7 +20,8 @@ UPDATE answers SET content = '', arguments = NULL WHERE run = :run;
 UPDATE commands SET text = '' WHERE run = :run;
 
 -- name: erase_texts_of_run
-UPDATE texts SET id = NULL, run_id = NULL, scope_key = NULL, tenant = '', user_id = '', body = ''
+UPDATE texts SET
+    id = NULL, run_id = NULL, scope_key = NULL, tenant = '', user_id = '', conversation_key = NULL, body = ''
 WHERE run_id = (SELECT run_id FROM runs WHERE number = :run);
 
 -- name: expire_messages
@@ -94,7 +95,8 @@ UPDATE answers SET key = NULL, content = '', arguments = NULL, by = '' WHERE run
 UPDATE commands SET text = '', by = '' WHERE run = :run;
 
 -- name: forget_texts
-UPDATE texts AS t SET id = NULL, scope_key = NULL, tenant = '', user_id = '', run_id = NULL, body = ''
+UPDATE texts AS t SET
+    id = NULL, scope_key = NULL, tenant = '', user_id = '', run_id = NULL, conversation_key = NULL, body = ''
 WHERE t.id IS NOT NULL AND /*reached t*/;
 
 -- name: forget_answerer

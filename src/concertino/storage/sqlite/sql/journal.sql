@@ -60,8 +60,8 @@ INSERT INTO messages (entry, role, tokens, keep_seconds, keep_progress, progress
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_text
-INSERT INTO texts (id, scope_key, run_id, tenant, user_id, body)
-SELECT ?, scope_key, ?, tenant, user_id, ? FROM runs WHERE number = ?
+INSERT INTO texts (id, scope_key, run_id, tenant, user_id, conversation_key, body)
+SELECT ?, scope_key, ?, tenant, user_id, CASE WHEN ? THEN conversation_key END, ? FROM runs WHERE number = ?
 ON CONFLICT (id) DO NOTHING;
 
 -- name: add_usage

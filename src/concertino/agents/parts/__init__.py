@@ -1,0 +1,20 @@
+"""Ready-made parts of agents."""
+
+from .approvals import Approvals
+from .guardrails import InputGuardrail, Judgment, OutputGuardrail, Refusal, ToolGuardrail
+from .memory_part import UserMemory
+from .redaction_part import TextRedaction
+from .retrieval import Documents, Research
+
+__all__ = [
+    "Approvals",
+    "Documents",
+    "InputGuardrail",
+    "Judgment",
+    "OutputGuardrail",
+    "Refusal",
+    "Research",
+    "TextRedaction",
+    "ToolGuardrail",
+    "UserMemory",
+]

@@ -1,0 +1,300 @@
+"""`Conversation`: a tree of turns with one active branch, on top of runs. A turn is one run."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Literal, Protocol, assert_never, get_args
+
+from ..errors import (
+    ConfigurationError,
+    ConversationBusyError,
+    ErasedError,
+    RunStateError,
+    TurnExistsError,
+    UnknownConversationError,
+)
+from ..events import RunEvent, RunResult, StopReceipt
+from ..ids import new_run_id
+from ..messages import Message
+from ..orchestrator.chat import Chat
+from ..providers.base import Model
+from ..scope import AnyScope, Scope
+from ..storage.base import Store
+from ..storage.conversation_types import ENDED_STATES, Feedback, QueuedTurn, Rating, StoredConversation, StoredTurn
+from .conversation_export import Export, exported
+from .live_run import LiveRun
+from .turn_input import check_input, encode_input, started_input
+from .turns import TurnStarter
+
+WhenBusy = Literal["queue", "steer", "interrupt", "refuse"]
+"""What becomes of a message that arrives during a turn. `queue`: it is the next turn. `steer`: the agent sees it before
+its next step. `interrupt`: the turn is stopped, and the message is the next one. `refuse`: `ConversationBusyError`."""
+
+_POLL = 0.02
+_MOST_POLL = 0.2
+
+
+class _Runs(Protocol):
+    """The part of the runtime that conversations need."""
+
+    store: Store
+
+    def live(self, scope: AnyScope, run_id: str) -> LiveRun | None: ...
+
+    async def result(self, scope: AnyScope, run_id: str) -> RunResult: ...
+
+    async def stop(self, scope: AnyScope, run_id: str) -> StopReceipt: ...
+
+    async def write_title(self, scope: Scope, conversation: StoredConversation, model: Model | str | None) -> str: ...
+
+
+class ConversationTurn:
+    """A turn of a conversation: a message, and the run that answers it. A queued turn has no run yet."""
+
+    def __init__(self, conversation: Conversation, run_id: str) -> None:
+        self.id = run_id
+        """The turn's id, which is also its run's."""
+        self._conversation = conversation
+        self._runs = conversation._runs
+
+    @property
+    def run_id(self) -> str:
+        """The id of the turn's run."""
+        return self.id
+
+    async def read(self) -> StoredTurn:
+        """Return the turn as stored: its state, message, answer and feedback."""
+        return await self._runs.store.turn(self._conversation.scope, self._conversation.id, self.id)
+
+    async def result(self) -> RunResult:
+        """Return how the turn ended, or that it is suspended, as soon as it has; it may run in another process.
+
+        Raises `RunStateError` if it waits for an answer in another process, or is a dead letter.
+        """
+        if (live := await self._live()) is None:
+            return await self._runs.result(self._conversation.scope, self.id)
+        result = await live.result()
+        await self._conversation._starter.settled(self.id)
+        return result
+
+    async def events(self, after: int = 0) -> AsyncIterator[tuple[int, RunEvent]]:
+        """Yield the turn's events after number *after* with their numbers, while it runs in this process.
+
+        A queued turn is waited for. Raises `RunStateError` for a turn of another process.
+        """
+        live = await self._live()
+        if live is None:
+            raise RunStateError(f"turn {self.id} is not in progress in this process: read its messages")
+        async for numbered in live.events(after):
+            yield numbered
+
+    async def messages(self) -> Sequence[Message]:
+        """Return the messages that the turn has added, as the data policy leaves them."""
+        return [stored.message for stored in await self._runs.store.messages(self._conversation.scope, self.id)]
+
+    async def stop(self) -> StopReceipt:
+        """Stop the turn, also in another process. Partial text is kept."""
+        return await self._runs.stop(self._conversation.scope, self.id)
+
+    async def _live(self) -> LiveRun | None:
+        """Return the turn's run in this process; None if it has ended elsewhere. Waits for a queued turn."""
+        delay = _POLL
+        while (live := self._runs.live(self._conversation.scope, self.id)) is None:
+            state = (await self.read()).state
+            if state in ENDED_STATES:
+                return None
+            if state in ("waiting", "dead_letter"):
+                raise RunStateError(f"turn {self.id} has not ended: it is {state!r}")
+            await asyncio.sleep(delay)
+            delay = min(delay * 1.5, _MOST_POLL)
+        return live
+
+
+class Conversation:
+    """A conversation of one scope with one agent: `await runtime.conversation(scope, id)`.
+
+    Its turns form a tree. The active branch leads from the first turn to the active leaf, and the next message follows
+    the leaf. The store lets one turn run at a time, in whatever process. Every method may raise `StorageError`, and
+    `UnknownConversationError` after the conversation was deleted; methods that name a turn raise `UnknownTurnError`.
+    """
+
+    def __init__(self, runs: _Runs, starter: TurnStarter, scope: Scope, stored: StoredConversation) -> None:
+        self.id = stored.id
+        self.scope = scope
+        self.agent = stored.agent
+        """The name of the agent that answers."""
+        self._runs = runs
+        self._starter = starter
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    async def send(
+        self, message: str | Chat, *, key: str = "", when_busy: WhenBusy = "queue", mode: str = ""
+    ) -> ConversationTurn:
+        """Send a message, and return its turn once it is recorded: from then on it cannot be lost.
+
+        The same *key* again is the same turn, also after a crash and in another process. *when_busy* decides what
+        happens during a turn; a message that steers belongs to the turn in progress. The conversation remembers *mode*.
+
+        Raises `ConversationBusyError` if *when_busy* is "refuse", and `ConfigurationError`.
+        """
+        chat = Chat(message) if isinstance(message, str) else message
+        return await self._append(chat, None, key, when_busy, mode)
+
+    async def regenerate(
+        self, turn_id: str, *, model: Model | str | None = None, key: str = "", when_busy: WhenBusy = "refuse"
+    ) -> ConversationTurn:
+        """Answer the message of a turn again, with another *model* if given, as an alternative to that turn.
+
+        Raises `ErasedError` if the data policy has left nothing of the message.
+        """
+        turn, chat = await self._input(turn_id)
+        chat = chat if model is None else dataclasses.replace(chat, model=model)
+        return await self._append(chat, turn.parent, key, when_busy, turn.mode)
+
+    async def edit(
+        self, turn_id: str, message: str | Chat, *, key: str = "", when_busy: WhenBusy = "refuse"
+    ) -> ConversationTurn:
+        """Send another message in place of a turn's, as an alternative to that turn. The old turn stays in the tree."""
+        if isinstance(message, str):
+            turn, chat = await self._input(turn_id)
+            chat = dataclasses.replace(chat, message=message)
+        else:
+            turn, chat = await (await self.turn(turn_id)).read(), message
+        return await self._append(chat, turn.parent, key, when_busy, turn.mode)
+
+    async def branch(self, turn_id: str) -> None:
+        """Make a turn the active leaf: the next message begins a new branch after it."""
+        await self._runs.store.select_leaf(self.scope, self.id, turn_id)
+
+    async def switch(self, turn_id: str) -> str:
+        """Activate the branch of a turn, up to the newest turn below it. Return the id of the leaf."""
+        return await self._runs.store.select_leaf(self.scope, self.id, turn_id, newest=True)
+
+    async def withdraw(self, turn_id: str) -> bool:
+        """Remove a queued turn. Return False if it has started already."""
+        return await self._runs.store.withdraw_turn(self.scope, self.id, turn_id)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def read(self) -> StoredConversation:
+        """Return the conversation as stored: its title, active leaf, modes and tools."""
+        found = await self._runs.store.conversation(self.scope, self.id)
+        if found is None:
+            raise UnknownConversationError(f"there is no conversation {self.id!r}: it was deleted")
+        return found
+
+    async def turn(self, turn_id: str) -> ConversationTurn:
+        """Return one turn."""
+        await self._runs.store.turn(self.scope, self.id, turn_id)
+        return ConversationTurn(self, turn_id)
+
+    async def turns(self, limit: int = 50, before: str | None = None) -> Sequence[StoredTurn]:
+        """Return the turns of the active branch, the newest first; for the next page, *before* the last one's id."""
+        return await self._runs.store.turns(self.scope, self.id, limit=limit, before=before)
+
+    async def queue(self) -> Sequence[StoredTurn]:
+        """Return the queued turns."""
+        turns = await self._runs.store.all_turns(self.scope, self.id)
+        return [turn for turn in turns if turn.state == "queued"]
+
+    async def export(self) -> Export:
+        """Return the whole conversation as JSON of a stated version, as the data policy leaves it."""
+        return await exported(self._runs.store, self.scope, await self.read())
+
+    # -- what people add -----------------------------------------------------------------------------------------
+
+    async def title(self, model: Model | str | None = None) -> str:
+        """Return the title; *model* writes a missing one once, from the first turn.
+
+        The default is the model of the resources. The call is a run of its own, which is billed to the scope. Returns
+        "" as long as the conversation has no answer, or if the data policy keeps no text.
+        """
+        stored = await self.read()
+        return stored.title or await self._runs.write_title(self.scope, stored, model)
+
+    async def set_title(self, title: str) -> None:
+        """Replace the title."""
+        await self._runs.store.set_title(self.scope, self.id, title)
+
+    async def rate(self, turn_id: str, rating: Rating | None, text: str = "") -> None:
+        """Store feedback on a turn's answer in place of earlier feedback; None without text removes it."""
+        if rating not in (None, *get_args(Rating)):
+            raise ConfigurationError(f"invalid rating {rating!r}: choose 'up', 'down' or None")
+        feedback = Feedback(rating=rating, text=text) if rating or text else None
+        await self._runs.store.rate_turn(self.scope, self.id, turn_id, feedback)
+
+    async def delete(self) -> None:
+        """Erase the conversation with its runs, which are stopped first. The ledger stays."""
+        for turn in await self._runs.store.all_turns(self.scope, self.id):
+            if (live := self._runs.live(self.scope, turn.run_id)) is not None and not live.done:
+                live.request_stop()
+                await live.result()
+        self._starter.forget(self.scope, self.id)
+        await self._runs.store.delete_conversation(self.scope, self.id)
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    async def _append(
+        self, chat: Chat, parent: str | None, key: str, when_busy: WhenBusy, mode: str
+    ) -> ConversationTurn:
+        if when_busy not in get_args(WhenBusy):
+            raise ConfigurationError(f"invalid when_busy {when_busy!r}: choose from {', '.join(get_args(WhenBusy))}")
+        check_input(chat)
+        first = when_busy == "interrupt"
+        turn = QueuedTurn(run_id=new_run_id(), input=encode_input(chat), parent=parent, key=key, mode=mode, first=first)
+        while True:
+            try:
+                await self._starter.start(self.scope, self.id, self.agent, chat, turn)
+                return ConversationTurn(self, turn.run_id)
+            except TurnExistsError as exists:
+                return ConversationTurn(self, exists.run_id)
+            except ConversationBusyError as busy:
+                try:
+                    run_id = await self._wait_in_line(turn, chat, when_busy, busy)
+                except TurnExistsError as exists:
+                    run_id = exists.run_id
+                    first = first and (await ConversationTurn(self, run_id).read()).state == "queued"
+                if run_id is None:
+                    await self._starter.look()
+                    continue
+                if first:
+                    await self._interrupt(busy.run_id)
+                return ConversationTurn(self, run_id)
+
+    async def _wait_in_line(
+        self, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy, busy: ConversationBusyError
+    ) -> str | None:
+        """Queue or steer a message. Return the run id of its turn; None if the conversation has become idle."""
+        store = self._runs.store
+        match when_busy:
+            case "refuse":
+                raise busy
+            case "steer":
+                return await store.steer_turn(self.scope, self.id, turn.key, chat.message)
+            case "queue" | "interrupt":
+                return turn.run_id if await store.queue_turn(self.scope, self.id, turn) else None
+            case _:
+                assert_never(when_busy)
+
+    async def _interrupt(self, run_id: str) -> None:
+        """Stop the turn in progress, and start what waits for its end."""
+        with suppress(RunStateError):  # it has ended, or has not started
+            await self._runs.stop(self.scope, run_id)
+        await self._starter.look()
+
+    async def _input(self, turn_id: str) -> tuple[StoredTurn, Chat]:
+        """Return a turn with the chat that it was given."""
+        turn = await self._runs.store.turn(self.scope, self.id, turn_id)
+        journal = await self._runs.store.load(self.scope, turn_id)
+        if journal is None:
+            raise RunStateError(f"turn {turn_id} is queued: withdraw it, and send another message")
+        try:
+            return turn, started_input(journal)
+        except ErasedError:
+            if not turn.message:
+                raise
+            return turn, Chat(turn.message)

@@ -1,0 +1,355 @@
+"""The writer of one tree's log of events: numbers them, and stores them in batches before any reader sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Collection, Sequence
+from itertools import islice
+from typing import Any
+
+from ..errors import StaleClaimError, StorageError, UnknownRunError
+from ..events import AttemptFailed, RunEnded, RunEvent, TextDelta, Voided
+from ..orchestrator.journal.data_policy import NOTHING
+from ..orchestrator.journal.event_policy import stored_event
+from ..orchestrator.journal.lease import Tree
+from ..records import record
+from ..scope import Scope
+from ..storage.base import Store
+from ..storage.types import Claim, EventBatch, EventRow, StoredEvents
+from .event_pieces import PIECES, Packer, completes, source_of
+
+log = logging.getLogger("concertino")
+
+WINDOW = 0.025
+"""Seconds for which events are collected before they are stored together."""
+LINGER = 2.0
+"""Seconds after which the pieces of a complete answer are removed, so that readers who follow it get the last ones."""
+TAIL = 512
+"""Number of stored events that stay in memory, for readers in this process who keep up."""
+_HIGH_WATER = 1_000
+_RETRY = 0.25
+_TRIES = 4
+
+
+@record(frozen=False)
+class _Source:
+    """An answer or a result that arrives in pieces."""
+
+    id: int
+    """The number of its first piece."""
+    last: int
+    attempt: str
+    stored: bool = False
+    """Whether an earlier batch has pieces of it."""
+
+
+@record
+class _Batch:
+    numbered: Sequence[tuple[int, RunEvent]]
+    stored: EventBatch
+
+
+class EventWriter:
+    """Takes a tree's events from the engine (an `EventRecorder`), and shows them to readers once they are stored.
+
+    If the store fails, the batches are tried again in their order; after a few failures the log of this process ends.
+    """
+
+    def __init__(self, store: Store, root_id: str) -> None:
+        self.root_id = root_id
+        self.last = 0
+        """The number of the last event."""
+        self.stored = 0
+        """The number of the last event that is stored."""
+        self.opened_at = 0
+        """The number of the last event before this process had the run."""
+        self.done = False
+        """Whether this process writes nothing more."""
+        self.ended = False
+        """Whether the root's end was put."""
+        self.opened = asyncio.Event()
+        """Set once the root is recorded, or could not be."""
+        self.scope = Scope()
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._tree: Tree | None = None
+        self._claim: Claim | None = None
+        self._pending: list[RunEvent] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._tail: deque[tuple[int, RunEvent]] = deque(maxlen=TAIL)
+        self._sources: dict[tuple[str, str], _Source] = {}
+        self._completed: deque[tuple[float, int]] = deque()
+        self._entries: dict[str, int] = {}
+        """The number of the next entry of each run's journal."""
+        self._replaced: list[tuple[int, Sequence[Any]]] = []
+        self._flying: deque[_Batch] = deque()
+        """Batches in the store's queue, in order."""
+        self._failed: list[_Batch] = []
+        self._failures = 0
+        self._refused = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    # -- from the engine -----------------------------------------------------------------------------------------
+
+    def put(self, event: RunEvent) -> bool:
+        """See `EventRecorder.put`."""
+        self._pending.append(event)
+        if type(event) is RunEnded and event.run_id == self.root_id:
+            self.ended = True
+        if self._timer is None:
+            self._timer = self._loop.call_later(WINDOW, self._on_timer)
+        return len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused
+
+    async def drained(self) -> None:
+        """See `EventRecorder.drained`."""
+        self.flush()
+        while len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused:
+            await self.changed()
+
+    async def open(self, tree: Tree, scope: Scope, *, resumed: bool) -> None:
+        """See `EventRecorder.open`."""
+        self._tree, self.scope = tree, scope
+        assert tree.claim is not None
+        if resumed:
+            last, rows = await self._store.open_events(tree.claim)
+            self.last = self.stored = self.opened_at = last
+            self._replaced, voided = _undone(rows)
+            self._pending[:0] = voided
+        self._claim = tree.claim
+        tree.flush_events = self.flush
+        self.opened.set()
+
+    def flush(self, run_id: str = "", seq: int = 0) -> None:
+        """See `EventRecorder.flush`."""
+        if self._pending and self._claim is not None and not self._refused and not self._failures:
+            pending, self._pending = self._pending, []
+            self._submit(self._batch(self._claim, pending))
+        if run_id:
+            self._entries[run_id] = seq + 1
+
+    async def finish(self) -> None:
+        """Store what is left, and end. Nothing may be put from now on."""
+        self.flush()
+        while (self._flying or self._failures or self._pending) and self._claim is not None and not self._refused:
+            await self.changed()
+            self.flush()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.done = True
+        self._wake()
+
+    # -- to readers ----------------------------------------------------------------------------------------------
+
+    def newer(self, after: int) -> list[tuple[int, RunEvent]] | None:
+        """Return the stored events after number *after*; None if they are not in memory any more."""
+        if after >= self.stored:
+            return []
+        first = self._tail[0][0] if self._tail else self.stored + 1
+        return list(islice(self._tail, after + 1 - first, None)) if after + 1 >= first else None
+
+    async def changed(self) -> None:
+        """Wait until more events are stored, or the writer has ended."""
+        waiter = self._loop.create_future()
+        self._waiting.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # -- batches -------------------------------------------------------------------------------------------------
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.flush()
+
+    def _batch(self, claim: Claim, events: Sequence[RunEvent]) -> _Batch:
+        """Return *events* with their numbers, and with the rows that the store keeps of them."""
+        assert self._tree is not None
+        policies, first = self._tree.policies, self.last + 1
+        numbered: list[tuple[int, RunEvent]] = []
+        packers: dict[tuple[str, int | None], Packer] = {}
+        completed: list[int] = []
+        pending = deque(events)
+        policy = NOTHING
+        packer: Packer | None = None
+        piece: _Source | None = None
+        while pending:
+            event = pending.popleft()
+            self.last += 1
+            numbered.append((self.last, event))
+            kind, run_id = type(event), event.run_id
+            if kind is TextDelta and piece is not None and packer is not None and policy.keeps_everything:
+                # Most events take this path, which calls nothing: a piece of the same text as the event before it.
+                same = (kind, event.index, run_id, event.attempt)  # type: ignore[union-attr]
+                if same == packer.last:
+                    packer.items.append([self.last - first, event.text])  # type: ignore[union-attr]
+                    piece.last = self.last
+                    continue
+            packer = piece = None
+            if kind in PIECES:
+                piece = self._piece(event)
+            elif kind is AttemptFailed:
+                pending.extendleft(self._void(event, completed))
+            elif kind is RunEnded or completes(event):
+                self._complete(event, completed)
+            policy = policies.get(run_id, NOTHING)
+            shown = stored_event(policy, event)
+            if shown is not None:
+                key = (run_id, None if piece is None else piece.id)
+                if (packer := packers.get(key)) is None:
+                    packer = packers[key] = Packer()
+                packer.add(self.last - first, shown)
+        replaced, self._replaced = self._replaced, []
+        done = {id for _, id in self._completed}
+        stored = EventBatch(
+            claim=claim,
+            first=first,
+            last=self.last,
+            rows=[
+                EventRow(
+                    run_id=run_id,
+                    entry=self._entries.get(run_id, 1),
+                    source=source if source is None or source not in done else -source,
+                    items=packed.items,
+                )
+                for (run_id, source), packed in packers.items()
+            ],
+            completed=completed,
+            dropped=self._dropped(),
+            replaced=replaced,
+            ends=self.ended,
+        )
+        for open_source in self._sources.values():
+            open_source.stored = True
+        return _Batch(numbered, stored)
+
+    def _piece(self, event: RunEvent) -> _Source:
+        """Return the source of a piece."""
+        key = source_of(event)
+        source = self._sources.get(key)
+        if source is None:
+            source = self._sources[key] = _Source(self.last, self.last, getattr(event, "attempt", ""))
+        source.last = self.last
+        return source
+
+    def _void(self, event: RunEvent, completed: list[int]) -> list[RunEvent]:
+        """Return the mark that voids the pieces of a failed attempt, if there are any."""
+        source = self._sources.get(source_of(event))
+        if source is None:
+            return []
+        self._end(source_of(event), completed)
+        return [Voided(event.run_id, event.agent_path, event.index, source.id, source.last, source.attempt)]
+
+    def _complete(self, event: RunEvent, completed: list[int]) -> None:
+        if isinstance(event, RunEnded):
+            for key in [key for key in self._sources if key[0] == event.run_id]:
+                self._end(key, completed)
+        else:
+            self._end(source_of(event), completed)
+
+    def _end(self, key: tuple[str, str], completed: list[int]) -> None:
+        source = self._sources.pop(key, None)
+        if source is not None:
+            self._completed.append((self._loop.time() + LINGER, source.id))
+            if source.stored:
+                completed.append(source.id)
+
+    def _dropped(self) -> list[int]:
+        dropped, now = [], self._loop.time()
+        while self._completed and self._completed[0][0] <= now:
+            dropped.append(self._completed.popleft()[1])
+        return dropped
+
+    # -- the store -----------------------------------------------------------------------------------------------
+
+    def _submit(self, batch: _Batch) -> None:
+        self._flying.append(batch)
+        try:
+            stored = asyncio.ensure_future(self._store.add_events(batch.stored))
+        except StorageError as error:  # the store is closed
+            self._loop.call_soon(self._settle, batch, error)
+            return
+        stored.add_done_callback(lambda done: self._settle(batch, _error_of(done)))
+
+    def _settle(self, batch: _Batch, error: BaseException | None) -> None:
+        """Publish a batch that is stored, or try it again."""
+        self._flying.remove(batch)
+        if self._refused:
+            return
+        if error is None:
+            self._tail.extend(batch.numbered)
+            self.stored = batch.stored.last
+            self._failures = 0
+        elif isinstance(error, StaleClaimError | UnknownRunError):
+            self._end_log()  # another process continues the log
+        else:
+            self._failed.append(batch)
+            self._failures = max(self._failures, 1)
+        if self._failed and not self._flying and not self._refused:
+            if self._failures >= _TRIES:
+                log.warning("run %s: its events could not be stored: %s", self.root_id, type(error).__name__)
+                self._end_log()
+            else:
+                self._loop.call_later(_RETRY, self._retry)
+        self._wake()
+
+    def _retry(self) -> None:
+        failed, self._failed = self._failed, []
+        self._failures += 1
+        for batch in failed:
+            self._submit(batch)
+
+    def _end_log(self) -> None:
+        self._refused = self.done = True
+        self._pending.clear()
+        self._failed.clear()
+
+
+def _error_of(done: asyncio.Future[None]) -> BaseException | None:
+    return StorageError("the write was cancelled") if done.cancelled() else done.exception()
+
+
+def _undone(rows: Collection[StoredEvents]) -> tuple[list[tuple[int, Sequence[Any]]], list[RunEvent]]:
+    """Return what remains of *rows*, whose work a crash undid, and the events that void the rest.
+
+    The deltas of an attempt are void for themselves; anything else only from the last entry of its run's journal on.
+    """
+    replaced: list[tuple[int, Sequence[Any]]] = []
+    voided: dict[tuple[str, str], Voided] = {}
+    streamed: list[tuple[str, int]] = []
+    for row in rows:
+        kept = []
+        form: dict[str, Any] = {}
+        for offset, item in row.items:
+            form = form if isinstance(item, str) else item
+            kind, number = form["type"], row.first + offset
+            if kind in _STAYS:
+                kept.append([offset, item])
+            elif kind == "tool_streamed":
+                streamed.append((row.run_id, number))
+            else:
+                key = (row.run_id, form["attempt"] if kind in _DELTAS else "")
+                fields = (row.run_id, form["agent_path"], form["index"], number, number, key[1])
+                mark = voided.setdefault(key, Voided(*fields))
+                mark.first, mark.last = min(mark.first, number), max(mark.last, number)
+        replaced.append((row.number, kept))
+    for run_id, number in streamed:  # a call that runs again starts with `ToolStarted`, which replaces them too
+        whole = voided.get((run_id, ""))
+        if whole is not None and number > whole.first:
+            whole.last = max(whole.last, number)
+    for (run_id, attempt), mark in list(voided.items()):
+        whole = voided.get((run_id, ""))
+        if attempt and whole is not None and mark.first > whole.first:
+            whole.last = max(whole.last, mark.last)
+            del voided[run_id, attempt]
+    return replaced, list(voided.values())
+
+
+_STAYS = ("run_started", "run_ended", "voided")
+"""Events that stay valid after a crash."""
+_DELTAS = ("text_delta", "reasoning_delta", "tool_call_delta")

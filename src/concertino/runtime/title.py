@@ -1,0 +1,92 @@
+"""The title of a conversation: one short run, made once."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Protocol
+
+from ..errors import ConcertinoError, RunExistsError, RunStateError
+from ..ids import child_run_id
+from ..orchestrator.agent import AgentConfig
+from ..orchestrator.chat import Chat
+from ..orchestrator.journal.data_policy import DataPolicy
+from ..providers.base import Model
+from ..scope import AnyScope, Scope
+from ..storage.base import Store
+from ..storage.conversation_types import ENDED_STATES, StoredConversation, StoredTurn
+from .live_run import LiveRun
+from .turn_input import in_conversation
+
+_LONGEST_PART = 2_000
+_LONGEST_TITLE = 80
+_TRIES = 3
+
+
+class _Runs(Protocol):
+    """The part of the runtime that writes a title."""
+
+    store: Store
+
+    async def start(self, chat: Chat, agent: AgentConfig[Any] | str, *, run_id: str | None = None) -> LiveRun: ...
+
+    async def resume(self, scope: AnyScope, run_id: str) -> LiveRun: ...
+
+
+class TitleAgent(AgentConfig[Any]):
+    """Writes the title of a conversation, under the data policy of the conversation's agent."""
+
+    name = "conversation_title"
+    prompt = (
+        "Write a title for the conversation below: at most six words, in its language, without quotation marks and "
+        "without a full stop. Answer with the title alone."
+    )
+
+    def __init__(self, policy: DataPolicy) -> None:
+        self._policy = policy
+
+    def get_data_policy(self) -> DataPolicy:
+        """Return the policy of the conversation's agent."""
+        return self._policy
+
+
+def title_question(turn: StoredTurn) -> str:
+    """Return the message that asks for the title of a conversation that begins with *turn*."""
+    return f"User: {turn.message[:_LONGEST_PART]}\n\nAssistant: {turn.answer[:_LONGEST_PART]}"
+
+
+def cleaned_title(answer: str) -> str:
+    """Return a model's answer as a title: one line, without quotation marks."""
+    line = next(iter(answer.strip().splitlines()), "").strip().strip("\"'“”«»").rstrip(".").strip()
+    return line[:_LONGEST_TITLE]
+
+
+async def write_title(
+    runs: _Runs, agent: TitleAgent, scope: Scope, conversation: StoredConversation, model: Model | str | None
+) -> str:
+    """Write and store the title of *conversation*, and return it; "" without an answer to write it from.
+
+    The run's id follows from the conversation, so that several processes write one title and pay for one run.
+    """
+    turns = await runs.store.all_turns(scope, conversation.id)
+    first = next((turn for turn in turns if turn.state in ENDED_STATES and turn.answer), None)
+    if first is None:
+        return ""
+    chat = in_conversation(Chat(title_question(first), model=model), scope, conversation.id)
+    error: str | None = None
+    for number in range(1, _TRIES + 1):
+        run_id = child_run_id(f"{scope.key}{conversation.id}:title", number)
+        try:
+            live = await runs.start(chat, agent, run_id=run_id)
+        except RunExistsError:
+            with suppress(RunStateError):  # it has ended, or another process has it
+                await (await runs.resume(scope, run_id)).result()
+        else:
+            await live.result()
+        stored = await runs.store.run(scope, run_id)
+        if stored is None or stored.end is None:
+            return ""  # another process is writing it
+        if stored.end.status in ("completed", "limited"):
+            title = cleaned_title(stored.end.answer)
+            return await runs.store.set_title(scope, conversation.id, title, replace=False) if title else ""
+        error = stored.end.error
+    raise ConcertinoError(f"the title of conversation {conversation.id!r} could not be written: {error}")

@@ -1,0 +1,87 @@
+"""The input of a turn: the chat as JSON, for a queue and for a turn that is asked again."""
+
+from __future__ import annotations
+
+import dataclasses
+from decimal import Decimal
+from typing import Any
+
+from ..errors import ConfigurationError
+from ..messages import Media, Message, UserMessage
+from ..orchestrator.chat import Attachment, Chat
+from ..orchestrator.journal.entries import message_of
+from ..orchestrator.journal.replay import started_of
+from ..providers.base import model_id
+from ..scope import Scope
+from ..storage.codec import decode_message, encode_message
+from ..storage.types import Budget, StoredJournal
+
+_PLAIN = ("message", "system_prompt", "personalization", "project_rules", "chatbot_id")
+_OF_THE_CONVERSATION = ("history", "context", "summary", "scope", "conversation_id", "turn")
+"""Fields that the conversation sets."""
+_DEFAULTS = Chat()
+
+
+def check_input(chat: Chat) -> None:
+    """Raise `ConfigurationError` if *chat* sets what the conversation determines, or has no message."""
+    if not isinstance(chat.message, str) or not chat.message.strip():
+        raise ConfigurationError("the message is empty: give the conversation a text")
+    for name in _OF_THE_CONVERSATION:
+        if getattr(chat, name) != getattr(_DEFAULTS, name):
+            raise ConfigurationError(f"Chat({name}=...) is set by the conversation: leave it out")
+
+
+def encode_input(chat: Chat) -> dict[str, Any]:
+    """Return *chat* as JSON, without what the conversation sets. A model is stored by its id."""
+    model, budget = chat.model, chat.budget
+    written: dict[str, Any] = {name: getattr(chat, name) for name in _PLAIN}
+    written["model"] = model if model is None or isinstance(model, str) else model_id(model)
+    written["memories"] = list(chat.memories)
+    written["attachments"] = [[file.name, file.description] for file in chat.attachments]
+    written["few_shot"] = {
+        name: [encode_message(message) for message in messages] for name, messages in chat.few_shot.items()
+    }
+    written["media"] = encode_message(UserMessage("", tuple(chat.media))) if chat.media else ""
+    if budget is not None:
+        written["budget"] = [budget.tokens, None if budget.money is None else str(budget.money)]
+    return {name: value for name, value in written.items() if value}
+
+
+def decode_input(written: dict[str, Any]) -> Chat:
+    """Return the chat that `encode_input` wrote."""
+    fields = dict(written)
+    few_shot = {name: tuple(map(decode_message, texts)) for name, texts in fields.pop("few_shot", {}).items()}
+    attachments = [Attachment(*file) for file in fields.pop("attachments", ())]
+    budget = None
+    if (limit := fields.pop("budget", None)) is not None:
+        budget = Budget(tokens=limit[0], money=None if limit[1] is None else Decimal(limit[1]))
+    media = _media_of(decode_message(fields.pop("media"))) if "media" in fields else ()
+    return Chat(**fields, few_shot=few_shot, attachments=attachments, budget=budget, media=media)
+
+
+def started_input(journal: StoredJournal) -> Chat:
+    """Return the chat that a run was given, as its journal has it: without examples and budget.
+
+    Raises `ErasedError`.
+    """
+    started = started_of(journal)
+    return Chat(
+        started.message,
+        model=started.model,
+        system_prompt=started.system_prompt,
+        personalization=started.personalization,
+        memories=tuple(started.memories),
+        project_rules=started.project_rules,
+        attachments=[Attachment(*file) for file in started.attachments],
+        chatbot_id=started.chatbot,
+        media=_media_of(message_of(journal.texts[started.media], journal.contents)) if started.media else (),
+    )
+
+
+def _media_of(message: Message) -> tuple[Media, ...]:
+    return message.media if isinstance(message, UserMessage) else ()
+
+
+def in_conversation(chat: Chat, scope: Scope, conversation_id: str) -> Chat:
+    """Return *chat* as a chat of *scope* in a conversation."""
+    return dataclasses.replace(chat, scope=scope, conversation_id=conversation_id)

@@ -1,0 +1,204 @@
+"""Starts the turns of conversations, one at a time, and keeps the history of the newest for their next turn."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from operator import eq
+from typing import Any, Protocol
+
+from ..context_state import ContextState
+from ..errors import (
+    ConcertinoError,
+    ConversationBusyError,
+    LeafMovedError,
+    RunStateError,
+    UnknownConversationError,
+)
+from ..events import RunResult
+from ..messages import Message, mark_valid
+from ..orchestrator.agent import AgentConfig
+from ..orchestrator.chat import Chat
+from ..orchestrator.journal.entries import unpack_context
+from ..records import record
+from ..scope import OPERATOR, Scope
+from ..storage.base import Store
+from ..storage.conversation_types import ENDED_STATES, DueTurn, QueuedTurn, StoredHistory
+from ..storage.types import TurnStart
+from .live_run import LiveRun
+from .turn_input import decode_input, in_conversation
+
+log = logging.getLogger("concertino")
+
+HELD = 64
+"""Most conversations whose history a process keeps."""
+
+
+class _Runs(Protocol):
+    """The part of the runtime that starts a run."""
+
+    async def start(self, chat: Chat, agent: AgentConfig[Any] | str, *, run_id: str | None = None) -> LiveRun: ...
+
+    def knows(self, agent: str) -> bool: ...
+
+
+@record
+class _Held:
+    """The branch of a conversation up to its *leaf*, as its next turn needs it."""
+
+    leaf: str
+    messages: tuple[Message, ...]
+    context: ContextState | None
+    packed: Sequence[Any] | None
+    """The context as the store has it."""
+
+
+class TurnStarter:
+    """Starts turns. The store decides which turn is next; this process keeps what the next one would load."""
+
+    def __init__(self, store: Store, runs: _Runs) -> None:
+        self._store = store
+        self._runs = runs
+        self._held: OrderedDict[tuple[Scope, str], _Held] = OrderedDict()
+        self._following: dict[str, asyncio.Task[None]] = {}
+
+    async def start(
+        self, scope: Scope, conversation_id: str, agent: str, chat: Chat, turn: QueuedTurn, *, queued: bool = False
+    ) -> LiveRun:
+        """Start *turn* with *chat*.
+
+        Raises `ConversationBusyError`, `TurnExistsError`, `UnknownConversationError`, and `RunExistsError` if another
+        process has started it.
+        """
+        while True:
+            found = await self._store.conversation(scope, conversation_id)
+            if found is None:
+                raise UnknownConversationError(f"there is no conversation {conversation_id!r}")
+            if found.busy and not queued:
+                raise ConversationBusyError(
+                    f"conversation {conversation_id!r} is busy with turn {found.busy}: wait for it, stop it, or choose "
+                    "another when_busy",
+                    found.busy,
+                )
+            parent = found.leaf if turn.parent is None else turn.parent
+            held = await self._branch(scope, conversation_id, parent)
+            given = dataclasses.replace(
+                in_conversation(chat, scope, conversation_id),
+                history=held.messages,
+                context=held.context,
+                turn=TurnStart(
+                    parent=parent,
+                    context=held.packed,
+                    at_leaf=turn.parent is None,
+                    key=turn.key,
+                    mode=turn.mode,
+                    queued=queued,
+                ),
+            )
+            with suppress(LeafMovedError):
+                live = await self._runs.start(given, agent, run_id=turn.run_id)
+                follow = self._follow(scope, conversation_id, held, live)
+                self._following[live.id] = asyncio.create_task(follow, name=f"turn {live.id}")
+                return live
+
+    async def look(self) -> None:
+        """Close the turns that have ended, and start the queued turns that are due."""
+        for due in await self._store.due_turns(OPERATOR):
+            if self._runs.knows(due.agent):
+                await self._start_due(due)
+
+    async def settled(self, run_id: str) -> None:
+        """Wait until the history of a turn that has ended here is kept."""
+        if (task := self._following.get(run_id)) is not None:
+            await asyncio.wait([task])
+
+    def forget(self, scope: Scope, conversation_id: str) -> None:
+        """Drop the history of a conversation."""
+        self._held.pop((scope, conversation_id), None)
+
+    async def close(self) -> None:
+        """Stop following turns."""
+        for task in self._following.values():
+            task.cancel()
+        if self._following:
+            await asyncio.wait(self._following.values())
+
+    async def _start_due(self, due: DueTurn) -> None:
+        scope = Scope(due.tenant, due.user)
+        try:
+            chat = decode_input(due.turn.input)
+            await self.start(scope, due.conversation_id, due.agent, chat, due.turn, queued=True)
+        except RunStateError as error:
+            log.info("turn %s was not started: %s", due.turn.run_id, type(error).__name__)  # by another process
+        except ConcertinoError as error:
+            log.warning("turn %s could not be started: %s", due.turn.run_id, type(error).__name__)
+
+    async def _branch(self, scope: Scope, conversation_id: str, leaf: str) -> _Held:
+        """Return the branch that ends with the turn *leaf*; only turns that this process does not keep are loaded."""
+        if not leaf:
+            return _Held("", (), None, None)
+        await self.settled(leaf)
+        held = self._held.get((scope, conversation_id))
+        if held is not None and held.leaf == leaf:
+            return held
+        found = await self._store.history(scope, conversation_id, leaf, after=held.leaf if held else "")
+        mark_valid(found.messages)  # as they came from a run
+        earlier = held.messages if held is not None and found.after else ()
+        return self._keep(scope, conversation_id, leaf, earlier, found, found.messages, _context(found))
+
+    def _keep(
+        self,
+        scope: Scope,
+        conversation_id: str,
+        leaf: str,
+        earlier: Sequence[Message],
+        found: StoredHistory,
+        messages: Sequence[Message],
+        context: ContextState | None,
+    ) -> _Held:
+        held = _Held(leaf, (*earlier, *messages), context, None if context is None else found.context)
+        key = (scope, conversation_id)
+        self._held.pop(key, None)
+        if found.lasting:
+            self._held[key] = held
+            if len(self._held) > HELD:
+                self._held.popitem(last=False)
+        return held
+
+    async def _follow(self, scope: Scope, conversation_id: str, before: _Held, live: LiveRun) -> None:
+        """Keep the history of a turn when it has ended, and start the next one."""
+        try:
+            result = await live.result()
+            if result.status not in ENDED_STATES:
+                return
+            stored = await self._store.turn(scope, conversation_id, live.id)
+            if stored.state not in ENDED_STATES:
+                return  # parked, or continued by another process
+            await self._keep_turn(scope, conversation_id, before, result)
+        except ConcertinoError as error:
+            log.info("turn %s is not kept: %s", live.id, type(error).__name__)
+        finally:
+            del self._following[live.id]
+        with suppress(ConcertinoError):
+            await self.look()
+
+    async def _keep_turn(self, scope: Scope, conversation_id: str, before: _Held, result: RunResult) -> None:
+        """Keep the messages of a turn as the data policy leaves them.
+
+        Where that is all of them, the run's own objects are kept: the token engine knows them.
+        """
+        found = await self._store.history(scope, conversation_id, result.run_id, after=before.leaf)
+        if found.after != before.leaf or ((scope, conversation_id) not in self._held and before.leaf):
+            return
+        same = len(found.messages) == len(result.messages) and all(map(eq, found.messages, result.messages))
+        messages = result.messages if same else found.messages
+        context = result.context if same and found.context is not None else _context(found)
+        self._keep(scope, conversation_id, result.run_id, before.messages, found, messages, context)
+
+
+def _context(found: StoredHistory) -> ContextState | None:
+    return None if found.context is None else unpack_context(found.context, found.texts)

@@ -1,0 +1,89 @@
+"""The port `Conversations` on one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...scope import AnyScope, Operator, Scope
+from ..conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
+from ..types import Erased
+from . import conversations, turns
+from .connection import StoreConnection, WriteCall
+
+
+class SqlConversations:
+    """`Conversations` on one connection; `storage.base` documents the methods."""
+
+    _connection: StoreConnection
+
+    async def open_conversation(self, scope: Scope, conversation_id: str, agent: str) -> StoredConversation:
+        """Return the conversation, created for *agent* if it is missing."""
+        return await self._connection.write(WriteCall(conversations.open_conversation, scope, conversation_id, agent))
+
+    async def conversation(self, scope: Scope, conversation_id: str) -> StoredConversation | None:
+        """Return one conversation, or None."""
+        return await self._connection.run(conversations.conversation, scope, conversation_id)
+
+    async def conversations(
+        self, scope: AnyScope, *, limit: int = 50, before: str | None = None
+    ) -> Sequence[StoredConversation]:
+        """Return the conversations of *scope*, the last updated first."""
+        return await self._connection.run(conversations.conversations, scope, limit, before)
+
+    async def turn(self, scope: Scope, conversation_id: str, run_id: str) -> StoredTurn:
+        """Return one turn."""
+        return await self._connection.run(conversations.turn, scope, conversation_id, run_id)
+
+    async def turns(
+        self, scope: Scope, conversation_id: str, *, limit: int = 50, before: str | None = None
+    ) -> Sequence[StoredTurn]:
+        """Return the turns of the active branch, the newest first."""
+        return await self._connection.run(conversations.turns, scope, conversation_id, limit, before)
+
+    async def all_turns(self, scope: Scope, conversation_id: str) -> Sequence[StoredTurn]:
+        """Return all turns of a conversation, also queued ones."""
+        return await self._connection.run(conversations.all_turns, scope, conversation_id)
+
+    async def history(self, scope: Scope, conversation_id: str, run_id: str, *, after: str = "") -> StoredHistory:
+        """Return the messages and the context of the branch that ends with a turn."""
+        return await self._connection.run(conversations.history, scope, conversation_id, run_id, after)
+
+    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
+        """Queue a turn, unless the conversation is idle."""
+        return await self._connection.write(WriteCall(turns.queue_turn, scope, conversation_id, turn))
+
+    async def steer_turn(self, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
+        """Send a message to the turn in progress."""
+        return await self._connection.write(WriteCall(turns.steer_turn, scope, conversation_id, key, text))
+
+    async def withdraw_turn(self, scope: Scope, conversation_id: str, run_id: str) -> bool:
+        """Remove a queued turn."""
+        return await self._connection.write(WriteCall(turns.withdraw_turn, scope, conversation_id, run_id))
+
+    async def due_turns(self, scope: Operator, limit: int = 50) -> Sequence[DueTurn]:
+        """Close ended turns, and return the queued ones to start."""
+        return await self._connection.run(turns.due_turns, scope, limit)
+
+    async def select_leaf(self, scope: Scope, conversation_id: str, run_id: str, *, newest: bool = False) -> str:
+        """Make a turn, or the newest turn below it, the active leaf."""
+        return await self._connection.write(
+            WriteCall(conversations.select_leaf, scope, conversation_id, run_id, newest=newest)
+        )
+
+    async def set_title(self, scope: Scope, conversation_id: str, title: str, *, replace: bool = True) -> str:
+        """Set the title, and return the title that counts."""
+        return await self._connection.write(
+            WriteCall(conversations.set_title, scope, conversation_id, title, replace=replace)
+        )
+
+    async def rate_turn(self, scope: Scope, conversation_id: str, run_id: str, feedback: Feedback | None) -> None:
+        """Set or remove the feedback on a turn's answer."""
+        await self._connection.write(WriteCall(conversations.rate_turn, scope, conversation_id, run_id, feedback))
+
+    async def search_turns(self, scope: AnyScope, text: str, *, limit: int = 20) -> Sequence[StoredTurn]:
+        """Return the turns with all words of *text*, the best first."""
+        return await self._connection.run(conversations.search_turns, scope, text, limit)
+
+    async def delete_conversation(self, scope: Scope, conversation_id: str) -> Erased:
+        """Erase a conversation and everything in it except the ledger."""
+        return await self._connection.run(conversations.delete_conversation, scope, conversation_id)

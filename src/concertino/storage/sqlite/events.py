@@ -1,0 +1,114 @@
+"""The logs of events: appending batches, reading pages, and finding what a crash undid."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...errors import StaleClaimError, StorageError, UnknownRunError
+from ...scope import AnyScope
+from ..codec import decode_json, encode_json
+from ..types import Claim, EventBatch, EventPage, StoredEvents
+from .connection import Write, reading
+from .statements import queries, scoped
+
+
+class AddingEvents(Write[None]):
+    """Appends a batch to the log of its tree."""
+
+    def __init__(self, batch: EventBatch) -> None:
+        self._batch = batch
+        self._bodies = [encode_json(row.items) for row in batch.rows]
+        self._replaced = [(encode_json(items) if items else "", number) for number, items in batch.replaced]
+
+    def work(self, connection: sqlite3.Connection) -> None:
+        """Advance the log, if the claim allows it, and write the rows."""
+        sql, batch, execute = queries(), self._batch, connection.execute
+        claim = batch.claim
+        if batch.first == 1:
+            execute(sql["begin_log"], (claim.root_id,))
+        advance, reach = scoped("advance_log", claim.scope)
+        fence = {"root_id": claim.root_id, "epoch": claim.epoch, "first": batch.first}
+        found = execute(advance, {**reach, **fence, "last": batch.last, "ends": batch.ends}).fetchone()
+        if found is None:
+            raise _refusal(connection, batch)
+        root = found[0]
+        for source in batch.completed:
+            execute(sql["complete_source"], (root, source))
+        for source in batch.dropped:
+            execute(sql["drop_source"], (root, -source))
+        for replaced in self._replaced:
+            execute(sql["replace_events"], replaced)
+        bound: dict[str, Any] = {"root": root, "first": batch.first, "last": batch.last}
+        for row, body in zip(batch.rows, self._bodies, strict=True):
+            bound |= {"run_id": row.run_id, "entry": row.entry, "source": row.source, "body": body}
+            execute(sql["add_event_row"], bound)
+
+
+def end_events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
+    """Close the log of a root that has ended, with one row, unless it is closed."""
+    _log(connection, scope, root_id)
+    for root, last in connection.execute(queries()["close_log"], {"run_id": root_id}).fetchall():
+        bound = {"root": root, "run_id": root_id, "entry": 0, "source": None, "first": last, "last": last}
+        connection.execute(queries()["add_event_row"], {**bound, "body": encode_json(items)})
+
+
+def open_events(connection: sqlite3.Connection, claim: Claim) -> tuple[int, tuple[StoredEvents, ...]]:
+    """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
+    with reading(connection):
+        row = _log(connection, claim.scope, claim.root_id)
+        return row["last"], _rows(connection.execute(queries()["undone_events"], (row["root"],)).fetchall())
+
+
+def events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:
+    """Return about *limit* rows of a log after number *after*; a batch is never divided."""
+    with reading(connection):
+        log = _log(connection, scope, root_id)
+        rows: Sequence[Any] = ()
+        if log["last"] > after:
+            bound = {"root": log["root"], "after": after, "limit": max(limit, 1) - 1}
+            rows = connection.execute(queries()["events"], bound).fetchall()
+    return EventPage(rows=_rows(rows), last=log["last"], closed=bool(log["closed"]), ended=bool(log["ended"]))
+
+
+def event_positions(
+    connection: sqlite3.Connection, scope: AnyScope, root_ids: Sequence[str]
+) -> list[tuple[str, int, bool, bool]]:
+    """Return, for each root in reach, the last number of its log, and whether the log is closed and the root ended."""
+    found = []
+    sql, reach = scoped("event_position", scope)
+    with reading(connection):
+        for root_id in root_ids:
+            for last, closed, ended in connection.execute(sql, {**reach, "run_id": root_id}).fetchall():
+                found.append((root_id, last or 0, bool(closed), bool(ended)))
+    return found
+
+
+def _log(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> sqlite3.Row:
+    sql, reach = scoped("log", scope)
+    row: sqlite3.Row | None = connection.execute(sql, {**reach, "run_id": root_id}).fetchone()
+    if row is None:
+        raise UnknownRunError(f"there is no run {root_id!r} in this store")
+    return row
+
+
+def _rows(rows: Iterable[sqlite3.Row]) -> tuple[StoredEvents, ...]:
+    return tuple(
+        [
+            StoredEvents(
+                number=row["number"], run_id=row["run_id"], first=row["first"], items=decode_json(row["body"], list)
+            )
+            for row in rows
+        ]
+    )
+
+
+def _refusal(connection: sqlite3.Connection, batch: EventBatch) -> Exception:
+    """Return the error that explains why *batch* was refused."""
+    claim = batch.claim
+    log = _log(connection, claim.scope, claim.root_id)
+    if log["epoch"] != claim.epoch or log["closed"]:
+        why = "its log is closed" if log["closed"] else "another process has claimed it"
+        return StaleClaimError(f"events {batch.first} to {batch.last} of run {claim.root_id!r} were refused: {why}")
+    return StorageError(f"the log of run {claim.root_id!r} ends at {log['last']}: event {batch.first} is not the next")

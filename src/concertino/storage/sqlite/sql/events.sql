@@ -1,0 +1,75 @@
+-- The logs of events.
+
+-- name: begin_log
+INSERT INTO event_logs (root, last, closed) SELECT number, 0, 0 FROM runs WHERE run_id = ? ON CONFLICT (root) DO NOTHING;
+
+-- name: advance_log
+UPDATE event_logs SET
+    last = :last,
+    closed = :ends AND (SELECT h.ending IS NOT NULL FROM heads AS h WHERE h.run = event_logs.root)
+WHERE root = (SELECT r.number FROM runs AS r WHERE r.run_id = :root_id AND /*reached r*/)
+    AND last = :first - 1
+    AND NOT closed
+    AND (SELECT h.epoch FROM heads AS h WHERE h.run = event_logs.root) = :epoch
+RETURNING root;
+
+-- name: log
+SELECT r.number AS root, coalesce(l.last, 0) AS last, coalesce(l.closed, 0) AS closed, h.epoch,
+    h.ending IS NOT NULL AS ended
+FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
+WHERE r.run_id = :run_id AND r.root = r.number AND /*reached r*/;
+
+-- name: add_event_row
+-- A sub-agent that could not start has no row in runs.
+INSERT INTO events (root, run, entry, source, first, last, body)
+VALUES (:root, coalesce((SELECT number FROM runs WHERE run_id = :run_id), :root), :entry, :source, :first, :last, :body);
+
+-- name: complete_source
+UPDATE events SET source = -source WHERE root = ? AND source = ?;
+
+-- name: drop_source
+UPDATE events SET body = '', source = NULL WHERE root = ? AND source = ?;
+
+-- name: replace_events
+UPDATE events SET body = ?, source = NULL WHERE number = ?;
+
+-- name: undone_events
+SELECT e.number, r.run_id, e.first, e.body
+FROM events AS e JOIN runs AS r ON r.number = e.run JOIN heads AS h ON h.run = e.run
+WHERE e.root = ? AND e.body <> '' AND h.ending IS NULL AND (
+    e.source > 0
+    OR e.entry > coalesce((
+        SELECT max(j.seq) FROM journal AS j
+        WHERE j.run = e.run
+            AND j.kind IN ('started', 'model_requested', 'model_answered', 'calls_changed', 'suspended')
+    ), 0)
+)
+ORDER BY e.number;
+
+-- name: events
+SELECT e.number, r.run_id, e.first, e.body
+FROM events AS e JOIN runs AS r ON r.number = e.run
+WHERE e.root = :root AND e.body <> '' AND e.last > :after AND e.last <= coalesce((
+    SELECT p.last FROM events AS p
+    WHERE p.root = :root AND p.body <> '' AND p.last > :after
+    ORDER BY p.last LIMIT 1 OFFSET :limit
+), 9223372036854775807)
+ORDER BY e.last, e.number;
+
+-- name: close_log
+INSERT INTO event_logs (root, last, closed)
+SELECT r.number, 1, 1 FROM runs AS r JOIN heads AS h ON h.run = r.number
+WHERE r.run_id = :run_id AND r.root = r.number AND h.ending IS NOT NULL
+ON CONFLICT (root) DO UPDATE SET last = last + 1, closed = 1 WHERE NOT closed
+RETURNING root, last;
+
+-- name: event_position
+SELECT l.last, l.closed, h.ending IS NOT NULL AS ended
+FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
+WHERE r.run_id = :run_id AND /*reached r*/;
+
+-- name: erase_events
+UPDATE events SET body = '', source = NULL WHERE run = :run AND body <> '';
+
+-- name: forget_log
+UPDATE event_logs SET closed = 1 WHERE root = :run;

@@ -1,0 +1,210 @@
+"""Turns of conversations: one starts at a time, others wait in a queue, and ended ones are closed and indexed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+
+from ...errors import (
+    ConversationBusyError,
+    LeafMovedError,
+    RunExistsError,
+    TurnExistsError,
+    UnknownConversationError,
+    UnknownTurnError,
+)
+from ...scope import AnyScope, Operator, Scope
+from ...text import index_terms
+from ..codec import decode_json, decode_message, encode_json
+from ..conversation_types import DueTurn, QueuedTurn
+from ..types import RunStart, TurnStart
+from .approvals import send
+from .connection import transaction
+from .rows import hash_key
+from .schedule import check_operator
+from .schema import is_read_only
+from .statements import clock, queries, scoped
+
+_LONGEST_INDEXED = 100_000
+"""Characters of a turn that a search finds."""
+
+
+def conversation_number(connection: sqlite3.Connection, scope: AnyScope, conversation_id: str) -> int:
+    """Return the number of a conversation of *scope*. Raises `UnknownConversationError`."""
+    sql, bound = scoped("conversation_number", scope)
+    bound |= {"conversation_key": hash_key(conversation_id), "id": conversation_id}
+    found = connection.execute(sql, bound).fetchone()
+    if found is None:
+        raise UnknownConversationError(f"there is no conversation {conversation_id!r}: open it first, with an agent")
+    return int(found[0])
+
+
+def turn_number(connection: sqlite3.Connection, conversation: int, run_id: str) -> int:
+    """Return the number of a turn. Raises `UnknownTurnError`."""
+    found = connection.execute(queries()["turn_number"], (conversation, run_id)).fetchone()
+    if found is None or found["state"] == "steered":
+        raise UnknownTurnError(f"the conversation has no turn {run_id!r}: `turns()` lists those of the active branch")
+    return int(found["number"])
+
+
+def open_turn(connection: sqlite3.Connection, run: int, start: RunStart, turn: TurnStart, now: float) -> None:
+    """Record that *run* is the next turn of its conversation; inside the transaction that starts the run.
+
+    Raises `TurnExistsError`, `ConversationBusyError`, `LeafMovedError`, `UnknownConversationError`, and
+    `RunExistsError` if a queued turn was started or withdrawn meanwhile.
+    """
+    sql = queries()
+    conversation = conversation_number(connection, start.scope, start.conversation_id)
+    head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
+    if not turn.queued:
+        _check_key(connection, conversation, turn.key)
+    queued = connection.execute(sql["next_queued"], (conversation,)).fetchone()
+    if head["busy"] and head["current"] is not None:
+        raise _busy(start.conversation_id, head["current_id"])
+    if queued is not None and queued["run_id"] != start.run_id:
+        raise _busy(start.conversation_id, queued["run_id"])
+    if turn.at_leaf and (head["leaf_id"] or "") != turn.parent:
+        raise LeafMovedError(f"{turn.parent!r} is not the active leaf of conversation {start.conversation_id!r}")
+    parent = turn_number(connection, conversation, turn.parent) if turn.parent else None
+    bound = {"conversation": conversation, "run_id": start.run_id, "run": run, "parent": parent, "now": now}
+    if turn.queued:
+        found = connection.execute(sql["start_queued"], bound).fetchall()
+        if not found:
+            raise RunExistsError(f"the queued turn {start.run_id!r} was started or withdrawn meanwhile")
+        number = found[0][0]
+        connection.execute(sql["blank_texts_of_turn"], (number, "input"))
+    else:
+        bound |= {"state": "open", "anchored": 0, "first": 0, "submit_key": _key(turn.key), "mode": turn.mode}
+        number = connection.execute(sql["add_turn"], bound).lastrowid
+    modes = _joined(head["modes"], [turn.mode])
+    bound = {"turn": number, "modes": modes, "now": now, "conversation": conversation}
+    connection.execute(sql["set_head_of_conversation"], bound)
+
+
+def queue_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
+    """Queue *turn*. Return False, and do nothing, if the conversation is idle. Raises `TurnExistsError`."""
+    sql = queries()
+    conversation = conversation_number(connection, scope, conversation_id)
+    _check_key(connection, conversation, turn.key)
+    head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
+    waiting = connection.execute(sql["next_queued"], (conversation,)).fetchone() is not None
+    if not waiting and not (head["busy"] and head["current"] is not None):
+        return False
+    parent = turn_number(connection, conversation, turn.parent) if turn.parent else None
+    bound = {
+        "conversation": conversation,
+        "run_id": turn.run_id,
+        "run": None,
+        "state": "queued",
+        "parent": parent,
+        "anchored": int(turn.parent is not None),
+        "first": int(turn.first),
+        "submit_key": _key(turn.key),
+        "mode": turn.mode,
+        "now": clock(),
+    }
+    number = connection.execute(sql["add_turn"], bound).lastrowid
+    connection.execute(sql["add_conversation_text"], (conversation, number, "input", encode_json(turn.input)))
+    return True
+
+
+def steer_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
+    """Send *text* to the turn in progress and return its run id; None if no turn is. Raises `TurnExistsError`."""
+    sql = queries()
+    conversation = conversation_number(connection, scope, conversation_id)
+    _check_key(connection, conversation, key)
+    head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
+    if head["current"] is None or not head["busy"]:
+        return None
+    run_id = str(head["current_id"])
+    send(connection, scope, run_id, "steer", text)
+    if key:
+        count = connection.execute("SELECT count(*) FROM turns WHERE conversation = ?", (conversation,)).fetchone()[0]
+        bound = {
+            "conversation": conversation,
+            "run_id": f"{run_id}+{count}",
+            "run": None,
+            "state": "steered",
+            "parent": head["current"],
+            "anchored": 0,
+            "first": 0,
+            "submit_key": _key(key),
+            "mode": "",
+            "now": clock(),
+        }
+        connection.execute(sql["add_turn"], bound)
+    return run_id
+
+
+def withdraw_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: str, run_id: str) -> bool:
+    """Remove a queued turn. Return whether it was still queued. Raises `UnknownTurnError`."""
+    conversation = conversation_number(connection, scope, conversation_id)
+    number = turn_number(connection, conversation, run_id)
+    removed = connection.execute(queries()["withdraw_turn"], (number,)).rowcount > 0
+    if removed:
+        connection.execute(queries()["blank_texts_of_turn"], (number, "input"))
+    return removed
+
+
+def due_turns(connection: sqlite3.Connection, scope: Operator, limit: int) -> tuple[DueTurn, ...]:
+    """Close the turns whose runs have ended, and return the queued turns whose conversations are idle."""
+    check_operator(scope)
+    sql = queries()
+    if not is_read_only(connection) and connection.execute(sql["turns_to_close"]).fetchone() is not None:
+        with transaction(connection):
+            for number, conversation, run, scope_key in connection.execute(sql["turns_to_close"]).fetchall():
+                _close(connection, number, conversation, run, scope_key)
+    rows = connection.execute(sql["due_turns"], {"limit": limit}).fetchall()
+    return tuple(map(_to_due, rows))
+
+
+def _to_due(row: sqlite3.Row) -> DueTurn:
+    turn = QueuedTurn(
+        run_id=row["run_id"],
+        input=decode_json(row["input"], dict),
+        parent=row["parent"] if row["anchored"] else None,
+        mode=row["mode"],
+    )
+    return DueTurn(conversation_id=row["id"], tenant=row["tenant"], user=row["user_id"], agent=row["agent"], turn=turn)
+
+
+def owner_word(scope_key: int) -> str:
+    """Return the word of the index that all turns of a scope have."""
+    return f"o{scope_key & 0xFFFF_FFFF_FFFF_FFFF:x}"
+
+
+def _close(connection: sqlite3.Connection, number: int, conversation: int, run: int, scope_key: int) -> None:
+    """Close a turn: index its words, and remember the tools that it has used."""
+    sql = queries()
+    connection.execute(sql["close_turn"], (number,))
+    messages = [decode_message(row[1]) for row in connection.execute(sql["words_of_turn"], (run,)).fetchall()]
+    texts = [message.text for message in messages if message.role in ("user", "assistant")]
+    if words := index_terms("\n".join(texts)[:_LONGEST_INDEXED]):
+        connection.execute(sql["add_turn_words"], (number, owner_word(scope_key), " ".join(words)))
+    if used := [message.name for message in messages if message.role == "tool"]:
+        head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
+        connection.execute(sql["set_tools"], (_joined(head["tools"], used), conversation))
+
+
+def _joined(known: str, names: Iterable[str]) -> str:
+    """Return the JSON list *known* with those of *names* that it lacks."""
+    return json.dumps(list(dict.fromkeys([*json.loads(known), *filter(None, names)])))
+
+
+def _check_key(connection: sqlite3.Connection, conversation: int, key: str) -> None:
+    if key and (found := connection.execute(queries()["turn_of_key"], (conversation, _key(key))).fetchone()):
+        run_id = found["run_id"].partition("+")[0]
+        raise TurnExistsError(f"a message with the key {key!r} was sent before: it is turn {run_id}", run_id)
+
+
+def _key(key: str) -> int | None:
+    return hash_key(key) if key else None
+
+
+def _busy(conversation_id: str, run_id: str) -> ConversationBusyError:
+    return ConversationBusyError(
+        f"conversation {conversation_id!r} is busy with turn {run_id}: wait for it, stop it, or choose another "
+        "when_busy",
+        run_id,
+    )
