@@ -190,8 +190,9 @@ def stored_message(
     steps = all(map(_stays, _applying(policy, message)))
     time = None if keep is None else _shortest(_applying(policy, keep))
     later = None if keep is None or time is None else _filtered(_stricter(policy), keep)
-    if keep is not None and not is_stored(message):
-        time, later = 0.0, keep  # erased when the run ends, also if its policy keeps everything
+    if keep is not None and not is_stored(message):  # erased when the run ends, whatever its policy keeps
+        time, keep = 0.0, _filtered(_stricter(policy), message)
+        later = keep
     return EntryMessage(
         message=message,
         tokens=tokens,
@@ -252,7 +253,11 @@ def _results(policy: DataPolicy, name: str, stored: bool) -> Treatment:
 
 def is_stored(message: Message) -> bool:
     """Return whether a result allows that it is kept; True for every other message."""
-    return not isinstance(message, ToolMessage | UserMessage) or message.stored
+    match message:
+        case ToolMessage() | UserMessage(tool=str()):
+            return message.stored
+        case _:
+            return True
 
 
 def shared_message(message: Message) -> Message:

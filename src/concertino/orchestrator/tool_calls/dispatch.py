@@ -167,7 +167,7 @@ class ToolCalls:
         return bool(ready)
 
     def _reachable(self) -> int:
-        """Return the number of calls up to the next one that runs alone; with it, if all calls before it have ended."""
+        """Return the number of calls before the next exclusive call, and count it once all of them have ended."""
         if not self._exclusive:
             return len(self._calls)
         for index, call in enumerate(self._calls):
