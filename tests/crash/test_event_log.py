@@ -91,7 +91,7 @@ async def test_a_kill_leaves_no_gap_and_no_number_twice(tmp_path: Path, pieces: 
         runtime = Runtime([Writer()], Resources(store=store, models=lambda _: model), sweep=0.05)
         async for number, event in runtime.events(Scope(), "run_1"):
             seen.append((number, event))
-            if sum(isinstance(event, TextDelta) for _, event in seen) == pieces:
+            if isinstance(event, TextDelta) and sum(isinstance(each, TextDelta) for _, each in seen) == pieces:
                 process.send_signal(signal.SIGKILL)
                 await process.wait()
                 await runtime.__aenter__()  # its watchdog resumes the run; this reader follows it from here to there

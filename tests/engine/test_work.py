@@ -327,7 +327,7 @@ async def outside() -> str:
     [
         ("stats", {"year": "next"}, "year: Input should be a valid integer"),
         ("stats", {}, "year: Field required"),
-        ("status", {}, "there is no tool 'status'"),
+        ("status", {}, "there is no tool of this name"),
         ("fails", {}, "out of paper"),
         ("hangs", {}, "no result within the time limit"),
         ("outside", {}, "refused: it needs a result from outside"),

@@ -245,7 +245,7 @@ async def test_an_ended_run_or_an_unknown_agent_is_not_taken_up(store: Store) ->
     process = runtime(store, given, Desk(ran))
     result = await (await process.resume(OPERATOR, live.id)).result()
     assert is_valid(result.messages)
-    assert "there is no tool 'nobody'" in texts(result.messages)[5]
+    assert "there is no tool of this name" in texts(result.messages)[5]
     with pytest.raises(RunEndedError):
         await process.resume(OPERATOR, live.id)
 
