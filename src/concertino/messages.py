@@ -179,6 +179,7 @@ class SystemMessage(_Wired):
 
     text: str
     role: ClassVar[Literal["system"]] = "system"
+    stored: ClassVar[bool] = True
 
 
 @record
@@ -190,7 +191,7 @@ class UserMessage(_Wired):
     tool: str | None = None
     """Name of the tool whose result this is, for agents that parse tool calls from text."""
     stored: bool = True
-    """False for a tool's result that must not be kept after the run."""
+    """False for a message that must not be kept after the run, such as a tool's result."""
     role: ClassVar[Literal["user"]] = "user"
 
 
@@ -203,6 +204,7 @@ class AssistantMessage(_Wired):
     model: str = ""
     """Name of the model as the provider reported it."""
     role: ClassVar[Literal["assistant"]] = "assistant"
+    stored: ClassVar[bool] = True
 
     @property
     def text(self) -> str:

@@ -181,7 +181,7 @@ def stored_message(
     A `once` result is replaced by its summary, unless the policy keeps whole results.
     """
     reduced = isinstance(message, ToolMessage) and message.retain == "once"
-    if policy.keeps_everything and not reduced and is_stored(message):
+    if policy.keeps_everything and not reduced and message.stored:
         return EntryMessage(message=message, tokens=tokens, progress=progress, keep=message)
     keep = _filtered(policy, message)
     if isinstance(keep, ToolMessage) and reduced and not policy.keep_whole_results:
@@ -190,7 +190,7 @@ def stored_message(
     steps = all(map(_stays, _applying(policy, message)))
     time = None if keep is None else _shortest(_applying(policy, keep))
     later = None if keep is None or time is None else _filtered(_stricter(policy), keep)
-    if keep is not None and not is_stored(message):  # erased when the run ends, whatever its policy keeps
+    if keep is not None and not message.stored:  # erased when the run ends, whatever its policy keeps
         time, keep = 0.0, _filtered(_stricter(policy), message)
         later = keep
     return EntryMessage(
@@ -245,24 +245,14 @@ def _tool(policy: DataPolicy, name: str) -> ToolData:
     return replace(data, results=results)
 
 
-def _results(policy: DataPolicy, name: str, stored: bool) -> Treatment:
-    """Return the treatment of a result, which may refuse to be kept."""
-    how = _tool(policy, name).results
+def _refusing(how: Treatment, stored: bool) -> Treatment:
+    """Return the treatment of content that the policy treats as *how*, and that may refuse to be kept."""
     return how if stored or how == "drop" else "redact"
-
-
-def is_stored(message: Message) -> bool:
-    """Return whether a result allows that it is kept; True for every other message."""
-    match message:
-        case ToolMessage() | UserMessage(tool=str()):
-            return message.stored
-        case _:
-            return True
 
 
 def shared_message(message: Message) -> Message:
     """Return a message of an earlier run as the store may have it: without a result that must not be kept."""
-    return message if is_stored(message) else _filtered(KEEP_ALL, message) or message
+    return message if message.stored else _filtered(KEEP_ALL, message) or message
 
 
 def _bare(policy: DataPolicy, call: ToolCall) -> ToolCall:
@@ -325,11 +315,13 @@ def _applying(policy: DataPolicy, message: Message) -> list[Treatment]:
             each += [policy.text for call in message.tool_calls if not policy.knows(call.name)]
             return each + (list(policy._treatments()) if any(map(_may_quote, parts)) else [])
         case ToolMessage(media=media):
-            return [_results(policy, message.name, message.stored), *([policy.media] if media else [])]
+            how = _tool(policy, message.name).results
+            return [_refusing(how, message.stored), *([policy.media] if media else [])]
         case UserMessage(tool=str() as tool, media=media):
-            return [_results(policy, tool, message.stored), *([policy.media] if media else [])]
+            how = _tool(policy, tool).results
+            return [_refusing(how, message.stored), *([policy.media] if media else [])]
         case UserMessage(media=media):
-            return [policy.text, *([policy.media] if media else [])]
+            return [_refusing(policy.text, message.stored), *([policy.media] if media else [])]
         case SystemMessage():
             return [policy.text]
 

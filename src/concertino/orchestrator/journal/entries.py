@@ -143,11 +143,16 @@ class Started:
             _put(body, name, getattr(self, name))
         if self.media is not None:
             body["media"] = self.media
-        for name in ("without_tools", "without_memory", "without_personalization", "forked_from"):
-            _put(body, name, getattr(self, name))
+        _put(body, "without_tools", self.without_tools)
+        if self.without_memory:
+            body["without_memory"] = True
+        if self.without_personalization:
+            body["without_personalization"] = True
+        _put(body, "forked_from", self.forked_from)
         for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
             _put(content, name, getattr(self, name))
-        _put(content, "project_attachments", self.project_attachments)
+        if self.project_attachments:
+            content["project_attachments"] = self.project_attachments
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Started:
@@ -613,7 +618,7 @@ def schema_of(text: str) -> OutputSchema:
 
 def message_texts(messages: Sequence[Message], contents: dict[str, str]) -> list[str]:
     """Return the encoded messages. The contents of their media are added to *contents*, by digest."""
-    return [encode_message(shared_message(message), contents) for message in messages]
+    return [encode_message(message if message.stored else shared_message(message), contents) for message in messages]
 
 
 def message_of(text: str, contents: Mapping[str, str]) -> Message:

@@ -16,12 +16,11 @@ from .data_policy import (
     _arguments,
     _bare,
     _filtered,
-    _results,
+    _refusing,
     _stays,
     _stricter,
     _tool,
     _treated,
-    is_stored,
     stored_text,
     tool_name,
 )
@@ -59,7 +58,7 @@ def _is_shown_whole(policy: DataPolicy, event: events.RunEvent) -> bool:
     if not policy.keeps_everything:
         return False
     if isinstance(event, events.RunEnded):
-        return not _waits_below(event.result) and all(map(is_stored, event.result.messages))
+        return not _waits_below(event.result) and all(message.stored for message in event.result.messages)
     return not isinstance(event, events.ToolDone) or event.stored
 
 
@@ -118,7 +117,7 @@ def _filtered_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
         case events.CustomEvent():
             return event if _stays(tool.results if name else policy.text) else replace(event, data=None)
         case events.ToolDone():
-            how = _results(policy, event.name, event.stored)
+            how = _refusing(tool.results, event.stored)
             data = event.data if _stays(how) else None
             return replace(event, content=_treated(how, event.content, key), data=data)
         case events.ToolFailed():

@@ -196,7 +196,7 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
 
 def before_user_message(chat: Chat, model: str) -> list[Message]:
     """Return the model's examples, the history, and the summary of the conversation before it."""
-    messages: list[Message] = [*chat.examples(model)]
+    messages: list[Message] = [*chat.examples(model)] if chat.few_shot else []
     messages.extend(chat.history)
     if chat.summary:
         messages.append(SystemMessage(f"Summary of the conversation before this:\n{chat.summary}"))

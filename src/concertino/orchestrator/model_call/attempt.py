@@ -263,7 +263,8 @@ class Attempt:
     def _own_call(self, call: ToolCall) -> ToolCall:
         if (redactor := self._run.redactor) is not None:
             call = redactor.call(call)
-        name = self._run.registry.sent_names.get(call.name, call.name)
+        sent = self._run.registry.sent_names
+        name = sent.get(call.name, call.name) if sent else call.name
         if call.id and call.id not in self._run.call_ids:
             return call if name is call.name else dataclasses.replace(call, name=name)
         return dataclasses.replace(call, id=self._own_id(call.id), name=name)

@@ -86,7 +86,7 @@ class ToolCalls:
             self._calls.append(early)
             self._exclusive = self._exclusive or early.exclusive
             reads = early.tool is not None and early.tool.effect == "read"
-            if reads and index < min(self._width, self._reachable()):
+            if reads and index < self._width and (not self._exclusive or index < self._reachable()):
                 self._start(early)
 
     def keeps_early(self, calls: Sequence[ToolCall]) -> bool:
@@ -112,9 +112,10 @@ class ToolCalls:
         for index in range(len(self._calls), len(calls)):
             call = calls[index]
             later = [other.name for other in calls[index + 1 :]].count(call.name) if index + 1 < len(calls) else 0
-            self._calls.append(Call(run, self._hooks, index, call, state.calls_of[call.name] - later))
-        self._exclusive = any(call.exclusive for call in self._calls)
-        at_once = min(self._width, self._reachable())
+            planned = Call(run, self._hooks, index, call, state.calls_of[call.name] - later)
+            self._calls.append(planned)
+            self._exclusive = self._exclusive or planned.exclusive
+        at_once = min(self._width, self._reachable()) if self._exclusive else self._width
         if self._hooks.authorize_tool_call.own or self._again:
             at_once = 0
         for planned in self._calls:
@@ -156,20 +157,18 @@ class ToolCalls:
                 raise EngineError(f"step {self._run.state.step} of run {self._run.id} made no progress: report this")
             before = transitions
 
-    def _start_calls(self) -> bool:
-        """Start the calls that may start now. Return whether there is one."""
+    def _start_calls(self) -> list[Call]:
+        """Start the calls that may start now, and return them."""
         calls = self._calls if not self._exclusive else self._calls[: self._reachable()]
         ready = [call for call in calls if call.outcome is None and call.task is None and self._may_start(call)]
         if len(ready) > self._width and self._slots is None:
             self._slots = asyncio.Semaphore(self._width)
         for call in ready:
             self._start(call)
-        return bool(ready)
+        return ready
 
     def _reachable(self) -> int:
         """Return the number of calls before the next exclusive call, and count it once all of them have ended."""
-        if not self._exclusive:
-            return len(self._calls)
         for index, call in enumerate(self._calls):
             if call.exclusive and call.outcome is None:
                 return index + all(before.outcome is not None for before in self._calls[:index])
