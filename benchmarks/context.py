@@ -92,7 +92,7 @@ class Provider:
     clock: Clock
     provider: str = field(init=False)
     name: str = field(init=False)
-    summarises: bool = True
+    summarizes: bool = True
     position: int = 0
     summaries: int = 0
     summary_cost: float = 0.0

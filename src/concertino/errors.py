@@ -5,7 +5,8 @@ ConcertinoError
 │   ├── UnknownProviderError
 │   ├── UnknownModelError
 │   ├── MissingKeyError           an API key is missing
-│   └── MissingExtraError         an optional dependency is missing
+│   ├── MissingExtraError         an optional dependency is missing
+│   └── ResourcesError            a run has no resources: the product's function failed
 ├── HookError                     a hook of an agent raised, or returned an invalid value
 ├── ToolError                     a tool failed; the model reads the message
 │   └── ToolArgumentsError        the arguments do not match the tool's schema
@@ -84,6 +85,10 @@ class MissingKeyError(ConfigurationError):
 
 class MissingExtraError(ConfigurationError):
     """An optional dependency is missing; the message names the extra to install."""
+
+
+class ResourcesError(ConfigurationError):
+    """The function of `Runtime(resources=...)` failed, or returned something else. Its own error is chained."""
 
 
 class HookError(ConcertinoError):

@@ -271,7 +271,7 @@ class ContextEdited(Event):
 
     reduced: int
     """Number of tool results that are replaced by their summary or an extract."""
-    summarised: int
+    summarized: int
     """Number of messages that are replaced by a summary."""
     left_out: int
     """Number of messages that are left out because no summary of them was available."""

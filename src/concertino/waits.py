@@ -25,7 +25,7 @@ class Resolution:
 
     verdict: Verdict
     id: str = ""
-    """Chosen by the sender, to recognise whether its own answer won."""
+    """Chosen by the sender, to recognize whether its own answer won."""
     content: str = ""
     """The result, the error, or the reason for a denial, as the model reads it."""
     arguments: str | None = None

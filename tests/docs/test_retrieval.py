@@ -27,7 +27,7 @@ QUESTIONS = {
     "How do I run a local model without a key?": "ollama",
     "Is the database encrypted?": "encryption at rest",
     "How do I search my own documents?": "open_documents",
-    "How do I get structured output?": "OutputSchema",
+    "How do I get structured output?": "output_type",
     "How do I follow a run from another process?": "events",
     "What is ski rental?": "ski-rental",
     "How do I fork a run?": "runtime.fork",

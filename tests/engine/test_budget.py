@@ -384,6 +384,14 @@ async def test_negative_usage_never_lowers_a_bill(budget: Budget | None) -> None
     assert record.tokens.prompt > 0
 
 
+async def test_negative_usage_of_a_failed_attempt_is_not_booked() -> None:
+    failure = OverloadedError("busy", provider="scripted")
+    failure.tokens = Tokens(prompt=-5_000)
+    result, _ = await run(ScriptedModel(failure, "hello"), MemoryStore())
+    assert result.text == "hello"
+    assert all(not record.tokens.negative for record in result.usage)
+
+
 async def test_a_hook_cannot_return_negative_usage() -> None:
     store = MemoryStore()
     result, _ = await run(ScriptedModel("hello"), store, Discounts(), budget=Budget(tokens=9_000))

@@ -32,7 +32,7 @@ from concertino.testing import Answer, ScriptedModel, call
 from tests.tasks import advance
 
 REDUCES = Retention(results=2, patience=0.01, floor=0, summaries=False)
-SUMMARISES = Retention(results=100, messages=4, patience=0.01, floor=0)
+SUMMARIZES = Retention(results=100, messages=4, patience=0.01, floor=0)
 EXAMPLES = [UserMessage("an example's question"), AssistantMessage((Text("an example's answer"),))]
 
 
@@ -91,7 +91,7 @@ async def test_what_was_reduced_is_not_laid_over_other_results() -> None:
 @pytest.mark.parametrize("examples", [[], EXAMPLES])
 @pytest.mark.parametrize("summary", ["", "They spoke of the weather."])
 async def test_examples_and_a_summary_are_no_part_of_what_is_carried(examples: list[Message], summary: str) -> None:
-    settings: dict[str, Any] = {"few_shot": {"scripted:script": examples}, "summary": summary, "retention": SUMMARISES}
+    settings: dict[str, Any] = {"few_shot": {"scripted:script": examples}, "summary": summary, "retention": SUMMARIZES}
     first = looks(*range(16))
     earlier = (UserMessage("an earlier question"), AssistantMessage((Text("an earlier answer"),)))
     result, _ = await converse(first, "THE TASK", history=earlier, **settings)
@@ -122,7 +122,7 @@ class Waits(AgentConfig[None]):
 
 @pytest.mark.parametrize("examples", [[], EXAMPLES])
 async def test_a_run_that_was_killed_before_its_first_request_sees_the_same(examples: list[Message]) -> None:
-    settings: dict[str, Any] = {"few_shot": {"scripted:script": examples}, "retention": SUMMARISES}
+    settings: dict[str, Any] = {"few_shot": {"scripted:script": examples}, "retention": SUMMARIZES}
     earlier, _ = await converse(looks(*range(16)), "first", **settings)
     settings |= {"history": earlier.messages, "context": earlier.context}
     model = ScriptedModel("ok")

@@ -1,4 +1,4 @@
-"""What is sent of a conversation, through the engine: reduced, summarised, recalled; and on record."""
+"""What is sent of a conversation, through the engine: reduced, summarized, recalled; and on record."""
 
 from __future__ import annotations
 
@@ -124,17 +124,17 @@ async def test_a_tool_says_how_long_its_results_may_be(play: Play) -> None:
 # -- summaries ---------------------------------------------------------------------------------------------------------
 
 
-def summarised(requests: list[ModelRequest]) -> list[ModelRequest]:
+def summarized(requests: list[ModelRequest]) -> list[ModelRequest]:
     return [request for request in requests if asks_for_summary(request)]
 
 
 SHORT = Retention(results=100, messages=4, patience=0.01, floor=0)
 
 
-async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Play) -> None:
+async def test_older_messages_are_summarized_beside_the_run_and_billed(play: Play) -> None:
     model = ScriptedModel(*looks(20), "done", summaries=["The user wants to know." for _ in range(30)])
     seen = await play(model, tools=[look], retention=SHORT)
-    asked = summarised(model.requests)
+    asked = summarized(model.requests)
     assert asked
     assert seen.result.status == "completed"
     assert len(seen.result.usage) == len(model.requests), "each summary is a row"
@@ -144,13 +144,13 @@ async def test_older_messages_are_summarised_beside_the_run_and_billed(play: Pla
             assert list(summary.messages)[:-1] == list(sent[-1].messages)
             told, ask = [m for m in summary.messages if isinstance(m, SystemMessage)], summary.messages[-1]
             assert isinstance(ask, UserMessage)
-            assert ("earlier summaries" in ask.text) is bool(told), "what is summarised already is not told again"
+            assert ("earlier summaries" in ask.text) is bool(told), "what is summarized already is not told again"
     last = model.requests[-1].messages
     told = [m for m in last if isinstance(m, SystemMessage)]
     assert told
     assert "The user wants to know." in told[0].text
     assert last[0] == UserMessage("go"), "the task stays"
-    assert sum(event.summarised for event in seen.of(ContextEdited)) > 0
+    assert sum(event.summarized for event in seen.of(ContextEdited)) > 0
     assert seen.result.report is not None
     assert seen.result.report.summaries == len(asked)
     assert seen.result.report.untrimmed_prompt > seen.result.report.prompt
@@ -192,9 +192,9 @@ async def test_a_summary_that_fails_changes_nothing(play: Play, bad: Any) -> Non
     model = ScriptedModel(*looks(12), "done", summaries=[bad] * 30)
     seen = await play(model, tools=[look], retention=SHORT)
     assert seen.result.status == "completed"
-    assert 1 <= len(summarised(model.requests)) <= 2, "after two failures nothing is summarised any more"
-    assert not any(event.summarised for event in seen.of(ContextEdited))
-    assert [n.code for n in seen.of(Notice)].count("summary_failed") == len(summarised(model.requests))
+    assert 1 <= len(summarized(model.requests)) <= 2, "after two failures nothing is summarized any more"
+    assert not any(event.summarized for event in seen.of(ContextEdited))
+    assert [n.code for n in seen.of(Notice)].count("summary_failed") == len(summarized(model.requests))
     assert len(seen.result.usage) == len(model.requests)
 
 
@@ -265,7 +265,7 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
     )
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(first.run())
-    assert len(summarised(model.requests)) == 1
+    assert len(summarized(model.requests)) == 1
     again = ScriptedModel("done", summaries=[])
     chat = Chat(model=again)
     second = ToolOrchestrator(
@@ -278,7 +278,7 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
     )
     result = await second.run()
     assert result.status == "completed"
-    assert not summarised(again.requests)
+    assert not summarized(again.requests)
     assert any("Only once." in m.text for m in again.requests[0].messages if isinstance(m, SystemMessage))
 
 
@@ -293,11 +293,11 @@ async def test_the_next_run_of_a_conversation_sees_it_as_this_one_did() -> None:
     ).run()
     before = list(model.requests[-1].messages)
     assert first.context is not None
-    made = len(summarised(model.requests))
+    made = len(summarized(model.requests))
     chat = Chat(model=model, message="and?", history=first.messages, context=first.context)
     second = await ToolOrchestrator(chat, AgentConfig(), registry, resources=Resources(retention=SHORT)).run()
     assert second.text == "second"
-    assert len(summarised(model.requests)) == made, "nothing is summarised twice"
+    assert len(summarized(model.requests)) == made, "nothing is summarized twice"
     sent = list(model.requests[-1].messages)
     assert sum(isinstance(m, SystemMessage) for m in sent) >= sum(isinstance(m, SystemMessage) for m in before)
     assert len(sent) < len(first.messages)
@@ -327,7 +327,7 @@ async def test_replay_gives_what_was_sent_with_all_edits() -> None:
     journal = await store.load(OPERATOR, result.run_id)
     assert journal is not None
     again = [request for _, _, request in requests(journal)]
-    sent = [request for request in model.requests if request not in summarised(model.requests)]
+    sent = [request for request in model.requests if request not in summarized(model.requests)]
     assert [(list(r.messages), r.breakpoints, r.cache_key) for r in again] == [
         (list(r.messages), r.breakpoints, r.cache_key) for r in sent
     ]

@@ -182,7 +182,7 @@ def tokens(request: ModelRequest) -> int:
     return sum(map(COUNTER.count, counted_texts(request)))
 
 
-async def test_a_history_that_is_larger_than_the_window_is_summarised_part_by_part() -> None:
+async def test_a_history_that_is_larger_than_the_window_is_summarized_part_by_part() -> None:
     """The request for a summary has no more room than any other."""
     history: list[Message] = []
     for number in range(60):

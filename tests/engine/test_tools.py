@@ -321,6 +321,19 @@ async def test_a_tool_books_what_it_used_itself(play: Play) -> None:
     assert seen.of(ToolStreamed)[0].content == "a c"
 
 
+async def test_negative_usage_of_a_tool_is_unknown(play: Play) -> None:
+    @tool
+    async def describe(context: ToolContext) -> str:
+        """Describe."""
+        context.add_usage(provider="scripted", model="vision", tokens=Tokens(prompt=-7, completion=1))
+        return "a cat"
+
+    with ScriptedModel(call("describe"), "ok") as model:
+        seen = await play(model, tools=[describe])
+    record = seen.result.usage[1]
+    assert (record.source, record.tokens, record.cost) == ("unknown", Tokens(), None)
+
+
 async def test_data_is_for_the_product_and_never_sent(play: Play) -> None:
     @tool
     async def paint() -> ToolResult:

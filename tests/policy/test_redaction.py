@@ -26,6 +26,7 @@ from concertino import (
     RunContext,
     RunEvent,
     Runtime,
+    Scope,
     SqliteStore,
     SystemMessage,
     ToolCall,
@@ -37,8 +38,10 @@ from concertino import (
     tool,
 )
 from concertino.agents import EMAIL
+from concertino.errors import ConfigurationError
 from concertino.events import TextDelta, ToolCallDelta, ToolStreamed
 from concertino.messages import Text
+from concertino.storage import Feedback
 from concertino.testing import Answer, ScriptedModel, call
 
 ADDRESS = "ann.canary@example.org"
@@ -146,10 +149,52 @@ async def test_no_sink_gets_an_address(tmp_path: Path, caplog: pytest.LogCapture
     for where in (seen, observed, result, scripted.requests, stored, caplog.text):
         assert ADDRESS not in repr(where)
         assert "canary" not in repr(where)
-    assert [file.name for file in sorted(tmp_path.iterdir()) if b"canary" in file.read_bytes()] == []  # noqa: ASYNC240
+    assert files_with(tmp_path, b"canary") == []
     assert "My address is [email]." in repr(scripted.requests)
     streamed = [event.content for event in observed if isinstance(event, ToolStreamed)]
     assert "".join(streamed[:2]) == "[email] ok"
+
+
+class Private(AgentConfig[None]):
+    name = "private"
+    parts = (Emails(),)
+
+
+async def test_what_a_conversation_stores_without_a_run_is_redacted(tmp_path: Path) -> None:
+    going_on, ann = asyncio.Event(), Scope("acme", "ann")
+    scripted = ScriptedModel(Answer(text="one", midway=going_on.wait), "two", "three")
+    async with await SqliteStore.open(tmp_path / "runs.db") as store:
+        resources = Resources(model=scripted, store=store)
+        async with Runtime([Private()], resources) as runtime:
+            conversation = await runtime.conversation(ann, "c", agent="private")
+            await conversation.set_title(f"about {ADDRESS}")
+            first = await conversation.send("hello")
+            queued = await conversation.send(Chat(f"mail {ADDRESS}", personalization=f"call me {ADDRESS}"))
+            await conversation.send(f"steer {ADDRESS}", when_busy="steer")
+            await conversation.rate(first.id, "up", f"by {ADDRESS}")
+            # A process that only serves the web has no agents: the policy is that of the run.
+            web = await Runtime([], resources).conversation(ann, "c")
+            await web.rate(first.id, "down", f"not by {ADDRESS}")
+            await web.send(f"from the web {ADDRESS}")
+            assert files_with(tmp_path, b"canary") == []
+            assert (await conversation.read()).title == "about [email]"
+            assert (await first.read()).feedback == Feedback(rating="down", text="not by [email]")
+            going_on.set()
+            assert (await queued.result()).status == "completed"
+            assert "mail [email]" in repr(scripted.requests) and "steer [email]" in repr(scripted.requests)
+    assert files_with(tmp_path, b"canary") == []
+
+
+def files_with(folder: Path, text: bytes) -> list[str]:
+    return [file.name for file in sorted(folder.iterdir()) if text in file.read_bytes()]
+
+
+async def test_a_process_without_agent_and_policy_stores_no_text() -> None:
+    store, ann = MemoryStore(), Scope("acme", "ann")
+    await Runtime([Private()], Resources(store=store)).conversation(ann, "c", agent="private")
+    web = await Runtime([], Resources(store=store)).conversation(ann, "c")
+    with pytest.raises(ConfigurationError, match="this runtime has no agent 'private'"):
+        await web.set_title(f"about {ADDRESS}")
 
 
 async def test_pieces_of_an_answer_are_redacted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 LARGE: set[str] = {
     "orchestrator/agent.py:AgentConfig",
+    "orchestrator/engine.py",
     "orchestrator/engine.py:ToolOrchestrator",
     "orchestrator/engine.py:__init__",
     "orchestrator/journal/entries.py",

@@ -41,6 +41,7 @@ from concertino.errors import (
     UnknownTurnError,
 )
 from concertino.messages import Media
+from concertino.runtime import ConversationTurn
 from concertino.storage import Store
 from concertino.testing import Answer, ScriptedModel, call
 
@@ -332,6 +333,38 @@ async def test_a_queued_turn_is_started_by_another_process(tmp_path: Path) -> No
         theirs = await there.conversation(ANN, "c")
         assert (await until(lambda: ended(theirs, queued.id))).answer == "one two"
         await there.close()
+
+
+async def test_the_events_of_a_turn_are_read_in_any_process(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "a.db") as first, await SqliteStore.open(tmp_path / "a.db") as second:
+        held = Held(echo)
+        async with process(first, held.model) as here, process(second, echoes()) as there:
+            turn = await (await here.conversation(ANN, "c", agent="desk")).send("one")
+            queued = await (await there.conversation(ANN, "c")).send("two")
+            elsewhere = await (await there.conversation(ANN, "c")).turn(turn.id)
+            reading = [asyncio.create_task(numbers(each)) for each in (turn, elsewhere, queued)]
+            await held.asked.wait()
+            held.go.set()
+            mine, theirs, later = await asyncio.gather(*reading)
+            assert mine[-1] == theirs[-1]
+            assert await numbers(elsewhere, after=theirs[-2]) == theirs[-1:]
+            assert later == sorted(set(later))
+            assert (await queued.read()).state == "completed"
+
+
+async def numbers(turn: ConversationTurn, after: int = 0) -> list[int]:
+    return [number async for number, _ in turn.events(after)]
+
+
+async def test_a_message_with_media_cannot_steer() -> None:
+    held = Held(echo)
+    conversation = await process(MemoryStore(), held.model).conversation(ANN, agent="desk")
+    turn = await conversation.send("one")
+    picture = Chat("see", media=[Media("image/png", data="AAAA")])
+    with pytest.raises(ConfigurationError, match="queue one with media"):
+        await conversation.send(picture, when_busy="steer")
+    held.go.set()
+    await turn.result()
 
 
 # -- the context -------------------------------------------------------------------------------------------------------

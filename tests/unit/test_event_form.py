@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from decimal import Decimal
 from typing import Any, get_args
 
 import jsonschema
@@ -26,21 +27,22 @@ VALIDATOR = jsonschema.Draft202012Validator(event_schema())
 
 def results() -> st.SearchStrategy[RunResult]:
     """Return results as the store gives them back, without messages and context."""
-    fixed: dict[str, Any] = {"messages": (), "context": None, "report": None}
+    fixed: dict[str, Any] = {"messages": (), "context": None, "report": None, "output": None}
     return st.builds(
         RunResult, **{name: st.just(value) for name, value in fixed.items()}, data=st.dictionaries(st.text(), DATA)
     )
 
 
 st.register_type_strategy(RunResult, results())
+st.register_type_strategy(Decimal, st.decimals(allow_nan=False, allow_infinity=False))
 
 
 def events(kind: type[Any]) -> st.SearchStrategy[Any]:
     """Return events of one class with any fields."""
     own: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
-        if field.name == "data":
-            own["data"] = DATA
+        if field.name in ("data", "value"):
+            own[field.name] = DATA
         elif field.name == "step" and kind.__name__ != "StepStarted":
             own["step"] = st.dictionaries(st.text(), DATA, max_size=2)
         elif field.name == "seconds":

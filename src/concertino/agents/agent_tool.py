@@ -25,9 +25,12 @@ class AgentTool(Tool):
         description: str,
         tools: ToolRegistry | None,
         tool_call_limit: int | None,
+        *,
+        background: bool,
     ) -> None:
         self.name = name
         self.description = description
+        self.background = background
         self.parameters = {
             "type": "object",
             "properties": {
@@ -68,18 +71,24 @@ def delegate(
     tools: Sequence[Tool] | None = None,
     selection_rule: str = "",
     tool_call_limit: int | None = None,
+    background: bool = False,
 ) -> Tool:
     """Return a tool that gives a task to *agent* and returns its answer.
 
     The sub-agent sees the task only, not the conversation. *tools* replaces its own tools. Its events join the parent's
-    stream; its usage and its tool calls are added to the parent's. Several calls in one turn run concurrently. Raises
-    `ConfigurationError` if *agent* is not an agent.
+    stream; its usage and its tool calls are added to the parent's. Several calls in one turn run concurrently.
+
+    With *background*, a call returns a handle at once and the parent goes on. The answer follows in a message before a
+    later step. The parent does not end before: if it has nothing else to do it waits, and it is suspended while all
+    sub-agents that are left wait for an answer from outside. At a limit it stops them.
+
+    Raises `ConfigurationError` if *agent* is not an agent.
     """
     if not isinstance(agent, AgentConfig):
         raise ConfigurationError(f"{agent!r:.80} is not an agent; pass an instance of a subclass of AgentConfig")
     if agent.parts:
         check_parts(agent)
     registry = None if tools is None else ToolRegistry(tools)
-    made = AgentTool(agent, name or agent.name, description, registry, tool_call_limit)
+    made = AgentTool(agent, name or agent.name, description, registry, tool_call_limit, background=background)
     made.selection_rule = selection_rule
     return made

@@ -28,44 +28,44 @@ class Attachment:
 
 @record
 class Chat:
-    """One request of a user. Only the message is required."""
+    """One request of a user. Only the message is required. Its repr shows ids and switches, and no content."""
 
-    message: str = ""
+    message: str = field(default="", repr=False)
     """The user's message."""
     model: Model | str | None = field(default=None, kw_only=True)
     """The model that answers, or its id, unless the agent chooses another one; None for `Resources.model`."""
-    media: Sequence[Media] = field(default=(), kw_only=True)
+    media: Sequence[Media] = field(default=(), repr=False, kw_only=True)
     """Images, documents and recordings that belong to the message. The run fails if the model cannot take one."""
-    history: Sequence[Message] = field(default=(), kw_only=True)
+    history: Sequence[Message] = field(default=(), repr=False, kw_only=True)
     """The conversation so far: the `messages` of the results of earlier runs, one after another. A history that no
     provider would accept is repaired, and a `Notice` reports how."""
-    context: ContextState | None = field(default=None, kw_only=True)
-    """The last run's view of the history (`RunResult.context`), so that nothing is summarised twice; None to start
+    context: ContextState | None = field(default=None, repr=False, kw_only=True)
+    """The last run's view of the history (`RunResult.context`), so that nothing is summarized twice; None to start
     with all of it."""
-    summary: str = field(default="", kw_only=True)
+    summary: str = field(default="", repr=False, kw_only=True)
     """A summary of the conversation before the history."""
     scope: Scope = field(default=Scope(), kw_only=True)
     """The owner of the run. Fill it from the product's own session, never from a request's body or a model."""
     conversation_id: str = field(default="", kw_only=True)
-    system_prompt: str | None = field(default=None, kw_only=True)
+    system_prompt: str | None = field(default=None, repr=False, kw_only=True)
     """Replaces the prompt of an agent that allows it (`allow_prompt_override`)."""
-    personalization: str = field(default="", kw_only=True)
+    personalization: str = field(default="", repr=False, kw_only=True)
     """How the user wants to be answered."""
     personalization_enabled: bool = field(default=True, kw_only=True)
     """The user's switch: False leaves `personalization` out."""
-    memories: Sequence[str] = field(default=(), kw_only=True)
+    memories: Sequence[str] = field(default=(), repr=False, kw_only=True)
     """Facts about the user."""
     memory_enabled: bool = field(default=True, kw_only=True)
     """The user's switch: False leaves `memories` out and takes the memory tools away."""
-    project_rules: str = field(default="", kw_only=True)
-    project_attachments: Sequence[Attachment] = field(default=(), kw_only=True)
+    project_rules: str = field(default="", repr=False, kw_only=True)
+    project_attachments: Sequence[Attachment] = field(default=(), repr=False, kw_only=True)
     """Files of the project, for all of its conversations. Unlike `attachments`, they do not force a search."""
-    attachments: Sequence[Attachment] = field(default=(), kw_only=True)
+    attachments: Sequence[Attachment] = field(default=(), repr=False, kw_only=True)
     send_tools: bool = field(default=True, kw_only=True)
     """Whether the agent may call tools; the hook `should_send_tools` reads it. Sub-agents have tools all the same."""
     chatbot_id: str | None = field(default=None, kw_only=True)
     """The chatbot that the user talks to: its tool is forced first."""
-    few_shot: Examples = field(default_factory=dict, kw_only=True)
+    few_shot: Examples = field(default_factory=dict, repr=False, kw_only=True)
     """Examples to begin with, for models that need them: by model id, by a pattern of ids (`openai:gpt-4*`), or by a
     tuple of both. The id itself decides before the first key that matches it."""
     budget: Budget | None = field(default=None, kw_only=True)

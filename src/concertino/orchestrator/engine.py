@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Any, assert_never
 
 from ..errors import ConfigurationError, LimitError, RunError, RunStateError, StorageError, ToolError
@@ -18,10 +18,9 @@ from .event_stream import EventRecorder, EventStream, Observer
 from .hooks import Hooks, hooks_of, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
-from .journal.patterns import redactor_of
 from .journal.replay import Replay
-from .lifecycle.input_review import WITHHELD, admit, reviewed_input
-from .lifecycle.open import begin, build_messages, open_run
+from .lifecycle.input import admit, first_message, new_steers
+from .lifecycle.open import apply_policy, begin, build_messages, open_run
 from .lifecycle.result import final_outcome, open_waits, result_of, typed_output
 from .lifecycle.resume import child_result, resume
 from .lifecycle.seal import close_open_turn, seal_below
@@ -215,8 +214,12 @@ class ToolOrchestrator:
                     while run.opened is not None or isinstance(
                         outcome := await self._next_step(run, hooks, outcome), Continue
                     ):
+                        if run.background is not None and run.opened is None:
+                            await run.background.before_step()
                         outcome = await turns.run()
-                    self._takes_turns = False
+                    if run.background is not None:
+                        outcome = await run.background.settled(outcome)
+                    self._takes_turns = isinstance(outcome, Continue)
                 except LimitError as error:  # it does not end the run: the agent decides
                     self._reached = error
                 except asyncio.CancelledError:
@@ -234,7 +237,8 @@ class ToolOrchestrator:
             else:
                 run.tree.remove_task(task)
             # The last references back to the engine: nothing waits for the garbage collector.
-            run.work = run.context._work = no_work
+            run.work, run.background = no_work, None
+            run.context._work = no_work
         assert self._result is not None
         if run.context.own_progress is not None:
             run.context.own_progress.end()
@@ -258,15 +262,13 @@ class ToolOrchestrator:
             context.agent_state = await hooks.initialize_agent_state(context)
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
+            outcome = found.outcome
+            if found.background:
+                run.work().restore_background(found.background)
         else:
             text = run.chat.message
             if hooks.review_input.own:
-                reviewed = await reviewed_input(run, hooks, text)
-                if isinstance(reviewed, str):
-                    text = reviewed
-                else:
-                    text, outcome = WITHHELD, reviewed
-                    run.set_chat(dataclasses.replace(run.chat, media=()))
+                text, outcome = await first_message(run, hooks)
             build_messages(run, self._config, text, None if found is None else found.started.skipped)
             self._prepares = hooks.prepare.own and outcome is CONTINUE
         self._requests = TurnRequests(run, hooks)
@@ -287,14 +289,8 @@ class ToolOrchestrator:
         run.context = RunContext(run)
         if self._parent is None:
             run.tree.on_stop = self._stop_requested
-        if hooks.get_data_policy.own:
-            run.journal.policy = (await hooks.get_data_policy()).for_tools(run.registry.names())
-        patterns = run.journal.policy.patterns
-        if self._parent is not None and self._parent.run.redactor is not None:
-            patterns = tuple(dict.fromkeys([*self._parent.run.redactor.patterns, *patterns]))
-            run.journal.policy = dataclasses.replace(run.journal.policy, patterns=patterns)
-        if patterns and (redactor := redactor_of(tuple(patterns))) is not None:
-            run.redact(redactor)
+        if hooks.get_data_policy.own or (self._parent is not None and self._parent.run.redactor is not None):
+            await apply_policy(run, hooks)
             run.context = RunContext(run)  # the first one has the chat as it was
         run.tree.policies[run.id] = run.journal.policy
         if self._resume:
@@ -316,7 +312,7 @@ class ToolOrchestrator:
             return last
         steers: list[str] = []
         if run.steers or run.journal.commands > run.journal.processed:
-            steers = await run.new_steers()
+            steers = await new_steers(run)
         if isinstance(last, Finish):
             if not steers:
                 return last if run.output is None else final_outcome(run, last)
@@ -346,16 +342,11 @@ class ToolOrchestrator:
 
     async def _conclude(self, run: RunSession, hooks: Hooks, outcome: StepOutcome) -> None:
         """Set the answer and end the run: as `Limited` if a limit has left it without one."""
-        match outcome:
-            case Finish(text):
-                run.answer(run.state.text if text is None else text)
-            case Continue() | Fail() | Limited():
-                pass
-            case Suspend():
-                await self._end(run, outcome)
-                return
-            case _:
-                assert_never(outcome)
+        if isinstance(outcome, Suspend):
+            await self._end(run, "suspended")
+            return
+        if isinstance(outcome, Finish):
+            run.answer(run.state.text if outcome.text is None else outcome.text)
         before = run.state.text
         if hooks.conclude.own:
             try:
@@ -366,7 +357,16 @@ class ToolOrchestrator:
             outcome = Finish()  # the agent has an answer of its own
         elif isinstance(outcome, Finish) and run.state.limit is not None and not run.state.text.strip():
             outcome = Limited("no answer was possible within the limits")
-        await self._end(run, outcome)
+        match outcome:
+            case Fail():
+                await self._end(run, "failed", run.clean(outcome.error))
+            case Limited():
+                await self._end(run, "limited", outcome.why)
+            case Finish() | Continue():
+                output, error = (None, None) if run.output is None else typed_output(run, run.output)
+                await self._end(run, "completed" if error is None else "failed", error, output)
+            case _:
+                assert_never(outcome)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -383,20 +383,8 @@ class ToolOrchestrator:
             self._reached = LimitError(why, "seconds")
             self._task.cancel()
 
-    async def _end(self, run: RunSession, outcome: StepOutcome) -> None:
+    async def _end(self, run: RunSession, status: RunStatus, error: str | None = None, output: Any = None) -> None:
         """End a run that has completed or failed by its own decision, or suspend it."""
-        status: RunStatus = "completed"
-        error = output = None
-        match outcome:
-            case Fail():
-                status, error = "failed", run.clean(outcome.error)
-            case Limited():
-                status, error = "limited", outcome.why
-            case Suspend():
-                status = "suspended"
-            case _ if run.output is not None:
-                output, error = typed_output(run)
-                status = "completed" if error is None else "failed"
         assert self._requests is not None
         if self._requests.summaries is not None:
             await self._requests.summaries.settle(PATIENCE)
@@ -411,6 +399,9 @@ class ToolOrchestrator:
 
     async def _broke_off(self, run: RunSession, raised: BaseException) -> bool:
         """End a run that an exception has ended. Return False if *raised* must be raised again."""
+        if run.background is not None:
+            with suppress(asyncio.CancelledError):  # a second cancellation ends this wait only
+                await run.background.stop()
         if isinstance(raised, Exception):
             if not self._opened and (self._resume or isinstance(raised, RunStateError)):
                 self._cause = raised
@@ -424,6 +415,8 @@ class ToolOrchestrator:
             self._cause = lost
             self._result = result_of(run, "failed", f"{type(lost).__name__}: {lost}")
             return True  # another process continues it, and nothing more may be done here
+        if self._resume and self._parent is None and not self._opened:
+            return False  # it was not resumed, and stays as its journal records it
         await self._end_badly(run, "cancelled", "the run was cancelled")
         stopped = self._stopped and not run.tree.parked and isinstance(raised, asyncio.CancelledError)
         return stopped and self._parent is None

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..events import RunEvent
+from ..events import ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, ToolDone, ToolFailed, ToolStreamed
 from ..scope import Scope
 from .journal.data_policy import NOTHING, DataPolicy
 from .journal.lease import Tree
+from .journal.patterns import RedactedPieces, Redactor
 
 log = logging.getLogger("concertino")
 
 Observer = Callable[[RunEvent], None]
 """Sees every event as the data policy leaves it, and decides nothing. A failure is logged and changes nothing."""
 _HIGH_WATER = 1_000
+_TEXTS = ("task", "error", "text", "arguments", "content", "note", "step", "data", "value")
+"""Fields of events that contain what people, models or tools wrote."""
 
 
 class EventRecorder(Protocol):
@@ -42,6 +46,16 @@ class Emit(Protocol):
 
     def __call__(self, event: type[Any], *fields: Any) -> None:
         """Create and put an *event* with these *fields* after the run's id, its agent path and the content index."""
+
+
+def emitter(stream: EventStream | RedactedStream, run_id: str, path: str, tree: Tree) -> Emit:
+    """Return the function that emits the events of one run of *tree* into *stream*."""
+    put = stream.put
+
+    def emit(event: type[Any], *fields: Any) -> None:
+        put(event(run_id, path, tree.content_index, *fields))
+
+    return emit
 
 
 def ignore(event: type[Any], *fields: Any) -> None:
@@ -114,14 +128,6 @@ class EventStream:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def emitter(self, run_id: str, path: str, tree: Tree) -> Emit:
-        """Return the function that emits the events of one run of *tree*."""
-
-        def emit(event: type[Any], *fields: Any) -> None:
-            self.put(event(run_id, path, tree.content_index, *fields))
-
-        return emit
-
     async def drained(self) -> None:
         """Wait while the consumer is far behind, so that a fast run does not fill the memory."""
         if self._recorder is not None:
@@ -170,3 +176,41 @@ class EventStream:
                 observe(seen)  # type: ignore[arg-type]
             except Exception as error:  # noqa: BLE001 - an observer cannot fail a run
                 log.error("an observer failed on %s: %s", type(event).__name__, type(error).__name__)  # noqa: TRY400 - a traceback may show what the data policy forbids
+
+
+class RedactedStream:
+    """An `EventStream` that receives only redacted events."""
+
+    __slots__ = ("_inner", "_pieces", "_redactor")
+
+    def __init__(self, inner: EventStream | RedactedStream, redactor: Redactor) -> None:
+        self._inner = inner
+        self._redactor = redactor
+        self._pieces = RedactedPieces(redactor, inner.put)
+
+    @property
+    def behind(self) -> bool:
+        """True while the consumer is far behind."""
+        return self._inner.behind
+
+    def put(self, event: RunEvent) -> None:
+        """Add *event*. The model's pieces are redacted already, in `Attempt`, which knows where an answer ends."""
+        if isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta):
+            self._inner.put(event)
+            return
+        if isinstance(event, ToolStreamed):
+            self._pieces.put(event)
+            return
+        if isinstance(event, ToolDone | ToolFailed):
+            self._pieces.flush(event.call_id)
+        texts = {name: value for name in _TEXTS if (value := getattr(event, name, None)) is not None}
+        changed: dict[str, Any] = {name: self._redactor.value(value) for name, value in texts.items()}
+        self._inner.put(event if changed == texts else dataclasses.replace(event, **changed))
+
+    async def drained(self) -> None:
+        """Wait while the consumer is far behind."""
+        await self._inner.drained()
+
+    def close(self) -> None:
+        """Drop events from now on."""
+        self._inner.close()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import from_json
 
 from ..errors import ConfigurationError, InvalidOutputError
-from ..messages import Message, UserMessage
+from ..messages import AssistantMessage, Message, Text, UserMessage
 from ..providers.base import Model, ModelRequest, OutputSchema
 from .strict_schema import strict_form
+
+if TYPE_CHECKING:
+    from .journal.patterns import Redactor
 
 CORRECTIONS = 2
 """How often a model is asked again for a valid answer, unless an agent sets another number."""
@@ -73,7 +77,7 @@ class Output:
     def validate(self, text: str) -> Any:
         """Return the value of a whole answer. Raises `InvalidOutputError`, naming the problems."""
         try:
-            value = from_json(_json_part(text))
+            value = from_json(_json_part(text), allow_inf_nan=False)
         except ValueError as error:
             if self._takes_text and text.strip():
                 return text
@@ -84,39 +88,62 @@ class Output:
             return text  # a number as an answer in words
         return self._check(value)
 
-    def partial(self, text: str) -> Any:
-        """Return the value that the beginning of an answer has so far, as plain JSON; None if it has none."""
+    def partial(self, text: str, *, open_strings: bool = True) -> Any:
+        """Return the value that the beginning of an answer has so far, as plain JSON; None if it has none.
+
+        Its last text may be incomplete; without *open_strings*, it is left out then.
+        """
         try:
-            value = from_json(_json_part(text), allow_partial="trailing-strings")
+            value = from_json(
+                _json_part(text), allow_inf_nan=False, allow_partial="trailing-strings" if open_strings else True
+            )
         except ValueError:
             return None
         if self._wrapped and isinstance(value, dict):
             return value.get(_FIELD)
         return value if isinstance(value, dict) else None
 
-    def reader(self) -> PartialReader:
+    def reader(self, redactor: Redactor | None = None) -> PartialReader:
         """Return a reader of one answer while it arrives."""
-        return PartialReader(self)
+        return PartialReader(self, redactor)
+
+    def redacted(self, message: AssistantMessage, redactor: Redactor) -> AssistantMessage:
+        """Return *message* with the values in its JSON redacted, however they are escaped."""
+        text = message.text
+        if "\\u" not in text:
+            return message  # it was redacted as text
+        part = _json_part(text)
+        if (changed := redactor.arguments(part)) == part:
+            return message
+        others = tuple([each for each in message.parts if not isinstance(each, Text)])
+        return dataclasses.replace(message, parts=(Text(changed), *others))
 
 
 class PartialReader:
     """Parses an answer while it arrives. The work is proportional to the answer, not to its square."""
 
-    __slots__ = ("_last", "_length", "_next", "_output")
+    __slots__ = ("_last", "_length", "_next", "_output", "_pieces", "_redactor")
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, redactor: Redactor | None) -> None:
         self._output = output
+        self._redactor = redactor
+        self._pieces: list[str] = []
         self._length = 0
         self._next = _STEP
         self._last: Any = None
 
-    def read(self, pieces: list[str]) -> Any:
-        """Return the new value of an answer whose last piece is new, or None if it is not due or the same."""
-        self._length += len(pieces[-1])
+    def read(self, piece: str) -> Any:
+        """Return the new value of the answer that continues with *piece*, or None if it is not due or the same."""
+        self._pieces.append(piece)
+        self._length += len(piece)
         if self._length < self._next:
             return None
         self._next = self._length + max(_STEP, self._length // 16)
-        value = self._output.partial("".join(pieces))
+        text = "".join(self._pieces)
+        if self._redactor is None:
+            value = self._output.partial(text)
+        else:  # the text is redacted, apart from what JSON escapes in it
+            value = self._redactor.value(self._output.partial(text, open_strings="\\u" not in text))
         if value == self._last:
             return None
         self._last = value

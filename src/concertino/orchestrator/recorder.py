@@ -58,6 +58,7 @@ def position(run: RunSession) -> Position:
         commands=run.journal.processed,
         text=run.state.text,
         agent_state=None if agent_state is None else dump_state(agent_state),
+        background=None if run.background is None else run.background.rows(),
     )
 
 
@@ -156,9 +157,10 @@ async def record_calls(run: RunSession, *, waits: Sequence[Wait] = ()) -> None:
     await run.journal.append(CallsChanged(), run.state.step, waits=waits)
 
 
-async def record_suspension(run: RunSession) -> None:
-    """Record that only calls that wait are left."""
-    await run.journal.append(Suspended(position=position(run)), run.state.step)
+async def record_suspension(run: RunSession, outcome: Finish | None = None) -> None:
+    """Record that only calls that wait are left: in a turn, or after it, where the run would finish with *outcome*."""
+    finish, text = outcome is not None, None if outcome is None else outcome.text
+    await run.journal.append(Suspended(position=position(run), finish=finish, finish_text=text), run.state.step)
 
 
 async def record_summary(run: RunSession, ready: Sequence[Edit]) -> None:

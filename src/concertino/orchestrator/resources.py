@@ -182,7 +182,7 @@ class Resources:
     """Ids of models to call, in this order, after the chosen model has failed."""
     rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
     """By provider: the requests and tokens per minute that its key allows. Share one object between all runs."""
-    deps: Any = None
+    deps: Any = field(default=None, repr=False)
     """The product's own object, for its tools."""
     limits: LimitsFunction = default_limits
     counter: TokenCounter = field(default_factory=EstimatingCounter)
@@ -196,6 +196,13 @@ class Resources:
     _kept: OrderedDict[int, KeptConversation] = field(
         init=False, default_factory=OrderedDict, repr=False, compare=False
     )
+
+    def with_store(self, store: Store) -> Resources:
+        """Return these resources with *store*. Both share the models that they open and the conversations they keep."""
+        found = replace(self, store=store)
+        object.__setattr__(found, "_opened", self._opened)
+        object.__setattr__(found, "_kept", self._kept)
+        return found
 
     def is_valid(self) -> bool:
         """Return whether these resources were checked already; they are frozen, so once is enough."""

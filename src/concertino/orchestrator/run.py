@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from ..errors import RunStateError
@@ -19,7 +19,7 @@ from ..tools.progress import Progress
 from ..tools.registry import ToolRegistry
 from ..usage import Receipt, Tokens, UsageRecord, UsageSource
 from .chat import Chat
-from .event_stream import Emit, EventRecorder, EventStream, ignore
+from .event_stream import Emit, EventRecorder, EventStream, RedactedStream, emitter, ignore
 from .journal.lease import Tree
 from .journal.patterns import UNKNOWN_TOOL, Redactor
 from .journal.replay import OpenRequest, OpenTurn
@@ -29,7 +29,6 @@ from .meter import Meter
 from .model_call.budget import Reserve
 from .outcome import Continue
 from .plain import custom_data
-from .redacted_stream import RedactedStream
 from .resources import HasLimits, Limits, Resources
 from .run_state import RunState
 from .tool_calls.timeouts import Deadlines
@@ -39,12 +38,16 @@ if TYPE_CHECKING:
 
     from ..tools.ask_settings import AskSettings
     from .output import Output
+    from .tool_calls.background import BackgroundCalls
+    from .tool_calls.tool_call import Call
 
     S = DefaultTypeVar("S", default=None)
 else:
     S = TypeVar("S")
 
 
+NEGATIVE = "reported with negative counts"
+"""Why usage is not booked as it was reported."""
 Prompt: TypeAlias = str | Sequence[Message]
 """A question, or the messages of a conversation that ends with it."""
 
@@ -57,6 +60,12 @@ class RunWork(Protocol):
 
     async def call(self, by: ToolContext | None, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
         """See `Work.call`."""
+
+    def start_in_background(self, call: Call, arguments: dict[str, Any], *, again: bool) -> str:
+        """Start a background call of a turn and return the text that the model reads now."""
+
+    def restore_background(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Start the background calls that an earlier process left."""
 
 
 class RunContext(Work, Generic[S]):
@@ -148,6 +157,7 @@ class RunSession:
         "agent",
         "attempts",
         "audience",
+        "background",
         "cache_key",
         "call_ids",
         "chat",
@@ -266,6 +276,8 @@ class RunSession:
         """The number of requests and answers of turns that are recorded. A hook repeats what followed the last one."""
         self.outside: dict[str, Operation | None] = {}
         """Calls outside turns since the last request, by key; with their operations if an earlier process made them."""
+        self.background: BackgroundCalls | None = None
+        """The calls that no turn waits for; None if there were none."""
         self._reserve: Reserve | None = None
         self._fixed_of: object = None
         self._fixed: dict[str, str] = {}
@@ -313,13 +325,6 @@ class RunSession:
             return self.limits
         return self.resources.limits_of(self.scope, model, self.agent)
 
-    def redact(self, redactor: Redactor) -> None:
-        """Redact what the run is given, and everything that enters it from now on."""
-        self.redactor = redactor
-        self.set_chat(redactor.chat(self.chat))
-        if self.stream is not None:
-            self.show(RedactedStream(self.stream, redactor), self.recorder)
-
     def clean(self, text: str) -> str:
         """Return *text* as it may enter the run."""
         return text if self.redactor is None else self.redactor.text(text)
@@ -328,7 +333,7 @@ class RunSession:
         """Show the run's events in *stream*, which leads to *recorder*."""
         self.stream, self.recorder = stream, recorder
         if stream is not None:
-            self.emit = stream.emitter(self.id, self.path, self.tree)
+            self.emit = emitter(stream, self.id, self.path, self.tree)
 
     def notify(self, code: NoticeCode, text: str) -> None:
         """Send the consumer a `Notice`."""
@@ -370,17 +375,6 @@ class RunSession:
             self.state.text = self.clean(text)
             self.add(AssistantMessage((Text(self.state.text),)))
 
-    async def new_steers(self) -> list[str]:
-        """Return the messages sent to the running agent since the last step."""
-        steers, self.steers = self.steers, []
-        journal = self.journal
-        if self.tree.store is not None:
-            for command in await self.tree.store.commands(self.scope, self.id, after=journal.processed):
-                journal.processed = command.number
-                if command.kind == "steer":
-                    steers.append(command.text)
-        return steers
-
     def count_calls(self, calls: dict[str, int]) -> None:
         """Set the number of tool calls so far, by agent path."""
         self.state.tool_calls.update(calls)
@@ -416,10 +410,8 @@ class RunSession:
     ) -> UsageRecord:
         """Return the usage record with the id *usage* and its price; the price of unknown usage is unknown.
 
-        Negative counts would lower a bill: their usage is unknown.
+        The caller replaces negative counts, which would lower a bill.
         """
-        if tokens.negative:
-            tokens, source, how = Tokens(), "unknown", "reported with negative counts"
         cost, version = (None, "") if source == "unknown" else self.resources.price(provider, model, tokens, receipt)
         return UsageRecord(
             id=usage,

@@ -141,7 +141,7 @@ ModelEvent = Dropped | TextChunk | ReasoningChunk | ToolCallChunk | ToolCallRead
 class Model(Protocol):
     """A model of a provider, ready for requests.
 
-    Three optional attributes describe it: `summarises = True` if it can summarise a conversation, `context_window`
+    Three optional attributes describe it: `summarizes = True` if it can summarize a conversation, `context_window`
     (tokens) if it knows its own, and `takes_schema(schema, tools=)`, which returns whether it accepts an `OutputSchema`
     in a request with or without tools; a model without this method accepts all.
     """

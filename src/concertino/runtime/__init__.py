@@ -3,6 +3,7 @@
 from .conversation import Conversation, ConversationTurn, WhenBusy
 from .event_log import EventLog
 from .live_run import LiveRun
+from .run_resources import ResourcesFunction
 from .runtime import AnswerOutcome, Runtime
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "ConversationTurn",
     "EventLog",
     "LiveRun",
+    "ResourcesFunction",
     "Runtime",
     "WhenBusy",
 ]

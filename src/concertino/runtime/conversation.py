@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
 from typing import Literal, Protocol, assert_never, get_args
 
 from ..errors import (
@@ -20,11 +20,13 @@ from ..events import RunEvent, RunResult, StopReceipt
 from ..ids import new_run_id
 from ..messages import Message
 from ..orchestrator.chat import Chat
+from ..orchestrator.journal.patterns import Redactor
 from ..providers.base import Model
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import ENDED_STATES, Feedback, QueuedTurn, Rating, StoredConversation, StoredTurn
 from .conversation_export import Export, exported
+from .event_log import Until
 from .live_run import LiveRun
 from .turn_input import check_input, encode_input, started_input
 from .turns import TurnStarter
@@ -43,6 +45,12 @@ class _Runs(Protocol):
     store: Store
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None: ...
+
+    def events(
+        self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
+    ) -> AsyncGenerator[tuple[int, RunEvent], None]: ...
+
+    async def redactor(self, scope: AnyScope, agent: str, run_id: str) -> Redactor | None: ...
 
     async def result(self, scope: AnyScope, run_id: str) -> RunResult: ...
 
@@ -80,16 +88,18 @@ class ConversationTurn:
         await self._conversation._starter.settled(self.id)
         return result
 
-    async def events(self, after: int = 0) -> AsyncIterator[tuple[int, RunEvent]]:
-        """Yield the turn's events after number *after* with their numbers, while it runs in this process.
+    async def events(self, after: int = 0, *, until: Until = "ended") -> AsyncGenerator[tuple[int, RunEvent], None]:
+        """Yield the turn's events after number *after* with their numbers, in whichever process it runs.
 
-        A queued turn is waited for. Raises `RunStateError` for a turn of another process.
+        A queued turn is waited for. The iteration ends as that of `Runtime.events`.
         """
-        live = await self._live()
-        if live is None:
-            raise RunStateError(f"turn {self.id} is not in progress in this process: read its messages")
-        async for numbered in live.events(after):
-            yield numbered
+        delay = _POLL
+        while (await self.read()).state == "queued":
+            await asyncio.sleep(delay)
+            delay = min(delay * 1.5, _MOST_POLL)
+        async with aclosing(self._runs.events(self._conversation.scope, self.id, after, until=until)) as events:
+            async for numbered in events:
+                yield numbered
 
     async def messages(self) -> Sequence[Message]:
         """Return the messages that the turn has added, as the data policy leaves them."""
@@ -218,13 +228,13 @@ class Conversation:
 
     async def set_title(self, title: str) -> None:
         """Replace the title."""
-        await self._runs.store.set_title(self.scope, self.id, title)
+        await self._runs.store.set_title(self.scope, self.id, await _redacted(self, title))
 
     async def rate(self, turn_id: str, rating: Rating | None, text: str = "") -> None:
         """Store feedback on a turn's answer in place of earlier feedback; None without text removes it."""
         if rating not in (None, *get_args(Rating)):
             raise ConfigurationError(f"invalid rating {rating!r}: choose 'up', 'down' or None")
-        feedback = Feedback(rating=rating, text=text) if rating or text else None
+        feedback = Feedback(rating=rating, text=await _redacted(self, text)) if rating or text else None
         await self._runs.store.rate_turn(self.scope, self.id, turn_id, feedback)
 
     async def delete(self) -> None:
@@ -245,7 +255,7 @@ class Conversation:
             raise ConfigurationError(f"invalid when_busy {when_busy!r}: choose from {', '.join(get_args(WhenBusy))}")
         check_input(chat)
         first = when_busy == "interrupt"
-        turn = QueuedTurn(run_id=new_run_id(), input=encode_input(chat), parent=parent, key=key, mode=mode, first=first)
+        turn = QueuedTurn(run_id=new_run_id(), input={}, parent=parent, key=key, mode=mode, first=first)
         while True:
             try:
                 await self._starter.start(self.scope, self.id, self.agent, chat, turn)
@@ -270,12 +280,17 @@ class Conversation:
     ) -> str | None:
         """Queue or steer a message. Return the run id of its turn; None if the conversation has become idle."""
         store = self._runs.store
+        if when_busy != "refuse" and (redactor := await _redactor_of(self)) is not None:
+            chat = redactor.chat(chat)  # a queue is stored before a run could redact it
         match when_busy:
             case "refuse":
                 raise busy
             case "steer":
+                if chat.media:
+                    raise ConfigurationError("a message to the turn in progress is text: queue one with media")
                 return await store.steer_turn(self.scope, self.id, turn.key, chat.message)
             case "queue" | "interrupt":
+                turn = dataclasses.replace(turn, input=encode_input(chat))
                 return turn.run_id if await store.queue_turn(self.scope, self.id, turn) else None
             case _:
                 assert_never(when_busy)
@@ -298,3 +313,14 @@ class Conversation:
             if not turn.message:
                 raise
             return turn, Chat(turn.message)
+
+
+async def _redactor_of(conversation: Conversation) -> Redactor | None:
+    """Return the redactor for texts that are stored without a run."""
+    leaf = (await conversation.read()).leaf
+    return await conversation._runs.redactor(conversation.scope, conversation.agent, leaf)
+
+
+async def _redacted(conversation: Conversation, text: str) -> str:
+    redactor = await _redactor_of(conversation) if text else None
+    return text if redactor is None else redactor.text(text)

@@ -64,6 +64,7 @@ class LiveRun:
 
     async def stop(self, deadline: float) -> RunResult:
         """Stop the run and everything below it."""
+        await self._writer.opened.wait()
         self._orchestrator.stop(deadline)
         return await self.result()
 
@@ -77,6 +78,7 @@ class LiveRun:
 
     async def park(self) -> None:
         """Leave the run to be resumed later."""
+        await self._writer.opened.wait()  # before, it has no claim that could be released
         self._parked = True
         self._orchestrator.park()
         await asyncio.wait([self._task])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import inspect
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +11,7 @@ from typing import Any, Self, get_args
 
 from ..errors import (
     ConfigurationError,
+    ErasedError,
     NotAllowedError,
     RunClaimedError,
     RunEndedError,
@@ -28,18 +27,18 @@ from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
 from ..orchestrator.hooks import hooks_of
+from ..orchestrator.journal.data_policy import policy_of
 from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE
-from ..orchestrator.journal.patterns import redactor_of
-from ..orchestrator.journal.policy_form import policy_of
+from ..orchestrator.journal.patterns import Redactor, redactor_of
 from ..orchestrator.journal.replay import receipt_of, replay, requests, started_of
 from ..orchestrator.lifecycle.fork import fork
 from ..orchestrator.lifecycle.result import replayed_result
 from ..orchestrator.lifecycle.seal import seal
 from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
-from ..providers.base import Model, ModelRequest, model_id
+from ..providers.base import Model, ModelRequest
 from ..records import record
-from ..scope import OPERATOR, AnyScope, Scope, TenantScope
+from ..scope import AnyScope, Scope, TenantScope
 from ..storage.base import Store
 from ..storage.conversation_types import StoredConversation, StoredTurn
 from ..storage.types import StoredJournal, StoredRun
@@ -49,6 +48,7 @@ from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
 from .conversation import Conversation
 from .event_log import EventLog, Until
 from .live_run import LiveRun
+from .run_resources import ResourcesFunction, RunResources
 from .title import TitleAgent, write_title
 from .turns import TurnStarter
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
@@ -75,7 +75,9 @@ class Runtime:
                 ...
 
     This process can start and resume the runs of *agents*; each agent has its own tools or is given as a pair with a
-    registry. Without a store in *resources*, runs are kept in memory. Inside `async with`, a watchdog resumes runs
+    registry. *resources* are shared by all runs, or a function of a run's owner and agent that returns them: it is
+    called when a run starts, and whenever a process resumes it, so that a tenant's keys are used for no other. Runs are
+    kept in *store*; the default is the store of *resources*, or memory. Inside `async with`, a watchdog resumes runs
     whose process died and runs that were answered, and expires waits. A run whose resumption made no progress is
     resumed again after *back_off* seconds and twice as many each time; after *tries* times it is a dead letter, since
     its process may have died of it. `retry` gives it another chance. Leaving the runtime parks the runs in progress.
@@ -88,17 +90,17 @@ class Runtime:
     def __init__(
         self,
         agents: Sequence[AgentConfig[Any] | tuple[AgentConfig[Any], ToolRegistry]] = (),
-        resources: Resources | None = None,
+        resources: Resources | ResourcesFunction | None = None,
         *,
+        store: Store | None = None,
         observers: Sequence[Observer] = (),
         sweep: float = SWEEP,
         lease: float = LEASE,
         tries: int = TRIES,
         back_off: float = BACK_OFF,
     ) -> None:
-        self.resources = _with_store(resources or Resources())
-        assert self.resources.store is not None
-        self.store: Store = self.resources.store
+        self._resources = RunResources(Resources() if resources is None else resources, store)
+        self.store = self._resources.store
         self._agents: dict[str, tuple[AgentConfig[Any], ToolRegistry | None]] = {}
         for agent in agents:
             config, registry = agent if isinstance(agent, tuple) else (agent, None)
@@ -139,7 +141,7 @@ class Runtime:
     async def close(self) -> None:
         """Stop the watchdog and park the runs in progress: another process, or the next one, resumes them at once."""
         if self._watching is not None:
-            self._watching.cancel()
+            self._watchdog.stop()
             await asyncio.wait([self._watching])
             self._watching = None
         await self._turns.close()
@@ -166,9 +168,7 @@ class Runtime:
         root = stored if root_id == run_id else await self._stored(owner, root_id)
         config, registry = self._agent(root.start.agent)
         started = started_of(await self._journal(owner, root_id))
-        default = self.resources.model
-        model = default if default is not None and model_id(default) == started.model else started.model
-        return await self._run(Chat(model=model, scope=owner), config, registry, root_id, resume=True)
+        return await self._run(Chat(model=started.model, scope=owner), config, registry, root_id, resume=True)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
         """Return the run if it is in progress in this process."""
@@ -209,7 +209,7 @@ class Runtime:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
         if not message.strip():
             raise ConfigurationError("steer: the message is empty")
-        await self.store.send(scope, run_id, "steer", await self._clean(run_id, message))
+        await self.store.send(scope, run_id, "steer", await self._clean(scope, run_id, message))
 
     async def stop(self, scope: AnyScope, run_id: str, deadline: float = STOP_DEADLINE) -> StopReceipt:
         """Stop a run and everything below it, in any process, and return the receipt.
@@ -310,8 +310,7 @@ class Runtime:
 
     async def write_title(self, scope: Scope, conversation: StoredConversation, model: Model | str | None) -> str:
         """Write the title of a conversation. Use `Conversation.title`, which writes it once."""
-        policy = self._agent(conversation.agent)[0].get_data_policy()
-        policy = await policy if inspect.isawaitable(policy) else policy
+        policy = await hooks_of(self._agent(conversation.agent)[0]).get_data_policy()
         return await write_title(self, TitleAgent(policy), scope, conversation, model)
 
     # -- waits ---------------------------------------------------------------------------------------------------
@@ -384,8 +383,8 @@ class Runtime:
         remember: Remember = "once",
     ) -> AnswerOutcome:
         run_id = run_of(key)
-        content = await self._clean(run_id, content) if content else ""
-        edited = edited and await self._clean(run_id, edited)
+        content = await self._clean(scope, run_id, content) if content else ""
+        edited = edited and await self._clean(scope, run_id, edited)
         mine = Resolution(
             id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by, remember=remember
         )
@@ -401,17 +400,31 @@ class Runtime:
         self._drop_done()
         await self._watchdog.look()
 
-    async def _clean(self, run_id: str, text: str) -> str:
-        """Return *text*, from outside, as it may enter a run."""
-        stored = await self.store.run(OPERATOR, run_id)  # to apply its policy, which the caller does not see
+    async def redactor(self, scope: AnyScope, agent: str, run_id: str) -> Redactor | None:
+        """Return the redactor of *agent*, for text from outside; None if it redacts nothing.
+
+        If this process does not have the agent, the redactor is that of its run *run_id*. Raises `ConfigurationError`
+        if that cannot be read.
+        """
+        if agent in self._agents:
+            policy = await hooks_of(self._agents[agent][0]).get_data_policy()
+        else:
+            try:
+                policy = policy_of(started_of(await self._journal(scope, run_id)).policy)
+            except (UnknownRunError, ErasedError):
+                if agent:
+                    self._agent(agent)  # raises
+                raise
+        return redactor_of(tuple(policy.patterns))
+
+    async def _clean(self, scope: AnyScope, run_id: str, text: str) -> str:
+        """Return *text*, from outside, as it may enter a run that *scope* reaches."""
+        stored = await self.store.run(scope, run_id)
         if stored is None:
             return text
-        config, _ = self._agents.get(stored.start.agent, (None, None))
-        if config is not None and stored.start.run_id == stored.start.root_id:
-            policy = await hooks_of(config).get_data_policy()
-        else:
-            policy = policy_of(started_of(await self._journal(OPERATOR, run_id)).policy)
-        redactor = redactor_of(tuple(policy.patterns))
+        # A sub-agent's policy also has the patterns of its parents.
+        agent = stored.start.agent if stored.start.run_id == stored.start.root_id else ""
+        redactor = await self.redactor(scope, agent, run_id)
         return text if redactor is None else redactor.text(text)
 
     # -- parts ---------------------------------------------------------------------------------------------------
@@ -452,7 +465,7 @@ class Runtime:
             chat,
             config,
             registry,
-            resources=self.resources,
+            resources=self._resources.shared or await self._resources.of(chat, config),
             run_id=run_id,
             observers=self._observers,
             resume=resume,
@@ -461,8 +474,11 @@ class Runtime:
         live = LiveRun(orchestrator, self._log)
         try:
             await live.started()
-        except BaseException:
-            live.abandon()
+        except BaseException as error:
+            if resume and isinstance(error, asyncio.CancelledError):
+                self._live[run_id] = live  # the run exists: its resumption does not depend on the caller
+            else:
+                live.abandon()
             raise
         if len(self._live) >= self._most_live:
             self._drop_done()
@@ -473,11 +489,3 @@ class Runtime:
     def _drop_done(self) -> None:
         """Forget the runs that have ended or are suspended: the store has them."""
         self._live = {run_id: live for run_id, live in self._live.items() if not live.done}
-
-
-def _with_store(resources: Resources) -> Resources:
-    if resources.store is not None:
-        return resources
-    from ..storage.sqlite import MemoryStore  # noqa: PLC0415 - only runtimes without a store need it
-
-    return dataclasses.replace(resources, store=MemoryStore())

@@ -74,7 +74,7 @@ async def write_title(
     chat = in_conversation(Chat(title_question(first), model=model), scope, conversation.id)
     error: str | None = None
     for number in range(1, _TRIES + 1):
-        run_id = child_run_id(f"{scope.key}{conversation.id}:title", number)
+        run_id = child_run_id(f"{scope.key}{conversation.id}:{conversation.created}:title", number)
         try:
             live = await runs.start(chat, agent, run_id=run_id)
         except RunExistsError:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Protocol
 
-from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, RunStateError
+from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, RunStateError, StorageError
 from ..orchestrator.lifecycle.seal import seal
 from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
@@ -23,6 +24,8 @@ TRIES = 5
 BACK_OFF = 1.0
 """Seconds before a run is resumed that its last resumption did not get any further; twice as many after each further
 try."""
+_LONGEST = 300.0
+"""Most seconds before a run is tried again that got no resources, such as a model of its tenant."""
 
 
 class _Runs(Protocol):
@@ -41,7 +44,7 @@ class Watchdog:
     A tree whose process died is resumed. A tree that makes no progress is tried again after a delay that doubles, up to
     *tries* times: its process may have died of it. Such trees are resumed one at a time, so that none fails for its
     neighbor. After the last try the tree is a dead letter until it is retried or stopped. A tree whose journal is
-    damaged is a dead letter at once.
+    damaged is a dead letter at once. A tree that gets no resources waits as long as it takes.
     """
 
     def __init__(
@@ -63,16 +66,25 @@ class Watchdog:
         self._tries = tries
         self._back_off = back_off
         self._suspect = ""
+        self._stopped = asyncio.Event()
+        self._failures: dict[str, int] = {}
+        """By tree: how often it got no resources since it was last resumed here."""
 
     async def run(self) -> None:
-        """Look, and erase what is due, every *sweep* seconds until cancelled."""
-        while True:
+        """Look, and erase what is due, every *sweep* seconds until `stop`."""
+        self._stopped.clear()
+        while not self._stopped.is_set():
             try:
                 await self.look()
                 await self._store.sweep(OPERATOR)
             except ConcertinoError as error:
                 log.warning("the watchdog failed: %s: %s", type(error).__name__, error)
-            await asyncio.sleep(self._sweep)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), self._sweep)
+
+    def stop(self) -> None:
+        """End `run`. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
+        self._stopped.set()
 
     async def look(self) -> None:
         """Resume, stop or postpone the trees that are due now, and start the queued turns of conversations."""
@@ -82,6 +94,8 @@ class Watchdog:
             if live is not None and not live.done:
                 live.request_stop()
         for root_id in (*due.ready, *due.orphaned):
+            if self._stopped.is_set():
+                return
             live = self._runs.live(OPERATOR, root_id)
             if live is None or live.done:
                 await self._take(root_id)
@@ -98,12 +112,19 @@ class Watchdog:
                 await self._postpone(stored, f"its process ended {stored.tries} times without progress")
             elif not stored.tries or await self._is_only_suspect(root_id):
                 await self._runs.resume(stored.start.scope, root_id)
-        except (RunStateError, ConfigurationError) as error:
+            self._failures.pop(root_id, None)
+        except RunStateError as error:
             log.info("run %s was not resumed: %s", root_id, error)
         except DamagedDataError as error:
-            await self._postpone_damaged(root_id, error)
-        except Exception as error:  # noqa: BLE001 - one run must not keep the watchdog from the others
             log.warning("run %s could not be resumed: %s", root_id, type(error).__name__)
+            await self._set_aside(root_id, str(error), None)
+        except StorageError as error:
+            log.warning("run %s could not be resumed: %s", root_id, type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - one run must not keep the watchdog from the others
+            reason = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
+            log.warning("run %s could not be resumed: %s", root_id, reason)
+            failures = self._failures[root_id] = self._failures.get(root_id, 0) + 1
+            await self._set_aside(root_id, reason, min(self._back_off * 2.0 ** min(failures - 1, 32), _LONGEST))
 
     async def _is_only_suspect(self, root_id: str) -> bool:
         """Return whether no other tree that may kill its process is in progress here."""
@@ -123,11 +144,11 @@ class Watchdog:
         await self._store.postpone(stored.start.scope, root_id, reason=reason, seconds=seconds)
         log.warning("run %s %s: %s", root_id, "is a dead letter" if last else f"waits {seconds:g} s", reason)
 
-    async def _postpone_damaged(self, root_id: str, error: DamagedDataError) -> None:
-        log.warning("run %s could not be resumed: %s", root_id, type(error).__name__)
+    async def _set_aside(self, root_id: str, reason: str, seconds: float | None) -> None:
+        """Postpone a tree that could not be resumed, unless another process has it now."""
         try:
             stored = await self._store.run(OPERATOR, root_id)
-            if stored is not None and stored.end is None and not stored.owner:
-                await self._store.postpone(stored.start.scope, root_id, reason=str(error), seconds=None)
+            if stored is not None and stored.end is None:
+                await self._store.postpone(stored.start.scope, root_id, reason=reason, seconds=seconds)
         except ConcertinoError as failure:
             log.warning("run %s could not be postponed: %s", root_id, type(failure).__name__)

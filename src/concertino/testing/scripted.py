@@ -61,7 +61,7 @@ class ScriptedModel:
             result = await ToolOrchestrator(Chat(model=model, message="1 + 2?"), agent).run()
 
     *scripts* contains scripts for single agents; each key is a part of the agent's system prompt. *summaries* are the
-    answers to requests for a summary of older messages; without them nothing is summarised. The end of the `with` block
+    answers to requests for a summary of older messages; without them nothing is summarized. The end of the `with` block
     fails if steps are left over; a request past the end of the script fails at once. `requests` records all requests.
     """
 
@@ -75,7 +75,7 @@ class ScriptedModel:
         summaries: Sequence[Script] | None = None,
     ) -> None:
         self.name = name
-        self.summarises = summaries is not None
+        self.summarizes = summaries is not None
         self.requests: list[ModelRequest] = []
         self._scripts: dict[str, list[Script]] = {key: list(script) for key, script in (scripts or {}).items()}
         self._scripts[""] = list(steps)
@@ -112,7 +112,7 @@ class ScriptedModel:
 
     def _answer(self, request: ModelRequest) -> Answer:
         key = next((key for key in self._scripts if key and key in request.system), "")
-        if self.summarises and asks_for_summary(request):
+        if self.summarizes and asks_for_summary(request):
             key = ASKS
         script = self._scripts[key]
         if not script:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Effect = Literal["read", "idempotent", "once"]
 """The effect of running a call a second time. `read`: none, the tool only looks. `idempotent`: none, because the
-receiver recognises the call by its key. `once`: the effect would happen twice, so the engine never runs it again; after
+receiver recognizes the call by its key. `once`: the effect would happen twice, so the engine never runs it again; after
 a crash it asks the tool's `probe`, or reports the outcome as unknown."""
 
 T = TypeVar("T")
@@ -109,6 +109,10 @@ class Tool(ABC):
     """True if the user sees the result itself, so that the model must not repeat it."""
     exclusive: bool = False
     """True if a call runs alone: after the turn's calls before it have ended, and before those after it begin."""
+    background: bool = False
+    """True if a call returns a handle at once, and its result follows in a message. For `idempotent` tools whose
+    validated arguments are JSON values; the run does not end before the result is delivered. `timeout` does not apply.
+    A call outside a turn (`Work.call`) waits for the result."""
 
     async def should_use(self, context: ToolContext) -> bool:
         """Return whether this user may use the tool now; if not, the call fails with `TOOL_NOT_ENABLED`."""
@@ -166,6 +170,7 @@ def check_tool(tool: object) -> None:
         ("parameters", dict, "a JSON Schema"),
         ("remote", bool, "True or False"),
         ("exclusive", bool, "True or False"),
+        ("background", bool, "True or False"),
     ):
         value = getattr(tool, setting, None)
         if not isinstance(value, kind):
@@ -173,8 +178,7 @@ def check_tool(tool: object) -> None:
     timeout = tool.timeout
     if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
         raise ConfigurationError(f"tool {name!r}: invalid timeout {timeout!r}: use seconds above 0, or None")
-    if tool.effect not in get_args(Effect):
-        raise ConfigurationError(f"tool {name!r}: invalid effect {tool.effect!r}: use 'read', 'idempotent' or 'once'")
+    _check_effect(tool)
     if tool.retain not in get_args(Retain):
         raise ConfigurationError(f"tool {name!r}: invalid retain {tool.retain!r}: use 'once', 'window' or 'pin'")
     if tool.max_tokens is not None and (not isinstance(tool.max_tokens, int) or tool.max_tokens < 1):
@@ -183,6 +187,15 @@ def check_tool(tool: object) -> None:
         )
     if not isinstance(tool.max_bytes, int) or tool.max_bytes < 1:
         raise ConfigurationError(f"tool {name!r}: invalid max_bytes {tool.max_bytes!r}: use an integer above 0")
+
+
+def _check_effect(tool: Tool) -> None:
+    if tool.effect not in get_args(Effect):
+        raise ConfigurationError(
+            f"tool {tool.name!r}: invalid effect {tool.effect!r}: use 'read', 'idempotent' or 'once'"
+        )
+    if tool.background and (tool.effect != "idempotent" or tool.remote):
+        raise ConfigurationError(f"tool {tool.name!r}: background=True needs effect='idempotent' and remote=False")
 
 
 class Work(ABC):
@@ -282,7 +295,7 @@ class ToolContext(Work):
 
     @abstractmethod
     def recall(self, handle: str) -> str | None:
-        """Return the full text that was cut, reduced or summarised under *handle*; None if the handle is unknown."""
+        """Return the full text that was cut, reduced or summarized under *handle*; None if the handle is unknown."""
 
     @abstractmethod
     def truncate(self, text: str, reserve: int = 0) -> str:

@@ -38,9 +38,8 @@ from concertino import (
 from concertino.errors import ConfigurationError
 from concertino.messages import ForcedTool, ToolCall
 from concertino.orchestrator.agent import HOOKS, OBSERVERS
-from concertino.orchestrator.composition import _CHAINED, _MERGED, merge_permissions
+from concertino.orchestrator.composition import _CHAINED, _MERGED, merge_permissions, strictest
 from concertino.orchestrator.hooks import Hooks
-from concertino.orchestrator.journal.strictness import strictest
 from concertino.orchestrator.outcome import Outcome
 from concertino.testing import ScriptedModel
 

@@ -21,6 +21,7 @@ from concertino.events import (
     CustomEvent,
     Event,
     Notice,
+    PartialOutput,
     ReasoningDelta,
     RunEnded,
     RunEvent,
@@ -59,6 +60,7 @@ from concertino.orchestrator.journal.data_policy import (
 )
 from concertino.orchestrator.journal.event_policy import observed_event
 from concertino.providers.http.encoding import arguments_object
+from concertino.usage import Receipt
 from concertino.waits import Wait
 
 CANARY = "c4n4ry"
@@ -99,6 +101,7 @@ plain: dict[object, st.SearchStrategy[Any]] = {
     type(None): st.none(),
     Decimal: st.just(Decimal(1)),
     ContextReport: st.just(ContextReport()),
+    Receipt: st.just(Receipt(response_id="structure", usage='{"prompt_tokens": 1}')),
     list[list[Any]]: st.builds(lambda text: [["reduce", [1], [text]]], canaries),
     Any: canaries | st.builds(lambda text: {"rows": [text]}, canaries),
 }
@@ -235,7 +238,7 @@ def test_no_forbidden_text_of_a_run_is_kept(policy: DataPolicy, text: str) -> No
 def test_the_structure_of_an_event_is_kept(policy: DataPolicy, event: RunEvent) -> None:
     seen = observed_event(policy, event)
     if seen is None:
-        assert isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta | ToolStreamed)
+        assert isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta | ToolStreamed | PartialOutput)
         return
     assert type(seen) is type(event)
     for name in {field.name for field in dataclasses.fields(event)} & (STRUCTURE | {"index", "record", "who", "kind"}):

@@ -65,8 +65,8 @@ def named(**attributes: Any) -> AgentConfig[Any]:
         ("few_shot", {"x:y": ["hello"]}, "few_shot.*UserMessage"),
         ("few_shot", {"x:y": [UserMessage(3)]}, "few_shot.*at index 0, .*: use text"),  # type: ignore[arg-type]
         ("history", [UserMessage("x", media="a.png")], "use a tuple of Media"),  # type: ignore[arg-type]
-        ("history", [UserMessage("x", media=("a.png",))], "use a tuple of Media"),  # type: ignore[arg-type]
-        ("history", [ToolMessage("1", "look", "x", media=(Media("image/png", b"x"),))], "use a tuple of Media"),  # type: ignore[arg-type]
+        ("history", [UserMessage("x", media=("a.png",))], "use Media with a type such as 'image/png'"),  # type: ignore[arg-type]
+        ("history", [ToolMessage("1", "look", "x", media=(Media("image/png", b"x"),))], "give it one of data"),  # type: ignore[arg-type]
     ],
 )
 def test_an_invalid_field_of_a_chat_raises(field: str, value: Any, problem: str) -> None:

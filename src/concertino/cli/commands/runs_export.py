@@ -6,9 +6,8 @@ import dataclasses
 import json
 from typing import Any
 
-from ...orchestrator.journal.data_policy import DataPolicy, KeepFor
+from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
 from ...orchestrator.journal.entries import Started
-from ...orchestrator.journal.policy_form import policy_of
 from ...orchestrator.journal.replay import read_steps
 from ...scope import OPERATOR
 from ...storage.codec import encode_message, receipt_json

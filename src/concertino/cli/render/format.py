@@ -132,7 +132,7 @@ def event_note(event: AttemptFailed | CacheMiss | ContextEdited | Notice | Steer
             again = f"{event.next_model} in {seconds(event.seconds)}" if event.seconds else event.next_model
             return f"retry: {event.model} failed ({one_line(event.error, 160)}); next: {again}"
         case ContextEdited():
-            counts = (event.reduced, event.summarised, event.left_out)
+            counts = (event.reduced, event.summarized, event.left_out)
             return f"compaction: {compaction(*counts, event.before, event.after)}"
         case CacheMiss():
             return f"cache miss: {tokens(event.expected - event.cached)} not read from the cache ({event.reason})"

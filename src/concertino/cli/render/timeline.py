@@ -14,8 +14,7 @@ from ...ids import call_key
 from ...messages import AssistantMessage, ToolCall, ToolMessage
 from ...operations import ENDED, Operation, OperationState
 from ...orchestrator.journal import entries
-from ...orchestrator.journal.data_policy import DataPolicy, KeepFor
-from ...orchestrator.journal.policy_form import policy_of
+from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
 from ...orchestrator.journal.replay import JournalStep, read_steps
 from ...records import record
 from ...storage.types import StoredJournal

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -106,7 +106,7 @@ class DataPolicy:
         if isinstance(self.tools, Mapping):
             object.__setattr__(self, "tools", dict(self.tools))
         object.__setattr__(self, "patterns", tuple(self.patterns))
-        treatments = list(self._treatments())
+        treatments = self._treatments()
         if (self.hash_key or "hash" in treatments) and not 16 <= len(self.hash_key) <= 64:
             raise ConfigurationError(
                 "DataPolicy(hash_key=...): 'hash' needs 16 to 64 secret bytes, such as secrets.token_bytes(32)"
@@ -141,7 +141,7 @@ class DataPolicy:
 
         0 if some content may not be kept at all, else the shortest `KeepFor`.
         """
-        treatments = list(self._treatments())
+        treatments = self._treatments()
         return _shortest(treatments) if all(map(_stays, treatments)) else 0.0
 
     @property
@@ -149,10 +149,40 @@ class DataPolicy:
         """Return whether some content is erased a time after the run's end."""
         return _shortest(self._treatments()) is not None
 
-    def _treatments(self) -> Iterator[Treatment]:
-        yield from (self.text, self.reasoning, self.media)  # `_stricter` and `policy_of` depend on this order
+    def _treatments(self) -> list[Treatment]:
+        found = [self.text, self.reasoning, self.media]  # `policy_of` and `_stricter` depend on this order
         for tool in (self.other_tools, *self.named_tools.values()):
-            yield from (tool.arguments, tool.results)
+            found += tool.arguments, tool.results
+        return found
+
+
+def policy_form(policy: DataPolicy) -> list[Any]:
+    """Return *policy* as JSON without its secret, so that a run can be ended in a process without its agent."""
+    treatments = [how.seconds if isinstance(how, KeepFor) else how for how in policy._treatments()]
+    known = None if policy.known_tools is None else sorted(policy.known_tools)
+    form = [treatments, list(policy.named_tools), policy.keep_whole_results, known]
+    if policy.patterns:
+        form.append([[each.name, each.pattern, each.characters, each.longest] for each in policy.patterns])
+    return form
+
+
+def policy_of(form: Sequence[Any]) -> DataPolicy:
+    """Restore a policy from `policy_form`. It redacts instead of hashing, since the secret is not stored."""
+    written, names, whole, tools_of_run, *patterns = form
+    known: dict[Any, Treatment] = {"keep": "keep", "redact": "redact", "hash": "redact", "drop": "drop"}
+    text, reasoning, media, *rest = [known[how] if how in known else KeepFor(how) for how in written]
+    other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
+    named = dict(zip(names, tools, strict=True))
+    return DataPolicy(
+        text=text,
+        reasoning=reasoning,
+        media=media,
+        tools=named,
+        other_tools=other,
+        keep_whole_results=whole,
+        known_tools=None if tools_of_run is None else frozenset(tools_of_run),
+        patterns=[Pattern(*pattern) for each in patterns for pattern in each],
+    )
 
 
 def stored_messages(
@@ -313,7 +343,7 @@ def _applying(policy: DataPolicy, message: Message) -> list[Treatment]:
             each = [_of_part(policy, part) for part in parts]
             each += [policy.reasoning for call in message.tool_calls if call.signature]
             each += [policy.text for call in message.tool_calls if not policy.knows(call.name)]
-            return each + (list(policy._treatments()) if any(map(_may_quote, parts)) else [])
+            return each + (policy._treatments() if any(map(_may_quote, parts)) else [])
         case ToolMessage(media=media):
             how = _tool(policy, message.name).results
             return [_refusing(how, message.stored), *([policy.media] if media else [])]

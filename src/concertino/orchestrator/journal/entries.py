@@ -48,6 +48,8 @@ class Position:
     """The model's last text, if it does not follow from the messages."""
     agent_state: str | None = None
     """The agent's own state as JSON text."""
+    background: Sequence[Sequence[Any]] | None = None
+    """The background calls whose results are not part of the conversation; see `BackgroundCalls.rows`."""
 
     def write(self, body: Json, content: Json, known: Json) -> None:
         state = self.state
@@ -71,6 +73,7 @@ class Position:
             ("commands", self.commands, body),
             ("text", self.text, content),
             ("agent_state", self.agent_state, content),
+            ("background", self.background, content),
         ):
             if value is not None and known.get(name) != value:
                 part[name] = known[name] = value
@@ -98,6 +101,7 @@ class Position:
             commands=body.get("commands"),
             text=content.get("text"),
             agent_state=content.get("agent_state"),
+            background=content.get("background"),
         )
 
 
@@ -359,13 +363,19 @@ class Suspended:
 
     kind: ClassVar[EntryKind] = "suspended"
     position: Position
+    finish: bool = False
+    """Whether no turn is open: the run would have finished, but for its background calls."""
+    finish_text: str | None = None
 
     def write(self, body: Json, content: Json) -> None:
-        """Write nothing: the position is part of the entry."""
+        _put(body, "finish", self.finish)
+        if self.finish_text is not None:
+            content["finish_text"] = self.finish_text
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Suspended:
-        return cls(position=Position.read(body, content))
+        position, text = Position.read(body, content), content.get("finish_text")
+        return cls(position=position, finish=body.get("finish", False), finish_text=text)
 
 
 @record(kw_only=True)

@@ -34,6 +34,7 @@ from .entries import (
     SideRequested,
     Started,
     SummaryReady,
+    Suspended,
     decode,
     empty_answer,
     message_of,
@@ -43,7 +44,8 @@ from .entries import (
     unpack_context,
 )
 
-Stage = Literal["started", "requested", "answered", "ended"]
+Stage = Literal["started", "requested", "answered", "finishing", "ended"]
+"""`finishing`: no turn is open, and the run waits for its background calls before it finishes."""
 
 
 @record(kw_only=True)
@@ -152,6 +154,10 @@ class Replay:
     """In stage `requested`."""
     turn: OpenTurn | None = None
     """In stage `answered`."""
+    outcome: StepOutcome = CONTINUE
+    """In stage `finishing`: how the run would have finished."""
+    background: Sequence[Sequence[Any]] = ()
+    """See `Position.background`."""
     side_answers: list[SideAnswered] = field(default_factory=list)
     """Answers to questions outside the conversation, as far as they may be asked again."""
     phase: int = 0
@@ -185,7 +191,7 @@ class Replay:
             self.seconds += max(step.at - self.at, 0.0)
         self.at = step.at
 
-    def _apply(self, step: JournalStep) -> None:
+    def _apply(self, step: JournalStep) -> None:  # noqa: C901 - one case for each kind of entry
         entry, common = step.entry, step.common
         if isinstance(entry, Started):
             self._apply_start(entry)
@@ -208,6 +214,8 @@ class Replay:
                 self._apply_answer(entry, added_before)
             case SummaryReady(ready=ready):
                 self.ready = list(ready)
+            case Suspended(finish=True, finish_text=text):
+                self.stage, self.turn, self.outcome = "finishing", None, Finish(text)
             case Ended():
                 self.stage, self.error, self.receipt = "ended", entry.error, entry.receipt
                 if entry.context is not None:
@@ -262,6 +270,8 @@ class Replay:
             self.state.text = position.text
         if position.agent_state is not None:
             self.agent_state = position.agent_state
+        if position.background is not None:
+            self.background = position.background
         if position.carrying_cost is not None:
             self.carrying_cost = position.carrying_cost
         if position.commands is not None:

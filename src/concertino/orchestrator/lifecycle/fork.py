@@ -12,9 +12,9 @@ from ...storage.process import process_owner
 from ...storage.types import Claim, StoredJournal
 from ...token_engine.counting.base import EstimatingCounter
 from ...token_engine.counting.sizes import message_text
+from ..journal.data_policy import policy_of
 from ..journal.entries import ModelRequested, Position, schema_text, spec_text
 from ..journal.lease import LEASE, Tree
-from ..journal.policy_form import policy_of
 from ..journal.replay import Replay, replay, request_entry
 from ..journal.writer import Journal
 
@@ -80,6 +80,7 @@ def _request(made: Journal, found: Replay, request: ModelRequested, new_id: str,
         commands=None,
         text=found.state.text,
         agent_state=found.agent_state,
+        background=found.background or None,
     )
     return dataclasses.replace(
         request,

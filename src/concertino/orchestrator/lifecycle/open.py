@@ -18,9 +18,12 @@ from ...storage.types import Claim, RunStart
 from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig
 from ..chat import Attachment, Chat
+from ..event_stream import RedactedStream
+from ..hooks import Hooks
+from ..journal.data_policy import policy_form
 from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
-from ..journal.policy_form import policy_form
+from ..journal.patterns import redactor_of
 from ..meter import Meter
 from ..resources import Resources, limits_form
 from ..run import RunSession
@@ -101,6 +104,21 @@ def _model_of(chat: Chat, resources: Resources) -> Model:
     if model is None:
         raise ConfigurationError("the run has no model: give Chat(model=...) or Resources(model=...)")
     return model
+
+
+async def apply_policy(run: RunSession, hooks: Hooks) -> None:
+    """Set the data policy of a run, and redact what the run is given by its patterns and those of the run above."""
+    journal = run.journal
+    if hooks.get_data_policy.own:
+        journal.policy = (await hooks.get_data_policy()).for_tools(run.registry.names())
+    if run.parent is not None and run.parent.redactor is not None:
+        patterns = dict.fromkeys([*run.parent.redactor.patterns, *journal.policy.patterns])
+        journal.policy = dataclasses.replace(journal.policy, patterns=tuple(patterns))
+    run.redactor = redactor_of(tuple(journal.policy.patterns))
+    if run.redactor is not None:
+        run.set_chat(run.redactor.chat(run.chat))
+        if run.stream is not None:
+            run.show(RedactedStream(run.stream, run.redactor), run.recorder)
 
 
 async def begin(run: RunSession, parent: Parent | None) -> None:

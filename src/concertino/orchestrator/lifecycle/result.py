@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...context_state import ContextReport, ContextState, ModelPrice
 from ...errors import InvalidOutputError
@@ -16,14 +16,17 @@ from ..outcome import CONTINUE, Finish, NextStep
 from ..resources import KeptConversation
 from ..run import RunSession
 
+if TYPE_CHECKING:
+    from ..output import Output
+
 
 def final_outcome(run: RunSession, outcome: NextStep) -> NextStep:
     """Return *outcome*; or another step, in which the model corrects an answer that does not match the output type.
 
-    Call it for an agent with an output type only.
+    Call it for an agent with an output type only. While background calls are left, the answer is not the last one.
     """
     assert run.output is not None
-    if not isinstance(outcome, Finish) or outcome.text not in (None, run.state.text):
+    if run.background or not isinstance(outcome, Finish) or outcome.text not in (None, run.state.text):
         return outcome
     from ..output import asked_again, corrections  # noqa: PLC0415 - loaded by now, and slow to import
 
@@ -37,12 +40,10 @@ def final_outcome(run: RunSession, outcome: NextStep) -> NextStep:
     return outcome
 
 
-def typed_output(run: RunSession) -> tuple[Any, str | None]:
+def typed_output(run: RunSession, output: Output) -> tuple[Any, str | None]:
     """Return the value of the answer, and the error of an invalid one."""
-    if run.output is None:
-        return None, None
     try:
-        return run.output.validate(run.state.text), None
+        return output.validate(run.state.text), None
     except InvalidOutputError as problem:
         return None, f"the answer does not match the output type: {problem}"
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
-from ...errors import ConfigurationError, RunEndedError, UnknownRunError
+from ...errors import ConcertinoError, ConfigurationError, RunEndedError, UnknownRunError
 from ...events import RunResult
 from ...scope import Scope
 from ...storage.base import Store
 from ...storage.process import process_owner
+from ...storage.types import Claim
 from ...token_engine.summaries import prepared_edits
 from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
@@ -35,7 +37,7 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
     if store is None:
         raise ConfigurationError("a run is resumed from a store: give Resources(store=...)")
     since = asyncio.get_running_loop().time()
-    claim = await store.claim(run.scope, run.id, process_owner(), tree.lease) if parent is None else None
+    claim = await _claimed(store, run.scope, run.id, tree.lease) if parent is None else None
     if claim is not None:
         tree.start_lease(claim, since)
     try:
@@ -62,6 +64,17 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
             await tree.release()
         raise
     return found
+
+
+async def _claimed(store: Store, scope: Scope, run_id: str, lease: float) -> Claim:
+    """Claim a tree. If the caller is cancelled meanwhile, release the claim, which would otherwise last for a lease."""
+    claiming = asyncio.ensure_future(store.claim(scope, run_id, process_owner(), lease))
+    try:
+        return await asyncio.shield(claiming)
+    except asyncio.CancelledError:
+        with suppress(ConcertinoError):
+            await store.release(await claiming)
+        raise
 
 
 async def _replayed(store: Store, scope: Scope, run_id: str) -> Replay:

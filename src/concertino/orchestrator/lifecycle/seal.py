@@ -16,10 +16,9 @@ from ...storage.types import RunStart, Settlement, StoredRun
 from ...token_engine.counting.base import EstimatingCounter
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord
-from ..journal.data_policy import NOTHING, DataPolicy
+from ..journal.data_policy import NOTHING, DataPolicy, policy_of
 from ..journal.entries import Ended, outcome_of
 from ..journal.lease import LEASE, Tree
-from ..journal.policy_form import policy_of
 from ..journal.replay import OpenTurn, started_of
 from ..journal.writer import Journal
 from ..outcome import Outcome, result_message
@@ -56,13 +55,20 @@ async def seal(
     return tree.receipt()
 
 
-async def seal_below(tree: Tree, status: Literal["cancelled", "failed"], why: str) -> None:
-    """End all runs below the root of *tree* that have not ended, the deepest first."""
+async def seal_below(
+    tree: Tree, status: Literal["cancelled", "failed"], why: str, *, suspended: str | None = None
+) -> None:
+    """End all runs below the root of *tree* that have not ended, the deepest first.
+
+    *suspended* is an agent path: only the suspended runs below it.
+    """
     store = tree.store
     assert store is not None
     assert tree.claim is not None
     runs = await store.runs(tree.claim.scope, root_id=tree.root_id, limit=1_000_000)
     for run in sorted(runs, key=lambda run: run.start.agent_path.count("/"), reverse=True):
+        if suspended is not None and (run.state != "suspended" or not run.start.agent_path.startswith(f"{suspended}/")):
+            continue
         if run.end is None and run.start.run_id != tree.root_id:
             await _seal_one(tree, run, status, why)
 

@@ -114,10 +114,11 @@ async def _answer(side: SideCall, model: Model, request: ModelRequest, output: O
 
 def _request(run: RunSession, question: Question, model: Model) -> ModelRequest:
     limit = run.limits_of(model).output
+    messages = question.messages
     request = ModelRequest(
         model=model.name,
-        system=run.system if question.system is None else question.system,
-        messages=question.messages,
+        system=run.system if question.system is None else run.clean(question.system),
+        messages=messages if run.redactor is None else tuple(map(run.redactor.message, messages)),
         max_output_tokens=limit if question.max_output_tokens is None else min(question.max_output_tokens, limit),
         effort=question.effort,
         temperature=question.temperature,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import BrokenStreamError, HookError, LimitError, ProviderError, RateLimitError, ToolError
 from ...events import (
@@ -37,15 +37,55 @@ from ..hooks import Hooks
 from ..journal.patterns import UNKNOWN_TOOL, RedactedPieces
 from ..meter import FRAME, TOKEN
 from ..recorder import Prepared
-from ..run import RunSession
+from ..run import NEGATIVE, RunSession
 from .budget import tokens_of
 from .retry import AMBIGUOUS, not_billed
+
+if TYPE_CHECKING:
+    from ..output import PartialReader  # slow to import
 
 ORPHANED = "the run that this sub-agent belongs to has ended"
 _CALL = 32
 """Characters that a call counts for in addition to its arguments."""
 OnReady = Callable[[list[ToolCall]], None]
 """Called with the calls whose arguments are complete, in order, while the model is still writing."""
+
+
+class CallIds:
+    """Unique ids for the calls of one answer, in place of empty ones and ones in *taken*.
+
+    Some servers count calls from 0 in each answer, and no provider accepts the same id twice in a conversation.
+    """
+
+    __slots__ = ("_renamed", "_taken")
+
+    def __init__(self, taken: Set[str]) -> None:
+        self._taken = taken
+        self._renamed: dict[str, str] = {}
+
+    def unique(self, call_id: str) -> str:
+        """Return the new id in place of *call_id*: the same for each piece of a call."""
+        return self._renamed.setdefault(call_id, new_call_id())
+
+    def call(self, call: ToolCall) -> ToolCall:
+        """Return *call* with an id that no earlier call of the conversation has."""
+        if call.id and call.id not in self._taken:
+            return call
+        return dataclasses.replace(call, id=self.unique(call.id))
+
+    def message(self, message: AssistantMessage) -> AssistantMessage:
+        """Return *message* with unique ids."""
+        parts: list[MessagePart] = []
+        seen: set[str] = set()
+        for part in message.parts:
+            own = part
+            if own.kind == "tool_call":
+                own = self.call(own)
+                if own.id in seen:
+                    own = dataclasses.replace(own, id=new_call_id())
+                seen.add(own.id)
+            parts.append(own)
+        return dataclasses.replace(message, parts=tuple(parts))
 
 
 class Attempt:
@@ -61,17 +101,17 @@ class Attempt:
         "_call_id",
         "_held",
         "_hooks",
+        "_ids",
         "_left",
         "_limit",
-        "_partial",
         "_pieces",
         "_put",
         "_reasoning",
-        "_renamed",
         "_reply",
         "_run",
         "_sent",
         "_settled",
+        "_side",
         "_stream",
         "_text",
         "calls",
@@ -109,6 +149,7 @@ class Attempt:
         self._run = run
         self._hooks = hooks
         self._audience = audience
+        self._side = side
         self._call_id = call_id
         self._stream = None if audience is None else run.stream
         self._held: list[RunEvent] | None = (
@@ -118,16 +159,17 @@ class Attempt:
         self._put: Callable[[RunEvent], None] | None = None
         if self._stream is not None:
             self._put = self._stream.put if self._held is None else self._held.append
+            if run.output is not None and not side:
+                self._put = _with_partial(run, self._put, run.output.reader(run.redactor))
         self._pieces: RedactedPieces | None = None
         if self._put is not None and run.redactor is not None:
             self._pieces = RedactedPieces(run.redactor, self._put)
             self._put = self._pieces.put
-        self._partial = None if side or run.output is None or run.stream is None else run.output.reader()
         self._limit = run.resources.rate_limits.get(prepared.model.provider) if run.resources.rate_limits else None
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._arguments: list[str] = []
-        self._renamed: dict[str, str] = {}
+        self._ids: CallIds | None = None
         self._reply: Reply | None = None
         self._left = 0
         """The characters that may still arrive."""
@@ -204,8 +246,8 @@ class Attempt:
         """Send the consumer the pieces that were held back, or *reviewed* as a whole if it differs from the answer."""
         run, held, self._held = self._run, self._held or (), None
         if reviewed != self.message:
-            text = TextDelta(run.id, run.path, run.tree.content_index, reviewed.text)
-            held = [text] if reviewed.text else []
+            fields = (reviewed.text, self._audience or run.audience, self._call_id, self.usage_id)
+            held = [TextDelta(run.id, run.path, run.tree.content_index, *fields)] if reviewed.text else []
             self.message, self.calls = reviewed, reviewed.tool_calls
         if self._stream is not None:
             for event in held:
@@ -221,8 +263,6 @@ class Attempt:
             if put is not None:
                 shown: Any = (self._audience, self._call_id, self.usage_id)
                 put(TextDelta(run.id, run.path, run.tree.content_index, text, *shown))
-            if self._partial is not None and (value := self._partial.read(self._text)) is not None:
-                run.emit(PartialOutput, value)
         elif kind is ReasoningChunk:
             self._reasoning.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
@@ -233,13 +273,18 @@ class Attempt:
             self._arguments.append(chunk.arguments)
             self._left -= len(chunk.arguments)
             if put is not None:
-                call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._own_id(chunk.id)
+                call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._call_ids().unique(chunk.id)
                 name = run.registry.sent_names.get(chunk.name, chunk.name)
                 name = name if name in run.registry.by_name or not name else UNKNOWN_TOOL
                 delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
                 put(ToolCallDelta(*delta, self.usage_id))
         elif isinstance(chunk, ToolCallReady):
-            self.ready.append(self._own_call(chunk.call))
+            call = chunk.call if run.redactor is None else run.redactor.call(chunk.call)
+            if call.name in run.registry.sent_names:
+                call = dataclasses.replace(call, name=run.registry.sent_names[call.name])
+            if not call.id or call.id in run.call_ids:
+                call = self._call_ids().call(call)
+            self.ready.append(call)
             self._left -= _CALL if self._arguments else _CALL + len(chunk.call.arguments)
         elif isinstance(chunk, Dropped):
             run.emit(Notice, "not_sent", f"not sent to {self.model_id}: {'; '.join(chunk.what)}")
@@ -247,56 +292,30 @@ class Attempt:
             self._end(chunk)
 
     def _end(self, reply: Reply) -> None:
-        if reply.tokens is not None and reply.tokens.negative:
-            reply = dataclasses.replace(reply, tokens=None, source="unknown", how="reported with negative counts")
-        self.tokens = reply.tokens if reply.source == "measured" else None
         own = self._own(reply.message)
-        self._reply = reply if own is None else dataclasses.replace(reply, message=own)
+        self._reply = reply if own is reply.message else dataclasses.replace(reply, message=own)
 
-    def _own_id(self, call_id: str) -> str:
-        """Return a unique id in place of *call_id*.
-
-        Some servers count calls from 0 in each answer, and no provider accepts the same id twice in a conversation.
-        """
-        return self._renamed.setdefault(call_id, new_call_id())
-
-    def _own_call(self, call: ToolCall) -> ToolCall:
-        if (redactor := self._run.redactor) is not None:
-            call = redactor.call(call)
-        sent = self._run.registry.sent_names
-        name = sent.get(call.name, call.name) if sent else call.name
-        if call.id and call.id not in self._run.call_ids:
-            return call if name is call.name else dataclasses.replace(call, name=name)
-        return dataclasses.replace(call, id=self._own_id(call.id), name=name)
-
-    def _own(self, message: AssistantMessage) -> AssistantMessage | None:
-        """Return *message* redacted, with unique call ids and the tools' own names; None if it is so; set `calls`."""
+    def _own(self, message: AssistantMessage) -> AssistantMessage:
+        """Return *message* redacted and with unique call ids, and set `calls`."""
         if (redactor := self._run.redactor) is not None:
             if self._pieces is not None:
                 self._pieces.flush()
-            if (redacted := redactor.message(message)) is not message:
-                return self._own(redacted) or redacted
+            message = redactor.message(message)
+            if self._run.output is not None and not self._side:
+                message = self._run.output.redacted(message, redactor)
+        if self._run.registry.sent_names:
+            message = _with_own_names(message, self._run.registry.sent_names)
         self.calls = calls = message.tool_calls
-        if not calls:
-            return None
-        ids = {call.id for call in calls}
-        unique = len(ids) == len(calls) and "" not in ids and ids.isdisjoint(self._run.call_ids)
-        sent = self._run.registry.sent_names
-        if unique and not (sent and any(call.name in sent for call in calls)):
-            return None
-        parts: list[MessagePart] = []
-        seen: set[str] = set()
-        for part in message.parts:
-            own = part
-            if own.kind == "tool_call":
-                own = self._own_call(own)
-                if own.id in seen:
-                    own = dataclasses.replace(own, id=new_call_id())
-                seen.add(own.id)
-            parts.append(own)
-        renamed = dataclasses.replace(message, parts=tuple(parts))
-        self.calls = renamed.tool_calls
-        return renamed
+        if calls:
+            ids = {call.id for call in calls}
+            if len(ids) < len(calls) or "" in ids or not ids.isdisjoint(self._run.call_ids):
+                message = self._call_ids().message(message)
+                self.calls = message.tool_calls
+        return message
+
+    def _call_ids(self) -> CallIds:
+        self._ids = self._ids or CallIds(self._run.call_ids)
+        return self._ids
 
     # -- usage ---------------------------------------------------------------------------------------------------
 
@@ -306,6 +325,7 @@ class Attempt:
             raise BrokenStreamError("the stream ended before the final message", provider=self.model.provider)
         self.message = reply.message
         record = reported = self._record(reply)
+        self.tokens = record.tokens if record.source == "measured" else None
         if self._hooks.calculate_usage.own:
             try:
                 changed = await self._hooks.calculate_usage(run.context, record)
@@ -336,7 +356,7 @@ class Attempt:
     def _broken(self, error: BaseException | None) -> AssistantMessage:
         """Return the part of the answer that arrived, with its reasoning and complete calls where the adapter knows."""
         if isinstance(error, ProviderError) and error.partial is not None:
-            return self._own(error.partial) or error.partial
+            return self._own(error.partial)
         text = self._run.clean("".join(self._text))
         return AssistantMessage((Text(text),) if text else (), "broken", self.model.name)
 
@@ -354,25 +374,27 @@ class Attempt:
         served = self.message.model or model.name if reply is None else reply.message.model or model.name
         tools = tuple([call.name for call in self.calls])
         source: UsageSource
-        if reply is not None and reply.tokens is not None:
-            tokens, source, how = reply.tokens, reply.source, reply.how
-        elif reply is None and isinstance(error, ProviderError) and error.tokens is not None:
-            tokens, source, how = error.tokens, "measured", ""
-            if not error.final:
-                how = f"output {self._how}, input as reported" if tokens.prompt else self._how
+        failure = error if reply is None and isinstance(error, ProviderError) else None
+        reported, problem = failure.tokens if failure else None, ""
+        if reply is not None:
+            reported, problem = reply.tokens, reply.how
+        if reported is not None and reported.negative:
+            reported, problem = None, NEGATIVE
+        if reported is not None and reply is not None:
+            tokens, source, how = reported, reply.source, reply.how
+        elif reported is not None and failure is not None:
+            tokens, source, how = reported, "measured", ""
+            if not failure.final:
+                how = f"output {_how(self._run)}, input as reported" if tokens.prompt else _how(self._run)
                 tokens, source = self._at_least(tokens), "estimated"
         else:
-            tokens, source, how = self._estimate(reply), "estimated", self._how
-            if reply is not None and reply.how:
-                how = f"{how}; {reply.how}"
-            elif isinstance(error, AMBIGUOUS):
+            tokens, source, how = self._estimate(reply), "estimated", _how(self._run)
+            if problem:
+                how = f"{how}; {problem}"
+            if isinstance(error, AMBIGUOUS) and (reply is None or not problem):
                 source, how = "unknown", f"not reported after {type(error).__name__}; {how}, at least"
         names = (self.usage_id, model.provider, served)
         return self._run.record(*names, tokens, tools, source=source, how=how, receipt=receipt)
-
-    @property
-    def _how(self) -> str:
-        return f"counted with {self._run.resources.counter.name}"
 
     def _at_least(self, reported: Tokens) -> Tokens:
         """Return what the provider *reported* before the stream broke, or the estimate where that is more."""
@@ -397,3 +419,32 @@ class Attempt:
         reasoning = counter.count("".join(self._reasoning))
         completion = counter.count(written) + (reasoning if reply is None else 0)
         return Tokens(prompt=prompt, completion=completion, reasoning=reasoning)
+
+
+def _how(run: RunSession) -> str:
+    """Return how usage is estimated."""
+    return f"counted with {run.resources.counter.name}"
+
+
+def _with_partial(
+    run: RunSession, put: Callable[[RunEvent], None], partial: PartialReader
+) -> Callable[[RunEvent], None]:
+    """Return *put* followed by the value of the text so far, as the consumer sees the text."""
+
+    def put_text(event: RunEvent) -> None:
+        put(event)
+        if type(event) is TextDelta and (value := partial.read(event.text)) is not None:
+            put(PartialOutput(run.id, run.path, run.tree.content_index, value))
+
+    return put_text
+
+
+def _with_own_names(message: AssistantMessage, sent: Mapping[str, str]) -> AssistantMessage:
+    """Return *message* with the tools' own names in place of the *sent* ones."""
+    if not any(call.name in sent for call in message.tool_calls):
+        return message
+    parts = [
+        dataclasses.replace(part, name=sent.get(part.name, part.name)) if part.kind == "tool_call" else part
+        for part in message.parts
+    ]
+    return dataclasses.replace(message, parts=tuple(parts))

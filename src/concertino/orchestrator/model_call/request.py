@@ -142,7 +142,7 @@ class TurnRequests:
             tools = ()  # otherwise they stay: providers refuse a history with calls of undeclared tools
         limits = run.limits if model is run.model else run.limits_of(model)
         prompt, run.state.prompt = run.state.prompt, ""
-        view = await self._view(model, limits, specs, prompt, summaries=getattr(model, "summarises", False))
+        view = await self._view(model, limits, specs, prompt, summaries=getattr(model, "summarizes", False))
         messages = _prompted(view, prompt) if prompt else view
         request = ModelRequest(
             model=model.name,

@@ -38,7 +38,7 @@ _UPTO = (
     "before them"
 )
 _EARLIER = (
-    " So do the earlier summaries in it: summarise what came after the last of them, and do not repeat what they say."
+    " So do the earlier summaries in it: summarize what came after the last of them, and do not repeat what they say."
 )
 _MERGE = ASKS + (
     " These are summaries of successive parts of one conversation. Write one that can stand for all of them, of at "

@@ -16,7 +16,7 @@ from ...tools.registry import ToolRegistry
 from ...usage import Tokens
 from ..hooks import Hooks
 from ..plain import custom_data, cut_bytes
-from ..run import Prompt, RunSession
+from ..run import NEGATIVE, Prompt, RunSession
 
 if TYPE_CHECKING:
     from ...tools.ask_settings import AskSettings
@@ -171,8 +171,12 @@ class CallContext(ToolContext):
         run = self._run
         self._booked += 1
         call = handle_for(self.key) if self._index == OUTSIDE else self._index
-        usage = usage_id(run.id, run.state.step, f"call{call}.{self._booked}")
-        record = run.record(usage, provider, model, tokens, (self._call.name,))
+        usage = usage_id(run.id, self._step, f"call{call}.{self._booked}")
+        booked = (usage, provider, model)
+        if tokens.negative:
+            record = run.record(*booked, Tokens(), (self._call.name,), source="unknown", how=NEGATIVE)
+        else:
+            record = run.record(*booked, tokens, (self._call.name,))
         run.book(record)
         run.emit(UsageRecorded, record)
 

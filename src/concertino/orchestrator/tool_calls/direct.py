@@ -64,6 +64,9 @@ class DirectCalls(ToolCalls):
         what = "an approval" if needs.kind == "approval" else "a result from outside"
         await self._end(call, failed(call.call, _CANNOT_WAIT.format(what=what)), context)
 
+    async def _background_call_ends(self) -> bool:
+        return False  # the caller may be one
+
     async def _suspend(self) -> Suspend:
         return Suspend(())  # what is recorded is up to the caller's own turn
 

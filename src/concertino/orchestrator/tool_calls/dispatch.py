@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import EngineError, HookError, StorageError
-from ...events import CallWaiting, StoppedWork, ToolDone, ToolFailed, ToolStarted
+from ...events import CallWaiting, ToolDone, ToolFailed, ToolStarted
 from ...messages import ToolCall
 from ...operations import Operation
 from ...waits import Wait
@@ -151,7 +151,9 @@ class ToolCalls:
             if self._finished():
                 return None
             if not self._run.journal.on or not await self._take_answers():
-                return await self._suspend()
+                if not await self._background_call_ends():
+                    return await self._suspend()
+                continue  # meanwhile an answer may have come
             transitions = sum([call.transitions for call in self._calls])
             if transitions == before:
                 raise EngineError(f"step {self._run.state.step} of run {self._run.id} made no progress: report this")
@@ -195,6 +197,10 @@ class ToolCalls:
             call.apply("approve" if answered is None else "deny" if answered[1] else "resolve")
             taken = True
         return taken
+
+    async def _background_call_ends(self) -> bool:
+        """Wait until a background call of the run has ended. Return False if none is running."""
+        return self._run.background is not None and await self._run.background.next()
 
     async def _suspend(self) -> Suspend:
         for call in self._calls:
@@ -398,19 +404,8 @@ class ToolCalls:
 
     def note_stopped(self) -> None:
         """Add the calls that were running to the tree's receipt."""
-        run = self._run
         for call in self._calls:
-            if (tool := call.executing) is None and not call.abandoned:
-                continue
-            tool = tool or call.tool
-            assert tool is not None
-            work = StoppedWork(
-                agent_path=run.path, what="tool", name=call.call.name, call_id=call.call.id, effect=tool.effect
-            )
-            if not tool.interruptible or (call.task is not None and not call.task.done()):
-                run.tree.note_stopped("not_stopped", work)
-            else:
-                run.tree.note_stopped("stopped" if tool.effect == "read" else "unknown", work)
+            call.note_stopped()
 
 
 def _answer(waits: Sequence[Wait], key: str, kind: str | None) -> Wait | None:

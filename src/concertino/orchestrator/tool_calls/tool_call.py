@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import ToolError, error_text
+from ...events import StoppedWork
 from ...ids import call_key, handle_for
 from ...messages import AssistantMessage, Media, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
@@ -25,7 +26,7 @@ from ..recorder import record_calls
 from ..run import RunSession
 from ..validation import content_problem, media_problem
 from .approval import NeedsAnswer, answer_text, approved_arguments, arguments_text
-from .context import CallContext
+from .context import OUTSIDE, CallContext
 
 NOT_ENABLED = "TOOL_NOT_ENABLED"
 UNKNOWN = (
@@ -62,6 +63,7 @@ class Call:
         "exclusive",
         "executing",
         "expired",
+        "in_background",
         "index",
         "native",
         "ordinal",
@@ -112,6 +114,8 @@ class Call:
         self._remote = tool is not None and tool.remote
         self.declared = self._effect == "once" or self._remote
         """Whether the store must know of the call before it runs: for `once` effects and remote results."""
+        self.in_background = tool is not None and tool.background and index != OUTSIDE
+        """Whether the turn gets a handle, and does not wait for the result."""
         self._key = ""
         self._uncut: tuple[Tool, Outcome] | None = None
 
@@ -175,9 +179,23 @@ class Call:
         if self.state not in ENDED:
             self.apply("lose" if outcome.unknown else "fail" if outcome.is_error else "complete")
 
+    def note_stopped(self) -> None:
+        """Add the call to the tree's receipt, if it was running."""
+        if (tool := self.executing) is None and not self.abandoned:
+            return
+        tool = tool or self.tool
+        assert tool is not None
+        work = StoppedWork(
+            agent_path=self._run.path, what="tool", name=self.call.name, call_id=self.call.id, effect=tool.effect
+        )
+        if not tool.interruptible or (self.task is not None and not self.task.done()):
+            self._run.tree.note_stopped("not_stopped", work)
+        else:
+            self._run.tree.note_stopped("stopped" if tool.effect == "read" else "unknown", work)
+
     # -- execution -----------------------------------------------------------------------------------------------
 
-    async def perform(self, context: CallContext, *, again: bool) -> Outcome:  # noqa: C901 - the order of checks
+    async def perform(self, context: CallContext, *, again: bool) -> Outcome:  # noqa: C901, PLR0912 - the order of checks
         """Return the outcome: from an answer, from a probe after a crash, or from the tool.
 
         Raises `NeedsAnswer`, `SubAgentWaits`, and what hooks and tools raise.
@@ -205,6 +223,8 @@ class Call:
             await self.record()
         if run.journal.on:
             await run.tree.confirm()
+        if self.in_background:
+            return self._outcome(tool, run.work().start_in_background(self, arguments, again=again))
         self.executing = tool
         value = tool.execute(arguments, context)
         if hasattr(value, "__await__"):

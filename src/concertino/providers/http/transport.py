@@ -53,7 +53,7 @@ class StreamingModel(ABC, Generic[C]):
 
     provider: str
     name: str
-    summarises = True
+    summarizes = True
 
     def __init__(self, name: str, provider: str, client: C | None, timeout: float | Timeouts = DEFAULT_DELTA) -> None:
         self.name = name

@@ -250,6 +250,7 @@ def delete_conversation(connection: sqlite3.Connection, scope: Scope, conversati
             forget_content(connection, row["number"])
             connection.execute(sql["forget_run_of_conversation"], {"run": row["number"]})
         connection.execute(scoped("forget_texts_of_conversation", scope)[0], bound)
+        connection.execute(sql["forget_rules_of_conversation"], bound)
         forget_conversations(connection, [conversation_number(connection, scope, conversation_id)])
     checkpoint(connection)
     return Erased(runs=len(runs), memories=0)

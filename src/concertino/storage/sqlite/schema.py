@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -45,6 +46,7 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
     _check_path(path)
     if sqlite3.sqlite_version_info < MIN_SQLITE:
         raise StorageError(f"SQLite {sqlite3.sqlite_version} is too old: install a Python with SQLite 3.35 or newer")
+    _create_private(path)
     connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
     connection.row_factory = sqlite3.Row
     try:
@@ -123,6 +125,13 @@ def _check_path(path: Path) -> None:
     wanted = path if path.exists() else path.parent
     if not os.access(wanted, os.W_OK):
         raise StorageError(f"{wanted} is not writable: grant this user write access, or open it with read_only=True")
+
+
+def _create_private(path: Path) -> None:
+    """Create a missing file that only this user can read. SQLite gives its log and index the mode of the file."""
+    # An existing file is not opened, as above, and keeps the mode that its owner gave it.
+    with suppress(OSError):
+        os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool = True) -> None:

@@ -44,7 +44,8 @@ class Watermark:
                 f"or check what its runs did since then, and delete {self._mark} to continue from this one"
             )
         with suppress(OSError):  # without the file nothing is detected, and everything else works
-            self._fd = os.open(self._mark, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+            mode = Path(self._path).stat().st_mode & 0o666  # a shared database has a shared mark
+            self._fd = os.open(self._mark, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), mode)
         self._write(number)
         self._files = _identity(self._path), _identity(self._log)
 

@@ -1,4 +1,4 @@
-"""`recall`: show the full text of results and messages that were cut, reduced or summarised."""
+"""`recall`: show the full text of results and messages that were cut, reduced or summarized."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Recall(Tool):
     name = "recall"
     description = (
         "Show the full text of something that was left out of the conversation: a tool result that was cut or reduced, "
-        "or messages that were summarised."
+        "or messages that were summarized."
     )
     parameters: dict[str, Any] = {  # noqa: RUF012 - a schema is data
         "type": "object",

@@ -188,6 +188,9 @@ WHERE turn_words MATCH :match AND /*reached c*/
 ORDER BY bm25(turn_words, 0.0, 1.0), t.number DESC
 LIMIT :limit;
 
+-- name: forget_rules_of_conversation
+DELETE FROM approval_rules WHERE scope_key = :scope_key AND conversation_key = :conversation_key;
+
 -- name: runs_of_conversation
 SELECT r.number, r.run_id, r.root, h.ending IS NOT NULL AS ended, h.erase_after
 FROM runs AS r JOIN heads AS h ON h.run = r.number

@@ -57,7 +57,7 @@ SELECT run, erase_at FROM heads WHERE sweep_at IS NOT NULL AND sweep_at <= :now;
 -- name: runs_to_forget
 SELECT r.number, r.run_id, r.tenant, r.user_id, h.ending IS NOT NULL AS ended
 FROM runs AS r JOIN heads AS h ON h.run = r.number
-WHERE r.conversation_key IS NOT NULL AND /*reached r*/;  -- NULL: erased before
+WHERE (r.conversation_key IS NOT NULL OR r.user_id <> '') AND /*reached r*/;  -- both are gone: erased before
 
 -- name: open_roots
 SELECT DISTINCT r.root, top.erase_after

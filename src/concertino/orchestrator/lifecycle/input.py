@@ -1,14 +1,15 @@
-"""The review of a user's message before it enters a run."""
+"""The user's messages on their way into a run: their review, and those sent while the agent runs."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from ...errors import LimitError
 from ...events import Steered
 from ...messages import UserMessage
 from ..hooks import Hooks, within_patience
-from ..outcome import Fail, Finish
+from ..outcome import CONTINUE, Fail, Finish, StepOutcome
 from ..run import RunSession
 from .open import fitting
 
@@ -24,6 +25,27 @@ async def reviewed_input(run: RunSession, hooks: Hooks, text: str) -> str | Fini
         return await within_patience(run, "review_input", hooks.review_input(run.context, text))
     except LimitError as reached:
         return Fail(f"the message could not be reviewed: {reached}")
+
+
+async def first_message(run: RunSession, hooks: Hooks) -> tuple[str, StepOutcome]:
+    """Return the first message as the agent admits it and `CONTINUE`, or a stand-in and how the run ends instead."""
+    reviewed = await reviewed_input(run, hooks, run.chat.message)
+    if isinstance(reviewed, str):
+        return reviewed, CONTINUE
+    run.set_chat(dataclasses.replace(run.chat, media=()))
+    return WITHHELD, reviewed
+
+
+async def new_steers(run: RunSession) -> list[str]:
+    """Return the messages sent to the running agent since the last step."""
+    steers, run.steers = run.steers, []
+    journal = run.journal
+    if run.tree.store is not None:
+        for command in await run.tree.store.commands(run.scope, run.id, after=journal.processed):
+            journal.processed = command.number
+            if command.kind == "steer":
+                steers.append(command.text)
+    return steers
 
 
 async def admit(run: RunSession, hooks: Hooks, messages: Sequence[str]) -> Finish | Fail | None:

@@ -1,0 +1,83 @@
+"""The resources of each run: one object for all runs, or what a function of the product returns for their scope."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..errors import ConfigurationError, ResourcesError
+from ..orchestrator.agent import AgentConfig
+from ..orchestrator.chat import Chat
+from ..orchestrator.resources import Resources
+from ..orchestrator.validation import check_chat
+from ..scope import Scope
+from ..storage.base import Store
+
+ResourcesFunction = Callable[[Scope, AgentConfig[Any]], Resources | Awaitable[Resources]]
+"""Returns the resources of a run of an agent for its owner. It is called when a run starts, and whenever a process
+resumes it; sub-agents use the resources of their root."""
+
+PATIENCE = 30.0
+"""Seconds that an async function may take: the watchdog resumes one run after the other."""
+
+
+class RunResources:
+    """The resources of the runs in one store.
+
+    Raises `ConfigurationError` if *given* is neither resources nor a function, or if its store is not *store*.
+    """
+
+    def __init__(self, given: Resources | ResourcesFunction, store: Store | None) -> None:
+        if not isinstance(given, Resources) and not callable(given):
+            raise ConfigurationError(
+                f"Runtime(resources={given!r:.80}): use Resources, or a function of scope and agent that returns them"
+            )
+        if store is None:
+            store = given.store if isinstance(given, Resources) else None
+        if store is None:
+            from ..storage.sqlite import MemoryStore  # noqa: PLC0415 - only runtimes without a store need it
+
+            store = MemoryStore()
+        self.store: Store = store
+        self.shared = self._in_store(given) if isinstance(given, Resources) else None
+        """The resources of all runs; None if they depend on the run."""
+        self._function = None if isinstance(given, Resources) else given
+
+    async def of(self, chat: Chat, agent: AgentConfig[Any]) -> Resources:
+        """Return the resources of a run, for the scope of its chat.
+
+        Raises `ConfigurationError` if *chat* is not a chat or has no scope, and `ResourcesError`, whose cause is the
+        error of the function.
+        """
+        if self._function is None:
+            assert self.shared is not None
+            return self.shared
+        if not isinstance(chat, Chat) or not isinstance(chat.scope, Scope):
+            check_chat(chat, Resources())  # raises: the function is never asked for something else than a scope
+        try:
+            found = self._function(chat.scope, agent)
+            if inspect.isawaitable(found):
+                async with asyncio.timeout(PATIENCE):
+                    found = await found
+        except Exception as error:
+            # Neither the scope nor the text of the error, which may contain a key: the run may keep this message.
+            problem = f"Runtime(resources=...) failed for agent {agent.name!r}: {type(error).__name__}"
+            raise ResourcesError(problem) from error
+        if not isinstance(found, Resources):
+            kind = type(found).__name__
+            raise ResourcesError(
+                f"Runtime(resources=...) returned {kind} for agent {agent.name!r}: return Resources, and raise an "
+                "error if the scope has none"
+            )
+        return self._in_store(found)
+
+    def _in_store(self, resources: Resources) -> Resources:
+        if resources.store is None:
+            return resources.with_store(self.store)
+        if resources.store is not self.store:
+            raise ResourcesError(
+                "Resources(store=...) of a run is not its runtime's: leave it out, and use Runtime(store=...)"
+            )
+        return resources

@@ -1,0 +1,58 @@
+"""Sub-agents in the background survive kill -9: each result is delivered once, and nothing is booked twice."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from concertino import OPERATOR, RunResult, SqliteStore, UserMessage
+from concertino.testing import Points
+
+from .background_program import run
+from .kit import steal
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKERS = 4
+
+
+async def check(folder: Path, result: RunResult, where: str) -> int:
+    """Check the end of a run, and return how many attempts at a model it has booked."""
+    assert (result.status, result.text) == ("completed", "2 of 2"), where
+    delivered = [m.text for m in result.messages if isinstance(m, UserMessage) and m.tool]
+    assert sorted(delivered) == [f"[result of buyer-{number}]\nbought" for number in (1, 2)], where
+    assert result.tool_calls == {"boss": 2, "boss/buyer-1": 1, "boss/buyer-2": 1}, where
+    keys = (folder / "paid").read_text().splitlines()
+    assert len(set(keys)) == 2, where
+    async with await SqliteStore.open(folder / "runs.db") as store:
+        runs = await store.runs(OPERATOR, root_id="run_1")
+        assert [run.end.status for run in runs if run.end] == ["completed"] * 3, where
+        for stored in runs:
+            assert list(await store.operations(OPERATOR, run_id=stored.start.run_id)) == [], where
+        usage = list(await store.usage(OPERATOR, "run_1"))
+    assert sorted(r.id for r in usage) == sorted(r.id for r in result.usage), where
+    return len(usage)
+
+
+@pytest.mark.parametrize("part", range(WORKERS))
+async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    points = Points(lambda _name, _number: None)
+    least = await check(whole, await run(whole, points), "not killed") - 1  # one result may come before a request
+    for number in range(1 + part, len(points.passed) + 1, WORKERS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        program = [sys.executable, "-m", "tests.crash.background_program", str(folder), str(number)]
+        process = await asyncio.create_subprocess_exec(*program, cwd=ROOT)
+        if await process.wait() == 0:
+            continue  # the order of concurrent writes differs: this process had fewer
+        assert process.returncode == -signal.SIGKILL
+        async with await SqliteStore.open(folder / "runs.db") as store:
+            await steal(store, "run_1")
+        result = await run(folder, Points(lambda _name, _number: None))
+        booked = await check(folder, result, f"killed at point {number}, {points.passed[number - 1]}")
+        assert least <= booked <= least + 1 + 3, "at most what was in flight is asked again"

@@ -1,0 +1,87 @@
+"""Leaving a runtime, or cancelling a caller, while a run is being resumed: the run goes on, and no claim remains."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Ask, Chat, MemoryStore, Resources, RunContext, Runtime, Scope, ToolCall, tool
+from concertino.errors import RunEndedError
+from concertino.testing import ScriptedModel, call
+
+CARLA, ANN = Scope("acme", "carla"), Scope("acme", "ann")
+
+
+class _HeldClaim(MemoryStore):
+    """A store that answers a claim when the test says so, although it has made it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claimed, self.answer = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, *arguments: Any, **options: Any) -> Any:
+        claim = await super().claim(*arguments, **options)
+        self.claimed.set()
+        await self.answer.wait()
+        return claim
+
+
+@tool(effect="once")
+async def refund() -> str:
+    """Refund an order."""
+    return "refunded"
+
+
+class Clerk(AgentConfig[None]):
+    name = "clerk"
+    tools = (refund,)
+
+    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
+        return Ask(who=("ann",))
+
+
+async def _answered(store: MemoryStore) -> tuple[Resources, str]:
+    """Return the resources and the id of a run that waits for nothing but a process."""
+    resources = Resources(model=ScriptedModel(call("refund"), "Done."), store=store)
+    runtime = Runtime([Clerk()], resources)
+    run = await runtime.start(Chat("Refund it.", scope=CARLA), "clerk")
+    (wait,) = (await run.result()).waiting
+    await Runtime([], Resources(store=store)).approve(ANN, wait.key)
+    return resources, run.id
+
+
+async def _ends(resources: Resources, run_id: str) -> None:
+    """Check that the run completes, unless it has already."""
+    runtime = Runtime([Clerk()], resources)
+    with suppress(RunEndedError):
+        await (await runtime.resume(CARLA, run_id)).result()
+    result = await runtime.result(CARLA, run_id)
+    assert (result.status, result.text) == ("completed", "Done.")
+
+
+async def test_leaving_while_the_watchdog_resumes_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    async with _HeldClaim() as store:
+        resources, run_id = await _answered(store)
+        async with Runtime([Clerk()], resources, sweep=0.01):
+            await store.claimed.wait()
+            asyncio.get_running_loop().call_soon(store.answer.set)
+        await _ends(resources, run_id)
+    assert [entry for entry in caplog.records if entry.levelno >= logging.WARNING] == []
+
+
+async def test_a_caller_that_is_cancelled_while_it_resumes_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    async with _HeldClaim() as store:
+        resources, run_id = await _answered(store)
+        runtime = Runtime([Clerk()], resources)
+        resuming = asyncio.create_task(runtime.resume(CARLA, run_id))
+        await store.claimed.wait()
+        resuming.cancel()
+        await asyncio.wait([resuming])
+        store.answer.set()
+        result = await (await runtime.resume(CARLA, run_id)).result()
+        assert (result.status, result.text) == ("completed", "Done.")
+    assert [entry for entry in caplog.records if entry.levelno >= logging.WARNING] == []

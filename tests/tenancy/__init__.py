@@ -1,0 +1,1 @@
+"""Tenants: nothing that is public reaches what belongs to another one."""
