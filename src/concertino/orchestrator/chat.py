@@ -85,11 +85,13 @@ class Chat:
         return ()
 
     def for_child(self, task: str, model: Model) -> Chat:
-        """Return the chat of a sub-agent: the same user and model, without the conversation."""
+        """Return the chat of a sub-agent: the same user, switches and model, without the conversation."""
         return Chat(
             task,
             model=model,
             scope=self.scope,
             conversation_id=self.conversation_id,
+            memory_enabled=self.memory_enabled,
+            personalization_enabled=self.personalization_enabled,
             budget=self.budget,
         )

@@ -99,12 +99,15 @@ class DataPolicy:
     """Names of the run's tools; a name outside them is text. Set by the engine; None: all names are structure."""
     keeps_everything: bool = field(init=False, repr=False, compare=False, default=True)
     """Whether all content is kept unchanged and without a time limit."""
+    named_tools: Mapping[str, ToolData] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """The treatments by tool name; none if a function decides and has not been asked yet (`for_tools`)."""
 
     def __post_init__(self) -> None:
         _check_treatments(self, "text", "reasoning", "media")
-        _check_fields(self)
         if isinstance(self.tools, Mapping):
             object.__setattr__(self, "tools", dict(self.tools))
+            object.__setattr__(self, "named_tools", self.tools)
+        _check_fields(self)
         object.__setattr__(self, "patterns", tuple(self.patterns))
         treatments = self._treatments()
         if (self.hash_key or "hash" in treatments) and not 16 <= len(self.hash_key) <= 64:
@@ -117,11 +120,6 @@ class DataPolicy:
     def tool(self, name: str) -> ToolData:
         """Return the treatment of the tool *name*."""
         return self.tools.get(name, self.other_tools) if isinstance(self.tools, Mapping) else self.tools(name)
-
-    @property
-    def named_tools(self) -> Mapping[str, ToolData]:
-        """The treatments by tool name; none if a function decides and has not been asked yet (`for_tools`)."""
-        return self.tools if isinstance(self.tools, Mapping) else {}
 
     def for_tools(self, names: Iterable[str]) -> DataPolicy:
         """Return this policy for a run with the tools *names*."""

@@ -281,7 +281,9 @@ def _started(run: RunSession) -> Started:
         memories=list(chat.memories),
         project_rules=chat.project_rules,
         attachments=[[file.name, file.description] for file in chat.attachments],
-        project_attachments=[[file.name, file.description] for file in chat.project_attachments],
+        project_attachments=[[file.name, file.description] for file in chat.project_attachments]
+        if chat.project_attachments
+        else (),
         without_memory=not chat.memory_enabled,
         without_personalization=not chat.personalization_enabled,
     )
