@@ -24,7 +24,6 @@ from concertino import (
 )
 from concertino.agents import EMAIL, MainThreadAgent, delegate
 from concertino.messages import Message
-from concertino.storage import Store
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools.builtin import Settings, default_registry
 
@@ -44,7 +43,7 @@ def seen(request: ModelRequest) -> tuple[Any, ...]:
     return request.system, [spec.name for spec in request.tools], request.tool_choice
 
 
-def process(store: Store, model: ScriptedModel) -> Runtime:
+def process(store: MemoryStore, model: ScriptedModel) -> Runtime:
     """Return a runtime with the memory tools."""
     registry = default_registry(settings=Settings(memory=store))
     return Runtime([(MainThreadAgent(), registry)], Resources(model=model, store=store, models=lambda _: model))

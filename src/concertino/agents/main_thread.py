@@ -47,7 +47,7 @@ class MainThreadAgent(AgentConfig[None]):
         """Move RAG's passages into the user's message; force RAG after a chatbot call that needs its files."""
         if outcome.is_error:
             return None
-        if call.name == RAG_TOOL and outcome.content.strip():
+        if call.name == RAG_TOOL and outcome.stored and outcome.content.strip():
             return Special(
                 result="(the passages were added to the user's message)",
                 messages=_with_passages(run.messages[:-1], outcome.content),

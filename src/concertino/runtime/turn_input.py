@@ -58,13 +58,13 @@ def decode_input(written: dict[str, Any]) -> Chat:
         name if isinstance(name, str) else tuple(name): tuple(map(decode_message, texts))
         for name, texts in fields.pop("few_shot", ())
     }
-    switches = dict.fromkeys(fields.pop("off", ()), False)
+    fields |= dict.fromkeys(fields.pop("off", ()), False)
     files = {name: [Attachment(*file) for file in fields.pop(name, ())] for name in _FILES}
     budget = None
     if (limit := fields.pop("budget", None)) is not None:
         budget = Budget(tokens=limit[0], money=None if limit[1] is None else Decimal(limit[1]))
     media = _media_of(decode_message(fields.pop("media"))) if "media" in fields else ()
-    return Chat(**fields, **switches, **files, few_shot=examples, budget=budget, media=media)
+    return Chat(**fields | files, few_shot=examples, budget=budget, media=media)
 
 
 def started_input(journal: StoredJournal) -> Chat:

@@ -72,6 +72,7 @@ class CallContext(ToolContext):
         "_spawn",
         "_spawned",
         "_step",
+        "unkept",
     )
 
     def __init__(
@@ -98,6 +99,8 @@ class CallContext(ToolContext):
         self._booked = 0
         self._spawned = 0
         self._progress: Progress | None = None
+        self.unkept = False
+        """Whether the tool has read a result that must not be kept, so that its own must not either."""
 
     @property
     def run_id(self) -> str:  # type: ignore[override]  # the port promises no more than reading
@@ -164,7 +167,9 @@ class CallContext(ToolContext):
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """See `Work.call`."""
-        return await self._run.work().call(self, tool, arguments or {})
+        result = await self._run.work().call(self, tool, arguments or {})
+        self.unkept = self.unkept or not result.stored
+        return result
 
     def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
         """See `ToolContext.add_usage`."""
@@ -182,7 +187,11 @@ class CallContext(ToolContext):
 
     def recall(self, handle: str) -> str | None:
         """See `ToolContext.recall`."""
-        return self._run.window.recall(handle)
+        found = self._run.window.recall(handle)
+        if found is None:
+            return None
+        self.unkept = self.unkept or not found.stored
+        return found.text
 
     def truncate(self, text: str, reserve: int = 0) -> str:
         """See `ToolContext.truncate`."""

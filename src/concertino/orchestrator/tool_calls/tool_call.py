@@ -235,7 +235,9 @@ class Call:
             if not tool.remote:
                 raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
             raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
-        return self._outcome(tool, value)
+        outcome = self._outcome(tool, value)
+        outcome.stored = outcome.stored and not context.unkept
+        return outcome
 
     async def _arguments(self, tool: Tool, context: CallContext) -> dict[str, Any]:
         """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval."""
@@ -388,8 +390,10 @@ async def _last(items: Any, tool: Tool, context: CallContext) -> Any:
     try:
         async for item in items:
             last = item
-            shown = item.content if isinstance(item, ToolResult) else item
-            context.stream(bounded_text(shown, tool.max_bytes))
+            if not isinstance(item, ToolResult):
+                context.stream(bounded_text(item, tool.max_bytes))
+            elif item.stored:
+                context.stream(bounded_text(item.content, tool.max_bytes))
     finally:
         if hasattr(items, "aclose"):
             await items.aclose()
