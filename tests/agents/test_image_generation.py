@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from concertino import AgentConfig, Chat, Resources, RunResult, Scope, ToolContext, ToolOrchestrator, ToolRegistry
-from concertino.errors import AuthenticationError, ContentFilteredError, MissingKeyError, RateLimitError
+from concertino.errors import (
+    AuthenticationError,
+    ContentFilteredError,
+    MissingKeyError,
+    ProviderError,
+    RateLimitError,
+)
 from concertino.messages import Media
 from concertino.providers.google import GoogleImages
 from concertino.providers.openai import OpenAIImages
@@ -152,6 +158,71 @@ async def test_a_refused_image_names_the_reason(server: WebServer) -> None:
     with pytest.raises(ContentFilteredError, match="no image"):
         await openai.generate("x", "square")
     await openai.close()
+
+
+GARBAGE: list[Reply] = [
+    Reply(b"<html>", "text/html"),
+    *[Reply(body, "application/json") for body in (b"{{{", b"", b"null", b"[]", b'"x"')],
+    *[openai_reply(data=data) for data in ("x", [1], [None])],
+    *[google_reply(part) for part in ("x", {"inlineData": {"mimeType": "image/png", "data": "$$$"}})],
+    google_reply({"inlineData": {"mimeType": "image/png"}}),
+]
+
+
+@pytest.mark.parametrize("reply", GARBAGE)
+async def test_an_answer_in_another_form_is_an_error_of_the_provider(server: WebServer, reply: Reply) -> None:
+    """Whatever arrives, the caller gets a `ProviderError`."""
+    server.replies["/v1/images/generations"] = server.replies[GOOGLE_PATH] = reply
+    for backend in (
+        OpenAIImages(api_key="k", base_url=f"{server.url}/v1"),
+        GoogleImages(api_key="k", base_url=server.url),
+    ):
+        with pytest.raises(ProviderError):
+            await backend.generate("a cat", "square")
+        await backend.close()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        openai_reply(data=[{}]),
+        openai_reply(data=[{"b64_json": "$$$"}]),
+        openai_reply(data=[{"b64_json": 5}]),
+        openai_reply(data=[{"b64_json": PNG}] * 11),
+        openai_reply(data=[{"url": "javascript:alert(1)"}]),
+        openai_reply(data=[{"url": "file:///etc/passwd"}]),
+        openai_reply(output_format="png\r\nx: y"),
+    ],
+)
+async def test_what_is_no_image_is_an_error_and_is_paid(server: WebServer, reply: Reply) -> None:
+    """The model does not read that an image was created, the product gets no media, and the tokens are booked."""
+    server.replies["/v1/images/generations"] = reply
+    backend = OpenAIImages(api_key="k", base_url=f"{server.url}/v1")
+    result, message = await painted(backend)
+    await backend.close()
+    assert (message.is_error, message.media, result.data) == (True, (), {})
+    assert [record.tokens for record in result.usage if record.provider == "openai"] == [Tokens(50, 1056)]
+
+
+async def test_a_page_is_no_image(server: WebServer) -> None:
+    """The type that the provider names decides."""
+    server.replies[GOOGLE_PATH] = google_reply({"inlineData": {"mimeType": "text/html", "data": PNG}})
+    backend = GoogleImages(api_key="k", base_url=server.url)
+    _, message = await painted(backend)
+    await backend.close()
+    assert (message.is_error, message.media) == (True, ())
+
+
+@pytest.mark.parametrize("usage", [None, "x", {}, {"input_tokens": "many", "output_tokens": 1}])
+async def test_usage_that_is_not_reported_is_unknown(server: WebServer, usage: Any) -> None:
+    """An image without counts is on the ledger all the same."""
+    server.replies["/v1/images/generations"] = openai_reply(usage=usage)
+    backend = OpenAIImages(api_key="k", base_url=f"{server.url}/v1")
+    result, message = await painted(backend)
+    await backend.close()
+    assert not message.is_error
+    (record,) = [record for record in result.usage if record.provider == "openai"]
+    assert (record.source, record.tokens) == ("unknown", Tokens())
 
 
 def test_a_key_is_needed() -> None:

@@ -290,8 +290,8 @@ class ToolContext(Work):
         """
 
     @abstractmethod
-    def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
-        """Book a model call that the tool made itself, without `ask`."""
+    def add_usage(self, *, provider: str, model: str, tokens: Tokens | None) -> None:
+        """Book a model call that the tool made itself, without `ask`. *tokens* is None if the provider reported none."""
 
     @abstractmethod
     def recall(self, handle: str) -> str | None:

@@ -16,7 +16,7 @@ from ...tools.registry import ToolRegistry
 from ...usage import Tokens
 from ..hooks import Hooks
 from ..plain import custom_data, cut_bytes
-from ..run import NEGATIVE, Prompt, RunSession
+from ..run import NEGATIVE, NOT_REPORTED, Prompt, RunSession
 
 if TYPE_CHECKING:
     from ...tools.ask_settings import AskSettings
@@ -171,15 +171,16 @@ class CallContext(ToolContext):
         self.unkept = self.unkept or not result.stored
         return result
 
-    def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
+    def add_usage(self, *, provider: str, model: str, tokens: Tokens | None) -> None:
         """See `ToolContext.add_usage`."""
         run = self._run
         self._booked += 1
         call = handle_for(self.key) if self._index == OUTSIDE else self._index
         usage = usage_id(run.id, self._step, f"call{call}.{self._booked}")
         booked = (usage, provider, model)
-        if tokens.negative:
-            record = run.record(*booked, Tokens(), (self._call.name,), source="unknown", how=NEGATIVE)
+        if tokens is None or tokens.negative:
+            how = NOT_REPORTED if tokens is None else NEGATIVE
+            record = run.record(*booked, Tokens(), (self._call.name,), source="unknown", how=how)
         else:
             record = run.record(*booked, tokens, (self._call.name,))
         run.book(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ContentFilteredError
+from ...errors import ContentFilteredError, ProviderError
 from ...images import GeneratedImages, ImageShape
 from ...messages import Media
 from ...usage import Tokens
@@ -59,14 +59,17 @@ class GoogleImages:
             answer = await self._client.aio.models.generate_content(model=self.name, contents=prompt, config=config)
         except sdk_errors() as error:
             raise translate(error, begun=False) from error
+        except ValueError as error:  # pydantic's or that of JSON
+            text = f"google: the answer is not one of the Gemini API: {error}"
+            raise ProviderError(text, provider=PROVIDER) from error
         parts = [part for found in answer.candidates or () for part in (found.content and found.content.parts) or ()]
-        blobs = [part.inline_data for part in parts if part.inline_data is not None and not part.thought]
+        blobs = [part.inline_data for part in parts if part.inline_data and part.inline_data.data and not part.thought]
         words = "".join(part.text or "" for part in parts if not part.thought).strip()
         if not blobs:
             raise ContentFilteredError(
                 f"google: no image: {_reason(answer) or words or 'no reason'}", provider=PROVIDER
             )
-        images = tuple([Media(blob.mime_type, data=base64.b64encode(blob.data).decode()) for blob in blobs])
+        images = tuple([Media(blob.mime_type or "", data=base64.b64encode(blob.data).decode()) for blob in blobs])
         tokens = _tokens(answer.usage_metadata)
         return GeneratedImages(images=images, provider=PROVIDER, model=self.name, tokens=tokens, note=words)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ContentFilteredError
+from ...errors import ContentFilteredError, ProviderError
 from ...images import GeneratedImages, ImageShape
 from ...messages import Media
 from ...usage import Tokens
@@ -57,13 +57,28 @@ class OpenAIImages:
             answer = await self._client.images.generate(prompt=prompt, **settings)
         except sdk_errors() as error:
             raise translate(error, self.provider, begun=False) from error
+        except ValueError as error:
+            raise self._invalid(error) from error
+        try:
+            return self._read(answer)
+        except (AttributeError, TypeError) as error:  # the SDK does not check answers
+            raise self._invalid(error) from error
+
+    def _read(self, answer: Any) -> GeneratedImages:
         kind = f"image/{answer.output_format or 'png'}"
-        images = tuple([Media(kind, data=item.b64_json, url=item.url) for item in answer.data or ()])
+        images = tuple(
+            [Media(kind, data=item.b64_json, url=None if item.b64_json else item.url) for item in answer.data or ()]
+        )
         if not images:
             raise ContentFilteredError(f"{self.provider}: the answer contains no image", provider=self.provider)
         note = next((item.revised_prompt for item in answer.data if item.revised_prompt), "")
         return GeneratedImages(
-            images=images, provider=self.provider, model=self.name, tokens=_tokens(answer.usage), note=note
+            images=images, provider=self.provider, model=self.name, tokens=_tokens(answer.usage), note=str(note)
+        )
+
+    def _invalid(self, error: Exception) -> ProviderError:
+        return ProviderError(
+            f"{self.provider}: the answer is not one of the Images API: {error}", provider=self.provider
         )
 
     async def close(self) -> None:
@@ -73,4 +88,5 @@ class OpenAIImages:
 
 
 def _tokens(usage: Any) -> Tokens | None:
-    return None if usage is None else Tokens(prompt=usage.input_tokens, completion=usage.output_tokens)
+    counts = getattr(usage, "input_tokens", None), getattr(usage, "output_tokens", None)
+    return Tokens(*counts) if all(isinstance(count, int) for count in counts) else None  # type: ignore[arg-type]
