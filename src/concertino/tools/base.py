@@ -291,7 +291,7 @@ class ToolContext(Work):
 
     @abstractmethod
     def add_usage(self, *, provider: str, model: str, tokens: Tokens | None) -> None:
-        """Book a model call that the tool made itself, without `ask`. *tokens* is None if the provider reported none."""
+        """Book a model call that the tool made itself, without `ask`; *tokens* is None if none were reported."""
 
     @abstractmethod
     def recall(self, handle: str) -> str | None:

@@ -104,4 +104,4 @@ class _NoDocuments:
 
 def _passage(hit: Hit) -> str:
     path = " > ".join((hit.source.location, *hit.headings))
-    return f"[{hit.source.id}] {' '.join(hit.source.title.split())} ({path})\n{hit.snippet}"
+    return f"[{hit.source.id}] {' '.join(f'{hit.source.title} ({path})'.split())}\n{hit.snippet}"
