@@ -33,7 +33,7 @@ def hint(handle: str, *, recallable: bool) -> str:
 def digest(message: ToolMessage, *, recallable: bool) -> str:
     """Return the text that replaces the result in *message*: the tool's own summary, or an extract.
 
-    An edit contains the text, so there is none of a result that must not be kept.
+    Edits are stored, so the text quotes nothing of a result that must not be kept.
     """
     note = hint(handle_of(message), recallable=True) if recallable else ""
     if not message.stored:
