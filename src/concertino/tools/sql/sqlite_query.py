@@ -32,8 +32,8 @@ _LIMITS = {
 }
 _HARMLESS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE}
 _REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "printf", "format"}
-"""The built-in functions that reach beyond the database; and those that pad a text to any width, which takes seconds
-even if the text is too long in the end. The connection has no functions of its own."""
+"""`load_extension` and `fts3_tokenizer` reach beyond the database. `printf` and `format` pad a text to any width, which
+takes seconds even if the text is too long in the end. The connection has no functions of its own."""
 _COLUMNS = """
 SELECT tables.name, columns.name, columns.type FROM sqlite_schema AS tables, pragma_table_xinfo(tables.name) AS columns
 WHERE tables.type IN ('table', 'view') AND tables.name NOT GLOB 'sqlite_*' AND columns.hidden <> 1
