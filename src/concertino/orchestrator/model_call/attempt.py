@@ -378,6 +378,8 @@ class Attempt:
             reported, problem = None, NEGATIVE
         if reported is not None and reply is not None:
             tokens, source, how = reported, reply.source, reply.how
+            if source == "estimated":
+                tokens = _filled(reported, self._estimate(reply))
         elif reported is not None and failure is not None:
             tokens, source, how = reported, "measured", ""
             if not failure.final:
@@ -396,8 +398,7 @@ class Attempt:
         """Return what the provider *reported* before the stream broke, or the estimate where that is more."""
         seen = self._estimate(None)
         return dataclasses.replace(
-            reported,
-            prompt=reported.prompt or seen.prompt,
+            _filled(reported, seen),
             completion=max(reported.completion, seen.completion),
             reasoning=max(reported.reasoning, seen.reasoning),
         )
@@ -415,6 +416,12 @@ class Attempt:
         reasoning = counter.count("".join(self._reasoning))
         completion = counter.count(written) + (reasoning if reply is None else 0)
         return Tokens(prompt=prompt, completion=completion, reasoning=reasoning)
+
+
+def _filled(reported: Tokens, seen: Tokens) -> Tokens:
+    """Return the *reported* counts with the estimate for each zero."""
+    completion = reported.completion or seen.completion
+    return dataclasses.replace(reported, prompt=reported.prompt or seen.prompt, completion=completion)
 
 
 def _how(run: RunSession) -> str:
