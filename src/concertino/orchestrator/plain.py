@@ -12,6 +12,10 @@ MAX_CUSTOM_DATA = 65_536
 """Longest JSON text of a custom event's data, in characters."""
 
 
+AT_ONCE = 100_000
+"""Bytes of a structure that may be encoded in one go: a few milliseconds, in which no other thread can run."""
+
+
 def as_text(value: Any) -> str:
     """Return text unchanged and other values as JSON, with `str` for values that JSON cannot represent."""
     if isinstance(value, str):
@@ -25,7 +29,7 @@ def bounded_text(value: Any, most: int) -> str:
     The time and the memory that it takes depend on *most*, not on the size of the value.
     """
     if not isinstance(value, str):
-        value = as_text(value) if type(value) is int or is_within(value, most) else _start_of(value, most)
+        value = as_text(value) if is_within(value, min(most, AT_ONCE)) else _start_of(value, most)
     return cut_bytes(value, most) if 4 * len(value) > most else value  # a character has at most four bytes
 
 

@@ -15,13 +15,14 @@ from ...operations import ENDED, Operation, OperationEvent, OperationState, Wait
 from ...token_engine.recall import RECALL, cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...tools.registry import ToolRegistry
+from ...tools.threads import run_in_thread
 from ...waits import Wait
 from ..agent import read_arguments
 from ..hooks import Hooks
 from ..journal.entries import outcome_json, outcome_of
 from ..journal.patterns import UNKNOWN_TOOL
 from ..outcome import Ask, Deny, Outcome
-from ..plain import bounded_text, is_within
+from ..plain import AT_ONCE, as_text, bounded_text, is_within
 from ..recorder import record_calls
 from ..run import RunSession
 from ..validation import content_problem, media_problem
@@ -67,6 +68,7 @@ class Call:
         "native",
         "ordinal",
         "outcome",
+        "probing",
         "siblings",
         "state",
         "sure",
@@ -96,6 +98,8 @@ class Call:
         """Whether the answer's limit cut off the arguments."""
         self.sure = True
         """Whether no other process can still begin the call: otherwise a probe that finds nothing proves nothing."""
+        self.probing = False
+        """Whether the tool's probe is running, for a call that a crash interrupted."""
         self.executing: Tool | None = None
         """The tool while it executes."""
         self.task: asyncio.Task[None] | None = None
@@ -207,7 +211,7 @@ class Call:
             raise ToolError(CUT_OFF)
         if self.answer is not None and (answered := answer_text(self.answer)) is not None:
             content, is_error = answered
-            return failed(call, content) if is_error else self._outcome(tool, content)
+            return failed(call, content) if is_error else await self._outcome(tool, content)
         if self.state == "unknown":
             return self._unknown()
         interrupted = self.state == "running" and again
@@ -221,7 +225,7 @@ class Call:
         if run.journal.on:
             await run.tree.confirm()
         if self.in_background:
-            return self._outcome(tool, run.work().start_in_background(self, arguments, again=again))
+            return await self._outcome(tool, run.work().start_in_background(self, arguments, again=again))
         self.executing = tool
         value = tool.execute(arguments, context)
         if hasattr(value, "__await__"):
@@ -232,7 +236,7 @@ class Call:
             if not tool.remote:
                 raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
             raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
-        return self._outcome(tool, value)
+        return await self._outcome(tool, value)
 
     async def _arguments(self, tool: Tool, context: CallContext) -> dict[str, Any]:
         """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval."""
@@ -263,18 +267,26 @@ class Call:
 
     async def _probe(self, tool: Tool, context: CallContext) -> Outcome | None:
         """Return the outcome of a `once` call that a crash interrupted; None if it certainly had no effect."""
-        why = ""
-        try:
-            found = await tool.probe(context.key, context)
-        except Exception as error:  # noqa: BLE001 - a failing probe knows nothing
-            found, why = None, f" (its probe failed: {type(error).__name__})"  # the text may not pass the data policy
+        self.probing = True
+        found = await tool.probe(context.key, context)
+        self.probing = False
         match found:
             case Done(result):
-                return self._outcome(tool, result)
+                return await self._outcome(tool, result)
             case NotDone() if self.sure:
                 return None
-        text = f"whether {self.call.name} took effect is unknown: it was interrupted{why}"
-        self._run.notify("outcome_unknown", text)
+        return self._unknown_after("it was interrupted")
+
+    def failure(self, why: str | BaseException) -> Outcome:
+        """Return the outcome of a call that an error or a time limit has ended; a failing probe knows nothing."""
+        if self.probing:
+            # The text of an error may not pass the data policy.
+            problem = why if isinstance(why, str) else type(why).__name__
+            return self._unknown_after(f"it was interrupted (its probe failed: {problem})")
+        return failed(self.call, why) if isinstance(why, str) else failed_by(self.call, why)
+
+    def _unknown_after(self, what: str) -> Outcome:
+        self._run.notify("outcome_unknown", f"whether {self.call.name} took effect is unknown: {what}")
         return self._unknown()
 
     def _unknown(self) -> Outcome:
@@ -284,14 +296,14 @@ class Call:
 
     # -- the outcome ---------------------------------------------------------------------------------------------
 
-    def _outcome(self, tool: Tool, value: Any) -> Outcome:
+    async def _outcome(self, tool: Tool, value: Any) -> Outcome:
         if not isinstance(value, ToolResult):
-            outcome = Outcome(self.call, bounded_text(value, tool.max_bytes))
+            outcome = Outcome(self.call, await _text(value, tool.max_bytes))
         else:
-            outcome = Outcome(self.call, bounded_text(value.content, tool.max_bytes))
+            outcome = Outcome(self.call, await _text(value.content, tool.max_bytes))
             if value.summary is not None:
                 outcome.summary = bounded_text(value.summary, tool.max_bytes)
-            if value.data is not None and is_within(value.data, tool.max_bytes):
+            if value.data is not None and await _fits(value.data, tool.max_bytes):
                 outcome.data = value.data
             elif value.data is not None:
                 text = (
@@ -384,8 +396,23 @@ async def _last(items: Any, tool: Tool, context: CallContext) -> Any:
         async for item in items:
             last = item
             shown = item.content if isinstance(item, ToolResult) else item
-            context.stream(bounded_text(shown, tool.max_bytes))
+            context.stream(await _text(shown, tool.max_bytes))
     finally:
         if hasattr(items, "aclose"):
             await items.aclose()
     return last
+
+
+async def _text(value: Any, most: int) -> str:
+    """Return `bounded_text` of *value*. A large structure is encoded in a thread, so that it stops no other run."""
+    if isinstance(value, str):
+        return bounded_text(value, most)
+    if is_within(value, AT_ONCE):
+        return bounded_text(as_text(value), most)
+    return str(await run_in_thread(bounded_text, value[:most] if isinstance(value, bytes) else value, most))
+
+
+async def _fits(data: Any, most: int) -> bool:
+    """Return whether *data* have at most *most* bytes. Large data are measured in a thread."""
+    at_once = min(most, AT_ONCE)
+    return is_within(data, at_once) or (at_once < most and await run_in_thread(is_within, data, most))
