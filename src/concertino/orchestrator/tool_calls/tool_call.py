@@ -22,7 +22,7 @@ from ..hooks import Hooks
 from ..journal.entries import outcome_json, outcome_of
 from ..journal.patterns import UNKNOWN_TOOL
 from ..outcome import Ask, Deny, Outcome
-from ..plain import AT_ONCE, as_text, bounded_text, is_within
+from ..plain import AT_ONCE, bounded_text, cut_bytes, is_within, text_at_once
 from ..recorder import record_calls
 from ..run import RunSession
 from ..validation import content_problem, media_problem
@@ -211,7 +211,7 @@ class Call:
             raise ToolError(CUT_OFF)
         if self.answer is not None and (answered := answer_text(self.answer)) is not None:
             content, is_error = answered
-            return failed(call, content) if is_error else await self._outcome(tool, content)
+            return failed(call, content) if is_error else await self._structured(tool, content)
         if self.state == "unknown":
             return self._unknown()
         interrupted = self.state == "running" and again
@@ -225,7 +225,7 @@ class Call:
         if run.journal.on:
             await run.tree.confirm()
         if self.in_background:
-            return await self._outcome(tool, run.work().start_in_background(self, arguments, again=again))
+            return self._outcome(tool, run.work().start_in_background(self, arguments, again=again))
         self.executing = tool
         value = tool.execute(arguments, context)
         if hasattr(value, "__await__"):
@@ -236,7 +236,9 @@ class Call:
             if not tool.remote:
                 raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
             raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
-        return await self._outcome(tool, value)
+        if isinstance(value, str):
+            return self._outcome(tool, cut_bytes(value, tool.max_bytes))
+        return await self._structured(tool, value)
 
     async def _arguments(self, tool: Tool, context: CallContext) -> dict[str, Any]:
         """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval."""
@@ -272,7 +274,7 @@ class Call:
         self.probing = False
         match found:
             case Done(result):
-                return await self._outcome(tool, result)
+                return await self._structured(tool, result)
             case NotDone() if self.sure:
                 return None
         return self._unknown_after("it was interrupted")
@@ -296,14 +298,20 @@ class Call:
 
     # -- the outcome ---------------------------------------------------------------------------------------------
 
-    async def _outcome(self, tool: Tool, value: Any) -> Outcome:
+    async def _structured(self, tool: Tool, value: Any) -> Outcome:
+        """Return the outcome with a result of any type. A large one is encoded in a thread, so that it stops no run."""
         if not isinstance(value, ToolResult):
-            outcome = Outcome(self.call, await _text(value, tool.max_bytes))
-        else:
-            outcome = Outcome(self.call, await _text(value.content, tool.max_bytes))
+            return self._outcome(tool, await _text(value, tool.max_bytes))
+        fits = value.data is None or await _fits(value.data, tool.max_bytes)
+        return self._outcome(tool, await _text(value.content, tool.max_bytes), value, fits=fits)
+
+    def _outcome(self, tool: Tool, content: str, value: ToolResult | None = None, *, fits: bool = True) -> Outcome:
+        """Return the outcome with *content*, which is bounded, and the rest of the result *value*."""
+        outcome = Outcome(self.call, content)
+        if value is not None:
             if value.summary is not None:
                 outcome.summary = bounded_text(value.summary, tool.max_bytes)
-            if value.data is not None and await _fits(value.data, tool.max_bytes):
+            if value.data is not None and fits:
                 outcome.data = value.data
             elif value.data is not None:
                 text = (
@@ -311,7 +319,7 @@ class Call:
                 )
                 self._run.notify("tool_data_dropped", text)
         outcome.retain = tool.retain
-        if isinstance(value, ToolResult) and value.media:
+        if value is not None and value.media:
             self._attach(outcome, value.media)
         if self.siblings:
             self._cut(tool, outcome)
@@ -405,10 +413,9 @@ async def _last(items: Any, tool: Tool, context: CallContext) -> Any:
 
 async def _text(value: Any, most: int) -> str:
     """Return `bounded_text` of *value*. A large structure is encoded in a thread, so that it stops no other run."""
-    if isinstance(value, str):
-        return bounded_text(value, most)
-    if is_within(value, AT_ONCE):
-        return bounded_text(as_text(value), most)
+    text = text_at_once(value, most)
+    if text is not None:
+        return text
     return str(await run_in_thread(bounded_text, value[:most] if isinstance(value, bytes) else value, most))
 
 

@@ -113,15 +113,16 @@ class AnswerReader(ABC):
             tokens, total = self._tokens(), self.usage.get(self.total)
             if tokens is None:
                 return Counted(None)
-            if tokens.negative or tokens.total > _MOST_TOKENS:
+            if tokens.negative or tokens.prompt + tokens.completion > _MOST_TOKENS:
                 return Counted(None, "unknown", f"{self.provider} reported counts that cannot be")
         except UNEXPECTED_SHAPE:
             return Counted(None, "unknown", f"{self.provider} reported counts that are not numbers")
-        within = _within_sums(tokens)
+        if tokens.cached + tokens.cache_write > tokens.prompt or tokens.reasoning > tokens.completion:
+            return _doubted(tokens, self.provider)
         if total is not None and total != tokens.total:
             how = f"as reported by {self.provider}: {tokens.prompt} and {tokens.completion}, but {total} in total"
-            return Counted(within, "estimated", how)
-        return Counted(tokens, "measured") if tokens.prompt and within == tokens else _doubted(within, self.provider)
+            return Counted(tokens, "estimated", how)
+        return Counted(tokens, "measured") if tokens.prompt else _doubted(tokens, self.provider)
 
     def receipt(self) -> Receipt | None:
         """Return what the provider has reported so far besides tokens; None if nothing."""
@@ -226,16 +227,15 @@ def count_in(usage: Mapping[str, Any], *names: str) -> int:
 
 
 def _doubted(tokens: Tokens, provider: str) -> Counted:
-    """Return counts that cannot be the whole usage of an answer."""
+    """Return counts that cannot be the whole usage of an answer, or whose parts exceed their sums.
+
+    A part that is larger than its sum would give the rest of the sum a negative price.
+    """
     how = f"{provider} reported {tokens.prompt} tokens of input and {tokens.completion} of output"
-    return Counted(tokens, "estimated", how)
-
-
-def _within_sums(tokens: Tokens) -> Tokens:
-    """Return *tokens* with no part larger than its sum: the rest of the sum would have a negative price."""
     cached, reasoning = min(tokens.cached, tokens.prompt), min(tokens.reasoning, tokens.completion)
     written = min(tokens.cache_write, tokens.prompt - cached)
-    return Tokens(tokens.prompt, tokens.completion, cached, written, reasoning, min(tokens.cache_write_1h, written))
+    within = Tokens(tokens.prompt, tokens.completion, cached, written, reasoning, min(tokens.cache_write_1h, written))
+    return Counted(within, "estimated", how)
 
 
 def details_in(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
