@@ -174,8 +174,13 @@ class ToolOrchestrator:
             return
         tree = self._run.tree
         tree.patience, tree.parked = deadline, tree.parked or parked
-        self._stopped = True
-        self._task.cancel()
+        self._break(self._task)
+
+    def _break(self, task: asyncio.Task[None]) -> None:
+        """Cancel the run's task once: a second cancellation would cut its ending short."""
+        if not self._stopped:
+            self._stopped = True
+            task.cancel()
 
     def _ensure_result(self, run: RunSession) -> None:
         """Set the result of a run that was cancelled before its task began."""
@@ -373,8 +378,7 @@ class ToolOrchestrator:
     def _stop_requested(self) -> None:
         """Cancel the run's task after an external stop request or a lost lease, unless called from that task."""
         if self._task is not None and self._result is None and asyncio.current_task() is not self._task:
-            self._stopped = True
-            self._task.cancel()
+            self._break(self._task)
 
     def _time_is_over(self) -> None:
         """Interrupt the run, so that its agent can end it."""
