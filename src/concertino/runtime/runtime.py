@@ -203,7 +203,7 @@ class Runtime:
         start = journal.run.start
         agent, _ = self._agents.get(start.agent, (None, None))
         output_type = None if agent is None or start.run_id != start.root_id else agent.output_type
-        return replayed_result(replay(journal), list(await self.store.usage(scope, start.root_id)), output_type)
+        return await replayed_result(replay(journal), list(await self.store.usage(scope, start.root_id)), output_type)
 
     async def steer(self, scope: AnyScope, run_id: str, message: str) -> None:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""

@@ -62,7 +62,8 @@ class JournalStore(Protocol):
         content may be erased.
 
         Raises `StaleClaimError` if another process has claimed the tree, if the tree is unknown or if `entry.seq` is
-        not next, `RunEndedError`, and `BudgetError` if an account cannot cover `entry.reserve`.
+        not next, `RunEndedError`, `BudgetError` if an account cannot cover `entry.reserve`, and `UnreadMessagesError`
+        if a message with a number greater than `entry.read` was sent to the run.
         """
         ...
 

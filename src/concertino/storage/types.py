@@ -216,6 +216,9 @@ class Entry:
     reserve: Reservation | None = None
     settle: Sequence[Settlement] = ()
     end: RunEnd | None = None
+    read: int | None = None
+    """With `end`: the number of the last command that the run has processed. The append is refused if a message was
+    sent after it. None: the run ends in any case."""
 
 
 @record(kw_only=True)

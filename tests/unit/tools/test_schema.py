@@ -104,7 +104,7 @@ async def test_nothing_is_fetched_at_run_time() -> None:
         # The base address makes a reference inside the document point to the server.
         base = f"http://127.0.0.1:{server.server_address[1]}/s.json"
         tool = Looks({"$id": base, "properties": {"q": {"$ref": "#/$defs/missing"}}})
-        with pytest.raises(ToolArgumentsError, match="the schema of this tool cannot be used"):
+        with pytest.raises(ToolArgumentsError, match="the schema of tool 'looks' cannot be used"):
             await tool.validate({"q": 1})  # type: ignore[misc]
     finally:
         await asyncio.to_thread(server.shutdown)

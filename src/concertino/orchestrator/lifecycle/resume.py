@@ -162,4 +162,5 @@ async def child_result(run: RunSession, parent: Parent, output_type: Any) -> tup
     journal = await store.load(run.scope, stored.start.run_id)
     assert journal is not None
     found = replay(journal)
-    return replayed_result(found, run.tree.ledger.records(stored.start.agent_path), output_type), True
+    usage = run.tree.ledger.records(stored.start.agent_path)
+    return await replayed_result(found, usage, output_type), True
