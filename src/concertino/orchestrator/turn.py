@@ -363,8 +363,10 @@ class TurnRunner:
     async def _stop(self) -> None:
         """End the calls that are running, and add them to the receipt."""
         if self._calls is not None:
-            await self._calls.stop(self._run.tree.patience)
-            self._calls.note_stopped()
+            try:
+                await self._calls.stop(self._run.tree.patience)
+            finally:
+                self._calls.note_stopped()
 
     def _break_off(self) -> None:
         """Complete the conversation: partial text is kept, and each call has a result."""

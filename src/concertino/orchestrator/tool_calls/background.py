@@ -163,10 +163,12 @@ class BackgroundCalls:
         tasks = [call.task for call in running if call.task is not None]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=self._run.tree.patience)
-        for call in running:
-            call.note_stopped()
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=self._run.tree.patience)
+        finally:
+            for call in running:
+                call.note_stopped()
 
     async def _give_up(self, outcome: StepOutcome) -> None:
         await self.stop()
