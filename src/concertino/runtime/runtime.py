@@ -260,6 +260,13 @@ class Runtime:
         """Return every request that the run's turns sent, from its journal: the step, the model's id, the request."""
         return requests(await self._journal(scope, run_id))
 
+    async def unsettled_usage(self, scope: AnyScope, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
+        """Return the usage records of *scope* that are `unknown`, the oldest first, for `settle_usage`.
+
+        For the next page, *after* is the id of the last record.
+        """
+        return await self.store.unsettled_usage(scope, limit=limit, after=after)
+
     async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
         """Replace an unknown or estimated usage record by the figures of the provider's bill; the record keeps its id.
 

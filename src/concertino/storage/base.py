@@ -124,6 +124,10 @@ class Queries(Protocol):
         """Return the usage records of a tree in the order of their booking."""
         ...
 
+    async def unsettled_usage(self, scope: AnyScope, *, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
+        """Return the `unknown` usage records, the oldest first; with *after*, those booked after the one of that id."""
+        ...
+
     async def usage_sums(
         self, scope: AnyScope, by: Sequence[str], *, since: float | None = None, until: float | None = None
     ) -> Sequence[UsageSum]:

@@ -411,6 +411,7 @@ class UsageSum:
     """Values of the columns that the sum is grouped by."""
     attempts: int
     tokens: Tokens
+    """Tokens of the attempts with measured or estimated usage."""
     cost: Decimal
     """US dollars, of the attempts with a known price."""
     unpriced: int
@@ -418,7 +419,9 @@ class UsageSum:
     estimated: int
     """Attempts with estimated tokens."""
     unknown: int
-    """Attempts with an unknown completion, which `tokens` leaves out."""
+    """Attempts whose usage is unknown, which `tokens` leaves out; `Runtime.unsettled_usage` lists them."""
+    unknown_tokens: Tokens = Tokens()
+    """What is known of their tokens, such as an estimated prompt: a hint, not what was billed."""
 
 
 @record(kw_only=True)

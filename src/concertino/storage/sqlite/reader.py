@@ -41,6 +41,11 @@ _COLUMNS = {
     "day": "date(u.booked, 'unixepoch')",
 }
 _KINDS = frozenset(get_args(EntryKind))
+_TOKENS = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h")
+_SUMMED = ", ".join(
+    f"coalesce(sum(u.{name}) FILTER (WHERE u.source {which} 'unknown'), 0)" for which in ("<>", "=") for name in _TOKENS
+)
+"""The sums of the tokens of all attempts but the unknown ones, and of these."""
 
 
 def runs(connection: sqlite3.Connection, scope: AnyScope, limit: int, /, **asked: Any) -> tuple[StoredRun, ...]:
@@ -71,6 +76,13 @@ def usage(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> tupl
     return tuple(to_usage(row) for row in connection.execute(sql, {**bound, "root_id": root_id}).fetchall())
 
 
+def unsettled_usage(connection: sqlite3.Connection, scope: AnyScope, limit: int, after: str) -> tuple[UsageRecord, ...]:
+    """Return the unknown usage records after the record *after*, the oldest first."""
+    sql, bound = scoped("unsettled_usage", scope)
+    rows = connection.execute(sql, {**bound, "limit": limit, "after": after}).fetchall()
+    return tuple(map(to_usage, rows))
+
+
 def operations(
     connection: sqlite3.Connection, scope: AnyScope, root_id: str | None, run_id: str | None
 ) -> tuple[Operation, ...]:
@@ -95,17 +107,18 @@ def usage_sums(
     numbers = ", ".join(str(number + 1) for number in range(len(by)))
     grouping = f"GROUP BY {numbers} ORDER BY {numbers}" if by else "HAVING count(*) > 0"
     sql, bound = scoped("usage_sums", scope)
-    sql = sql.replace("/*columns*/", columns).replace("/*grouping*/", grouping)
+    sql = sql.replace("/*columns*/", columns).replace("/*grouping*/", grouping).replace("/*tokens*/", _SUMMED)
     rows = connection.execute(sql, {**bound, "since": since, "until": until}).fetchall()
     return tuple(_to_sum(tuple(row), len(by)) for row in rows)
 
 
 def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:
-    attempts, *tokens, cost, unpriced, estimated, unknown = row[width:]
+    *tokens, cost, unpriced, estimated, unknown, attempts = row[width:]
     return UsageSum(
         by=row[:width],
         attempts=attempts,
-        tokens=Tokens(*tokens),
+        tokens=Tokens(*tokens[: len(_TOKENS)]),
+        unknown_tokens=Tokens(*tokens[len(_TOKENS) :]),
         cost=Decimal(cost),
         unpriced=unpriced,
         estimated=estimated,
