@@ -23,6 +23,7 @@ from ...messages import AssistantMessage, MessagePart, Text, ToolCall
 from ...operations import OperationState
 from ...providers.base import (
     Dropped,
+    Logprob,
     ModelEvent,
     ReasoningChunk,
     Reply,
@@ -115,6 +116,7 @@ class Attempt:
         "_stream",
         "_text",
         "calls",
+        "logprobs",
         "message",
         "model",
         "model_id",
@@ -171,6 +173,7 @@ class Attempt:
         self._arguments: list[str] = []
         self._ids: CallIds | None = None
         self._reply: Reply | None = None
+        self.logprobs: tuple[Logprob, ...] = ()
         self._left = 0
         """The characters that may still arrive."""
         self._sent = False
@@ -291,6 +294,7 @@ class Attempt:
 
     def _end(self, reply: Reply) -> None:
         own = self._own(reply.message)
+        self.logprobs = reply.logprobs
         self._reply = reply if own is reply.message else dataclasses.replace(reply, message=own)
 
     def _own(self, message: AssistantMessage) -> AssistantMessage:

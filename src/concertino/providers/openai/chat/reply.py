@@ -12,10 +12,11 @@ by which its counts are read.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ....errors import OverloadedError, ProviderError
+from ....errors import BrokenStreamError, OverloadedError, ProviderError
 from ....ids import new_call_id
 from ....messages import Media, MediaPart, MessagePart, Opaque, Reasoning, StopReason, Text, ToolCall
 from ....usage import Receipt, Tokens
@@ -42,6 +43,17 @@ STOP_REASONS: dict[str, StopReason] = {
 BROKEN = frozenset({"insufficient_system_resource", "error", "abort", "aborted", "cancelled"})
 """Finish reasons of answers that broke off: DeepSeek's, and those of vLLM, SGLang and proxies."""
 
+_AUDIO_FORMATS = {
+    b"RIFF": "wav",
+    b"fLaC": "flac",
+    b"OggS": "ogg",
+    b"ID3": "mpeg",
+    b"\xff\xfb": "mpeg",
+    b"\xff\xf3": "mpeg",
+    b"\xff\xf1": "aac",
+    b"\xff\xf9": "aac",
+}
+"""The first bytes of a recording by format."""
 _METADATA = ("citations", "search_results")
 """Perplexity's fields next to the choices; each chunk repeats them in full."""
 
@@ -55,6 +67,7 @@ class ChatReader(AnswerReader):
     total = "total_tokens"
 
     __slots__ = (
+        "_audio",
         "_calls",
         "_current_call",
         "_images",
@@ -75,6 +88,7 @@ class ChatReader(AnswerReader):
         self._pieces: list[Piece] = []
         self._calls = CallIndex(self._pieces)
         self._current_call: Piece | None = None
+        self._audio: list[str] = []
         self._images: list[MediaPart] = []
         self._metadata: dict[str, Any] = {}
         self._probabilities: list[dict[str, Any]] = []
@@ -94,7 +108,7 @@ class ChatReader(AnswerReader):
 
     def _is_whole(self) -> bool:
         calls = ["".join(piece.texts) for piece in self._pieces if piece.kind == "call"]
-        return not self.stop and bool(self._pieces or self._images) and all(map(is_object, calls))
+        return not self.stop and bool(self._pieces or self._images or self._audio) and all(map(is_object, calls))
 
     def _at_end(self) -> Sequence[ModelEvent]:
         return [item for piece in self._pieces for item in piece.announce(self._owner)]
@@ -108,7 +122,8 @@ class ChatReader(AnswerReader):
         parts = [piece.part(self._owner) for piece in self._pieces]
         if self._reasoning_details:
             attach_details(parts, self._reasoning_details, self._owner)
-        return [*parts, *self._images] + [
+        audio = [MediaPart(_recording(self._audio, self.provider), provider=self._owner)] if self._audio else []
+        return [*parts, *self._images, *audio] + [
             Opaque(self._owner, name, dumps(value)) for name, value in self._metadata.items()
         ]
 
@@ -171,6 +186,7 @@ class ChatReader(AnswerReader):
     def _delta(self, delta: dict[str, Any]) -> list[ModelEvent]:
         items: list[ModelEvent] = []
         thought, content = delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content")
+        content = content or (delta.get("audio") or {}).get("transcript")
         if self._current_call and (thought or content or delta.get("refusal")):
             items += self._switch_to(None)
         if pieces := delta.get("reasoning_details"):
@@ -195,9 +211,11 @@ class ChatReader(AnswerReader):
         for media in map(_image, delta.get("images") or ()):
             if media is not None:
                 self._images.append(MediaPart(media, provider=self._owner))
-        for name in ("annotations", "audio"):
-            if delta.get(name):
-                self._metadata[name] = joined(self._metadata.get(name), delta[name])
+        if sound := (delta.get("audio") or {}).get("data"):
+            self._audio.append(sound)
+        if notes := delta.get("annotations"):
+            before = self._metadata.get("annotations") or []
+            self._metadata["annotations"] = before + notes if isinstance(notes, list) else notes
 
     def _content_parts(self, content: list[dict[str, Any]]) -> Iterable[ModelEvent]:
         for part in content:
@@ -244,18 +262,18 @@ def _failure(answer: Any, provider: str) -> ProviderError:
     return provider_error(kind, f"{provider}: {error['message'] or answer}", provider=provider)
 
 
-def joined(before: Any, value: Any) -> Any:
-    """Append *value* to the list *before*; in an object, append streamed text and replace everything else."""
-    if isinstance(value, list) and isinstance(before, list):
-        return before + value
-    if not (isinstance(value, dict) and isinstance(before, dict)):
-        return value
-    appended = {
-        key: before[key] + text
-        for key, text in value.items()
-        if isinstance(text, str) and key in ("data", "transcript") and key in before
-    }
-    return {**before, **value, **appended}
+def _recording(pieces: Iterable[str], provider: str) -> Media:
+    """Return the audio of an answer, each piece of which is encoded by itself.
+
+    The answer does not name its format; streamed audio is PCM at 24 kHz without a head (OpenAI, "Audio generation").
+    Its id goes back in no request, because it expires: the transcript is the answer's text.
+    """
+    try:
+        content = b"".join([base64.b64decode(piece, validate=True) for piece in pieces])
+    except ValueError as error:
+        raise BrokenStreamError(f"{provider} sent audio that is not base64", provider=provider) from error
+    found = [kind for start, kind in _AUDIO_FORMATS.items() if content.startswith(start)]
+    return Media(f"audio/{found[0] if found else 'pcm'}", base64.b64encode(content).decode())
 
 
 def attach_details(parts: list[MessagePart], details: list[dict[str, Any]], owner: str) -> None:
