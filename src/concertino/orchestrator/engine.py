@@ -214,7 +214,7 @@ class ToolOrchestrator:
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
-    async def _drive(self, run: RunSession) -> None:
+    async def _drive(self, run: RunSession) -> None:  # noqa: C901, PLR0912, PLR0915 - one loop, all its ends
         """Prepare, take turns while the agent continues, and conclude. However it ends, `result` is set."""
         hooks = hooks_of(self._config)
         task = asyncio.current_task()
@@ -224,10 +224,31 @@ class ToolOrchestrator:
         run.meter.open_runs += 1
         try:
             turns, outcome = await self._prepare(run, hooks)
-            ended = False
-            while not ended:
-                outcome = await self._take_turns(run, hooks, turns, outcome)
-                ended = await self._conclude(run, hooks, outcome)
+            while self._takes_turns:  # again if a message of the user comes before the end is recorded
+                while self._takes_turns:
+                    try:
+                        if self._prepares:
+                            self._prepares = False
+                            for message in await within_patience(run, "prepare", hooks.prepare(run.context)):
+                                run.add(message)
+                        if self._reached is not None:
+                            reached, self._reached = self._reached, None
+                            outcome = await interrupted(run, hooks, reached)
+                        while run.opened is not None or isinstance(
+                            outcome := await next_step(run, hooks, outcome), Continue
+                        ):
+                            if run.background is not None and run.opened is None:
+                                await run.background.before_step()
+                            outcome = await turns.run()
+                        if run.background is not None:
+                            outcome = await run.background.settled(outcome)
+                        self._takes_turns = isinstance(outcome, Continue)
+                    except LimitError as error:  # it does not end the run: the agent decides
+                        self._reached = error
+                    except asyncio.CancelledError:
+                        if self._reached is None or self._stopped or task.uncancel():
+                            raise
+                self._takes_turns = not await self._conclude(run, hooks, outcome)
         except BaseException as raised:
             if not await self._broke_off(run, raised):
                 raise
@@ -247,36 +268,6 @@ class ToolOrchestrator:
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
             run.stream.close()  # abandoned work may still emit events
-
-    async def _take_turns(  # noqa: C901 - one loop, and what interrupts it
-        self, run: RunSession, hooks: Hooks, turns: TurnRunner, outcome: StepOutcome
-    ) -> StepOutcome:
-        """Take turns while the agent continues, and return how the run ends."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._takes_turns = True
-        while self._takes_turns:
-            try:
-                if self._prepares:
-                    self._prepares = False
-                    for message in await within_patience(run, "prepare", hooks.prepare(run.context)):
-                        run.add(message)
-                if self._reached is not None:
-                    reached, self._reached = self._reached, None
-                    outcome = await interrupted(run, hooks, reached)
-                while run.opened is not None or isinstance(outcome := await next_step(run, hooks, outcome), Continue):
-                    if run.background is not None and run.opened is None:
-                        await run.background.before_step()
-                    outcome = await turns.run()
-                if run.background is not None:
-                    outcome = await run.background.settled(outcome)
-                self._takes_turns = isinstance(outcome, Continue)
-            except LimitError as error:  # it does not end the run: the agent decides
-                self._reached = error
-            except asyncio.CancelledError:
-                if self._reached is None or self._stopped or task.uncancel():
-                    raise
-        return outcome
 
     async def _prepare(self, run: RunSession, hooks: Hooks) -> tuple[TurnRunner, StepOutcome]:
         """Start or resume the run, and give it its state and first messages; or how it ends without a step."""
@@ -390,7 +381,8 @@ class ToolOrchestrator:
                 if self._stopped:  # meanwhile
                     raise asyncio.CancelledError from None
                 return False
-        keep_conversation(run)
+        if run.chat.conversation_id or run.chat.history:  # otherwise no further run is likely
+            keep_conversation(run)
         if self._parent is None:
             await run.tree.release()
         return True

@@ -16,18 +16,17 @@ async def next_step(run: RunSession, hooks: Hooks, last: StepOutcome) -> StepOut
     A run that was about to finish takes another step if a message was sent to it meanwhile. If no step is possible,
     the message only joins the conversation.
     """
-    if isinstance(last, Suspend):
+    continues = isinstance(last, Continue)
+    if not continues and isinstance(last, Suspend):
         return last
-    steers: list[str] = []
-    if run.steers or run.journal.commands > run.journal.processed:
-        steers = await new_steers(run)
-    if steers and isinstance(last, Finish):
-        run.answer(run.state.text if last.text is None else last.text)
-        last = CONTINUE
-    if steers and (refused := await admit(run, hooks, steers)) is not None:
-        return refused
-    if not isinstance(last, Continue):
-        return await final_outcome(run, last) if run.output is not None and isinstance(last, Finish) else last
+    if (run.steers or run.journal.commands > run.journal.processed) and (steers := await new_steers(run)):
+        if isinstance(last, Finish):
+            run.answer(run.state.text if last.text is None else last.text)
+            last, continues = CONTINUE, True
+        if (refused := await admit(run, hooks, steers)) is not None:
+            return refused
+    if not continues:
+        return last if run.output is None or not isinstance(last, Finish) else await final_outcome(run, last)
     state, meter = run.state, run.meter
     if state.last_step and state.step >= state.last_step:
         return Finish()

@@ -144,7 +144,7 @@ async def open_waits(run: RunSession) -> list[Wait]:
 def keep_conversation(run: RunSession) -> None:
     """Keep the conversation for its next run in this process. The run's window must not be used afterwards."""
     context = run.journal.next_context
-    if context is not None and (run.chat.conversation_id or run.chat.history):  # otherwise no further run is likely
+    if context is not None:
         run.resources.keep(KeptConversation(run.window.folded(context), run.checked))
 
 

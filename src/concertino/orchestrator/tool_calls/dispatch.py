@@ -244,7 +244,9 @@ class ToolCalls:
         if outcome.is_error:
             context.report(ToolFailed, outcome.content)
         else:
-            media = tuple([MediaDigest(each.media_type, each.name, each.digest) for each in outcome.media])
+            media: tuple[MediaDigest, ...] = ()
+            if outcome.media:
+                media = tuple([MediaDigest(each.media_type, each.name, each.digest) for each in outcome.media])
             whole = outcome.content if outcome.whole is None else outcome.whole
             context.report(ToolDone, whole, outcome.data, media)
 
