@@ -115,9 +115,19 @@ class Media(_Digested):
     name: str = ""
 
     @property
+    def essence(self) -> str:
+        """Its type in lower case, without parameters such as `charset` or `codecs`."""
+        return self.media_type.partition(";")[0].strip().lower()
+
+    @property
     def kind(self) -> MediaKind:
         """Return what it is, by its type; everything but images, audio and video is a document."""
-        return _MEDIA_KINDS.get(self.media_type.partition("/")[0], "document")
+        return _MEDIA_KINDS.get(self.essence.partition("/")[0], "document")
+
+    @property
+    def is_text(self) -> bool:
+        """True for a type of text, which every model can read."""
+        return self.essence.startswith("text/") or self.essence in _TEXTS
 
     @property
     def digest(self) -> str:
@@ -130,12 +140,16 @@ class Media(_Digested):
             return digest
 
 
+_TEXTS = frozenset({
+    "application/json", "application/xml", "application/yaml", "application/x-yaml", "application/javascript",
+    "application/x-javascript", "application/sql", "application/toml", "application/x-ndjson",
+})  # fmt: skip
 _MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
 
 
 @record
 class MediaPart:
-    """An image that the model produced."""
+    """An image or a recording that the model produced."""
 
     media: Media
     kind: Literal["media"] = "media"
@@ -179,6 +193,7 @@ class SystemMessage(_Wired):
 
     text: str
     role: ClassVar[Literal["system"]] = "system"
+    stored: ClassVar[bool] = True
 
 
 @record
@@ -189,6 +204,8 @@ class UserMessage(_Wired):
     media: tuple[Media, ...] = ()
     tool: str | None = None
     """Name of the tool whose result this is, for agents that parse tool calls from text."""
+    stored: bool = True
+    """False for a message that must not be kept after the run, such as a tool's result."""
     role: ClassVar[Literal["user"]] = "user"
 
 
@@ -201,6 +218,7 @@ class AssistantMessage(_Wired):
     model: str = ""
     """Name of the model as the provider reported it."""
     role: ClassVar[Literal["assistant"]] = "assistant"
+    stored: ClassVar[bool] = True
 
     @property
     def text(self) -> str:
@@ -237,6 +255,8 @@ class ToolMessage(_Wired):
     """The tool's own replacement for the result once it has left the view; None: an extract of it."""
     media: tuple[Media, ...] = ()
     """Images and documents next to `content`, for providers that accept them in results."""
+    stored: bool = True
+    """False for a result that must not be kept after the run."""
     retain: Retain = "window"
     handle: str = field(default="", compare=False)
     """The engine's short name for the full result, used to recall it; "" if the engine did not create the message."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import Any
 
@@ -38,38 +37,6 @@ async def test_only_the_first_candidate_of_gemini_is_read() -> None:
 
     reply = reply_of(await played("google", sse(candidate(0, "Yes"), candidate(1, "No"), candidate(0, "."))))
     assert reply.message.text == "Yes."
-
-
-@pytest.mark.parametrize(
-    ("head", "kind"),
-    [(b"RIFF....WAVE", "wav"), (b"ID3", "mpeg"), (b"OggS", "ogg"), (b"fLaC", "flac"), (b"\0\1\2\3", "pcm")],
-)
-@pytest.mark.parametrize("streamed", [True, False])
-async def test_a_spoken_answer_is_media_and_its_transcript_the_text(head: bytes, kind: str, streamed: bool) -> None:
-    pieces = [base64.b64encode(piece).decode() for piece in (head, b"sound")]
-    if streamed:
-        deltas: list[dict[str, Any]] = [
-            {"audio": {"id": "audio_1", "transcript": "Good "}},
-            {"audio": {"data": pieces[0]}},
-            {"audio": {"data": pieces[1], "transcript": "day"}},
-            {"audio": {"expires_at": 1}},
-        ]
-        chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
-        events = await played("chat", sse(*chunks, choice(0, "", "stop"), "[DONE]"))
-    else:
-        audio = {"id": "audio_1", "data": base64.b64encode(head + b"sound").decode(), "transcript": "Good day"}
-        message = {"role": "assistant", "content": None, "audio": audio}
-        events = await played("chat", json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode())
-    found = reply_of(events).message
-    assert found.text == "".join([event.text for event in events if isinstance(event, TextChunk)]) == "Good day"
-    (media,) = [part.media for part in found.parts if part.kind == "media"]
-    assert (media.media_type, base64.b64decode(media.data or "")) == (f"audio/{kind}", head + b"sound")
-
-
-async def test_audio_that_is_not_base64_breaks_the_answer() -> None:
-    chunk = {"choices": [{"index": 0, "delta": {"audio": {"data": "not base64!"}}}]}
-    with pytest.raises(BrokenStreamError, match="audio that is not base64"):
-        await played("chat", sse(chunk, choice(0, "", "stop"), "[DONE]"))
 
 
 async def test_audio_input_outside_the_prompt_count_is_input() -> None:

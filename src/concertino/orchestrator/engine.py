@@ -28,7 +28,7 @@ from .hooks import Hooks, hooks_of, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import Replay
-from .lifecycle.input import first_message
+from .lifecycle.input import first_message, show_admitted
 from .lifecycle.open import apply_policy, begin, build_messages, open_run
 from .lifecycle.result import concluded, keep_conversation, open_waits, result_of, typed_output
 from .lifecycle.resume import resume
@@ -286,6 +286,8 @@ class ToolOrchestrator:
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
             outcome = found.outcome
+            if hooks.review_input.own:
+                show_admitted(run)
             if found.background:
                 run.work().restore_background(found.background)
         else:

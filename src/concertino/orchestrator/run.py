@@ -47,6 +47,7 @@ else:
 
 
 NEGATIVE = "reported with negative counts"
+NOT_REPORTED = "not reported by the provider"
 """Why usage is not booked as it was reported."""
 Prompt: TypeAlias = str | Sequence[Message]
 """A question, or the messages of a conversation that ends with it."""
@@ -158,6 +159,7 @@ class RunSession:
         "_fixed_of",
         "_reserve",
         "added",
+        "admitted",
         "agent",
         "attempts",
         "audience",
@@ -255,6 +257,8 @@ class RunSession:
         """Messages sent to a run without a store."""
         self.added: list[Message] = []
         """Messages that this run added to the conversation."""
+        self.admitted = ""
+        """The last text outside a turn that the agent has judged and admitted."""
         self.attempts = 0
         self.skipped: tuple[int, ...] | None = ()
         """Indexes of messages that the next run of the conversation does not have: examples, an older summary. None

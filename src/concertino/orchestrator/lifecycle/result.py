@@ -12,7 +12,7 @@ from ...errors import InvalidOutputError, LimitError
 from ...events import RunResult, RunStatus
 from ...usage import UsageRecord
 from ...waits import Wait
-from ..hooks import Hooks, within_patience
+from ..hooks import Hooks, reviewed_text, within_patience
 from ..journal.replay import Replay
 from ..outcome import CONTINUE, Finish, Limited, NextStep
 from ..resources import KeptConversation
@@ -49,7 +49,8 @@ async def concluded(run: RunSession, hooks: Hooks, outcome: NextStep | Limited) 
     before = run.state.text
     if hooks.conclude.own:
         try:
-            run.answer(await within_patience(run, "conclude", hooks.conclude(run.context, before)))
+            text = await within_patience(run, "conclude", hooks.conclude(run.context, before))
+            run.answer(text if text == before else await reviewed_text(run, hooks, text))
         except LimitError as reached:
             run.notify("budget_reached" if reached.reason == "budget" else "limit_reached", str(reached))
     if isinstance(outcome, Limited) and run.state.text not in (before, ""):

@@ -42,10 +42,7 @@ _COLUMNS = {
 }
 _KINDS = frozenset(get_args(EntryKind))
 _TOKENS = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h")
-_SUMMED = ", ".join(
-    f"coalesce(sum(u.{name}) FILTER (WHERE u.source {which} 'unknown'), 0)" for which in ("<>", "=") for name in _TOKENS
-)
-"""The sums of the tokens of all attempts but the unknown ones, and of these."""
+"""The token columns, in the order of `Tokens`."""
 
 
 def runs(connection: sqlite3.Connection, scope: AnyScope, limit: int, /, **asked: Any) -> tuple[StoredRun, ...]:
@@ -107,7 +104,7 @@ def usage_sums(
     numbers = ", ".join(str(number + 1) for number in range(len(by)))
     grouping = f"GROUP BY {numbers} ORDER BY {numbers}" if by else "HAVING count(*) > 0"
     sql, bound = scoped("usage_sums", scope)
-    sql = sql.replace("/*columns*/", columns).replace("/*grouping*/", grouping).replace("/*tokens*/", _SUMMED)
+    sql = sql.replace("/*columns*/", columns).replace("/*grouping*/", grouping)
     rows = connection.execute(sql, {**bound, "since": since, "until": until}).fetchall()
     return tuple(_to_sum(tuple(row), len(by)) for row in rows)
 

@@ -6,6 +6,8 @@ in a list that must go back unmodified (OpenRouter), content in parts (Mistral, 
 with arguments as an object, usage in `x_groq`, errors inside the stream (OpenRouter), sources next to the choices
 (Perplexity), images next to the content (OpenRouter).
 
+The answer of an audio model is a recording with its transcript, which is the text of the answer.
+
 Usage in several chunks is cumulative: the last one counts. Moonshot sends it in the last choice. `usage` has the rules
 by which its counts are read.
 """
@@ -16,7 +18,7 @@ import base64
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ....errors import BrokenStreamError, OverloadedError, ProviderError
+from ....errors import OverloadedError, ProviderError
 from ....ids import new_call_id
 from ....messages import Media, MediaPart, MessagePart, Opaque, Reasoning, StopReason, Text, ToolCall
 from ....usage import Receipt, Tokens
@@ -43,17 +45,6 @@ STOP_REASONS: dict[str, StopReason] = {
 BROKEN = frozenset({"insufficient_system_resource", "error", "abort", "aborted", "cancelled"})
 """Finish reasons of answers that broke off: DeepSeek's, and those of vLLM, SGLang and proxies."""
 
-_AUDIO_FORMATS = {
-    b"RIFF": "wav",
-    b"fLaC": "flac",
-    b"OggS": "ogg",
-    b"ID3": "mpeg",
-    b"\xff\xfb": "mpeg",
-    b"\xff\xf3": "mpeg",
-    b"\xff\xf1": "aac",
-    b"\xff\xf9": "aac",
-}
-"""The first bytes of a recording by format."""
 _METADATA = ("citations", "search_results")
 """Perplexity's fields next to the choices; each chunk repeats them in full."""
 
@@ -88,8 +79,8 @@ class ChatReader(AnswerReader):
         self._pieces: list[Piece] = []
         self._calls = CallIndex(self._pieces)
         self._current_call: Piece | None = None
-        self._audio: list[str] = []
         self._images: list[MediaPart] = []
+        self._audio = bytearray()
         self._metadata: dict[str, Any] = {}
         self._probabilities: list[dict[str, Any]] = []
         self._reasoning_details: list[dict[str, Any]] = []
@@ -108,7 +99,7 @@ class ChatReader(AnswerReader):
 
     def _is_whole(self) -> bool:
         calls = ["".join(piece.texts) for piece in self._pieces if piece.kind == "call"]
-        return not self.stop and bool(self._pieces or self._images or self._audio) and all(map(is_object, calls))
+        return not self.stop and bool(self._pieces or self._images) and all(map(is_object, calls))
 
     def _at_end(self) -> Sequence[ModelEvent]:
         return [item for piece in self._pieces for item in piece.announce(self._owner)]
@@ -122,8 +113,8 @@ class ChatReader(AnswerReader):
         parts = [piece.part(self._owner) for piece in self._pieces]
         if self._reasoning_details:
             attach_details(parts, self._reasoning_details, self._owner)
-        audio = [MediaPart(_recording(self._audio, self.provider), provider=self._owner)] if self._audio else []
-        return [*parts, *self._images, *audio] + [
+        recordings = [MediaPart(_recording(bytes(self._audio)), provider=self._owner)] if self._audio else []
+        return [*parts, *self._images, *recordings] + [
             Opaque(self._owner, name, dumps(value)) for name, value in self._metadata.items()
         ]
 
@@ -186,7 +177,9 @@ class ChatReader(AnswerReader):
     def _delta(self, delta: dict[str, Any]) -> list[ModelEvent]:
         items: list[ModelEvent] = []
         thought, content = delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content")
-        content = content or (delta.get("audio") or {}).get("transcript")
+        if audio := delta.get("audio"):
+            self._audio += base64.b64decode(audio.get("data") or "")  # each piece is encoded for itself
+            content = content or audio.get("transcript")
         if self._current_call and (thought or content or delta.get("refusal")):
             items += self._switch_to(None)
         if pieces := delta.get("reasoning_details"):
@@ -211,11 +204,8 @@ class ChatReader(AnswerReader):
         for media in map(_image, delta.get("images") or ()):
             if media is not None:
                 self._images.append(MediaPart(media, provider=self._owner))
-        if sound := (delta.get("audio") or {}).get("data"):
-            self._audio.append(sound)
         if notes := delta.get("annotations"):
-            before = self._metadata.get("annotations") or []
-            self._metadata["annotations"] = before + notes if isinstance(notes, list) else notes
+            self._metadata["annotations"] = [*self._metadata.get("annotations", ()), *notes]
 
     def _content_parts(self, content: list[dict[str, Any]]) -> Iterable[ModelEvent]:
         for part in content:
@@ -262,20 +252,6 @@ def _failure(answer: Any, provider: str) -> ProviderError:
     return provider_error(kind, f"{provider}: {error['message'] or answer}", provider=provider)
 
 
-def _recording(pieces: Iterable[str], provider: str) -> Media:
-    """Return the audio of an answer, each piece of which is encoded by itself.
-
-    The answer does not name its format; streamed audio is PCM at 24 kHz without a head (OpenAI, "Audio generation").
-    Its id goes back in no request, because it expires: the transcript is the answer's text.
-    """
-    try:
-        content = b"".join([base64.b64decode(piece, validate=True) for piece in pieces])
-    except ValueError as error:
-        raise BrokenStreamError(f"{provider} sent audio that is not base64", provider=provider) from error
-    found = [kind for start, kind in _AUDIO_FORMATS.items() if content.startswith(start)]
-    return Media(f"audio/{found[0] if found else 'pcm'}", base64.b64encode(content).decode())
-
-
 def attach_details(parts: list[MessagePart], details: list[dict[str, Any]], owner: str) -> None:
     """Attach the whole list, which goes back as one field, to the first reasoning."""
     raw = dumps({"reasoning_details": details})
@@ -299,6 +275,24 @@ def _image(image: dict[str, Any]) -> Media | None:
     if comma and head.startswith("data:"):
         return Media(head.removeprefix("data:"), data)
     return Media("image/*", url=url) if url.startswith("https://") else None
+
+
+_RECORDINGS = {
+    b"RIFF": "audio/wav",
+    b"fLaC": "audio/flac",
+    b"OggS": "audio/ogg",
+    b"ID3": "audio/mpeg",
+    b"\xff\xfb": "audio/mpeg",
+    b"\xff\xf3": "audio/mpeg",
+    b"\xff\xf1": "audio/aac",
+}
+"""How recordings begin. The answer does not state the format; only `pcm16`, without a beginning, is streamed."""
+
+
+def _recording(content: bytes) -> Media:
+    """Return the recording of an answer ("Audio", `modalities`)."""
+    found = (kind for start, kind in _RECORDINGS.items() if content.startswith(start))
+    return Media(next(found, "audio/pcm"), base64.b64encode(content).decode())
 
 
 def logprobs_of(entries: Iterable[dict[str, Any]]) -> tuple[Logprob, ...]:

@@ -44,7 +44,18 @@ SELECT body FROM texts WHERE id = ? AND scope_key = ?;
 
 -- name: usage_sums
 SELECT /*columns*/
-    /*tokens*/,
+    coalesce(sum(u.prompt) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.completion) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.cached) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.cache_write) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.reasoning) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.cache_write_1h) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.prompt) FILTER (WHERE u.source = 'unknown'), 0),
+    coalesce(sum(u.completion) FILTER (WHERE u.source = 'unknown'), 0),
+    coalesce(sum(u.cached) FILTER (WHERE u.source = 'unknown'), 0),
+    coalesce(sum(u.cache_write) FILTER (WHERE u.source = 'unknown'), 0),
+    coalesce(sum(u.reasoning) FILTER (WHERE u.source = 'unknown'), 0),
+    coalesce(sum(u.cache_write_1h) FILTER (WHERE u.source = 'unknown'), 0),
     exact_sum(u.cost), sum(u.cost IS NULL), sum(u.source = 'estimated'), sum(u.source = 'unknown'), count(*)
 FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
 WHERE u.booked >= coalesce(:since, u.booked) AND (:until IS NULL OR u.booked < :until) AND /*reached r*/
