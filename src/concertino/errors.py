@@ -36,6 +36,7 @@ ConcertinoError
 │   ├── UnknownRunError
 │   ├── RunExistsError
 │   ├── RunEndedError
+│   ├── UnreadMessagesError       the run may not end: it has not read a message
 │   ├── RunClaimedError           another process is working on the run
 │   ├── UnknownWaitError
 │   ├── NotAllowedError
@@ -250,6 +251,14 @@ class RunExistsError(RunStateError):
 
 class RunEndedError(RunStateError):
     """The run has ended."""
+
+
+class UnreadMessagesError(RunStateError):
+    """A store refused a run's end: the run has accepted a message that it has not read; `number` is the last one's."""
+
+    def __init__(self, message: str, number: int = 0) -> None:
+        super().__init__(message)
+        self.number = number
 
 
 class RunClaimedError(RunStateError):

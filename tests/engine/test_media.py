@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,17 @@ from concertino import (
     Runtime,
     Scope,
     SqliteStore,
+    ToolData,
     ToolOrchestrator,
     ToolRegistry,
     ToolResult,
     delegate,
     tool,
 )
+from concertino.agents import EMAIL
 from concertino.errors import ConfigurationError
+from concertino.event_form import event_from_json, event_json
+from concertino.events import MediaDigest, RunEvent, ToolDone
 from concertino.messages import Media, ToolMessage, UserMessage
 from concertino.providers import ModelRequest
 from concertino.testing import Answer, ScriptedModel, call
@@ -257,3 +263,36 @@ async def test_media_are_erased_with_the_last_run_that_has_them(tmp_path: Path) 
         assert kept.message == UserMessage("Look.", (PAPER,))
         await store.erase(bob)
     assert copies(tmp_path, PAPER) == 0
+
+
+@pytest.mark.parametrize(("patterns", "name"), [((), "ann@example.com.png"), ((EMAIL,), "[email]")])
+async def test_the_event_of_a_call_has_digests_of_its_media(patterns: Any, name: str) -> None:
+    @tool(effect="read")
+    def draw() -> ToolResult:
+        """Draw."""
+        return ToolResult("a cat", media=(replace(PICTURE, name="ann@example.com.png"),))
+
+    class Careful(Viewer):
+        def get_data_policy(self) -> DataPolicy:
+            return DataPolicy(patterns=patterns)
+
+    with ScriptedModel(call("draw"), "a cat") as model:
+        run = ToolOrchestrator(Chat("draw", model=model), Careful(), ToolRegistry([draw]))
+        (done,) = [event async for event in run.stream() if isinstance(event, ToolDone)]
+    assert done.media == (MediaDigest("image/png", name, PICTURE.digest),)
+    form = json.dumps(event_json(done))
+    assert event_from_json(json.loads(form)) == done
+    assert str(PICTURE.data) not in form
+
+
+async def test_observers_see_no_media_that_the_policy_forbids() -> None:
+    class Careful(Viewer):
+        def get_data_policy(self) -> DataPolicy:
+            return DataPolicy(other_tools=ToolData(results="redact"))
+
+    seen: list[RunEvent] = []
+    with ScriptedModel(call("chart"), "a cat") as model:
+        run = ToolOrchestrator(Chat("draw", model=model), Careful(), ToolRegistry([chart]), observers=[seen.append])
+        await run.run()
+    (done,) = [event for event in seen if isinstance(event, ToolDone)]
+    assert done.media == ()

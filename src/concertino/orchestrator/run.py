@@ -10,7 +10,7 @@ from ..events import Audience, CustomEvent, Notice, NoticeCode, RunProgress
 from ..ids import handle_for, usage_id
 from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import Operation, OperationState
-from ..providers.base import Model
+from ..providers.base import Logprob, Model
 from ..scope import Scope
 from ..token_engine.recall import RECALL
 from ..token_engine.token_engine import TokenEngine
@@ -83,6 +83,7 @@ class RunContext(Work, Generic[S]):
         "deps",
         "id",
         "limits",
+        "logprobs",
         "model_id",
         "own_progress",
         "parent",
@@ -114,6 +115,9 @@ class RunContext(Work, Generic[S]):
         self.agent_state: S = None  # type: ignore[assignment]  # until the agent has made its state
         self.data: dict[str, Any] = run.data
         """The structured result of each tool's last call, by tool name."""
+        self.logprobs: tuple[Logprob, ...] = ()
+        """The probabilities of the last answer's tokens, if `build_request` asked for them. They are not stored: after
+        a crash, a recorded answer has none."""
 
     @property
     def messages(self) -> Messages:

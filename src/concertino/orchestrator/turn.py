@@ -80,10 +80,12 @@ class TurnRunner:
         return await self._hooks.after_step(run.context, outcome)
 
     async def _new_turn(self) -> StepOutcome:
+        run = self._run
         prepared = await self._requests.prepare()
         if not isinstance(prepared, Prepared):
             return prepared
         attempt = await self._answer(prepared)
+        run.context.logprobs = attempt.logprobs
         if self._hooks.review_answer.own and (refused := await self._review(attempt)) is not None:
             return refused
         turn = await self._interpret(attempt)

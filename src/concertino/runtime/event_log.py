@@ -203,6 +203,6 @@ class EventLog:
         )
         if run.start.erase_after is None:
             with suppress(StorageError):
-                result = replayed_result(replay(journal), list(usage))
+                result = await replayed_result(replay(journal), list(usage))
         ended = RunEnded(root_id, result.agent_path, result.content_index, result)
         await self._store.end_events(scope, root_id, [[0, event_json(ended)]])

@@ -206,7 +206,7 @@ class Runtime:
         start = journal.run.start
         agent, _ = self._agents.get(start.agent, (None, None))
         output_type = None if agent is None or start.run_id != start.root_id else agent.output_type
-        return replayed_result(replay(journal), list(await self.store.usage(scope, start.root_id)), output_type)
+        return await replayed_result(replay(journal), list(await self.store.usage(scope, start.root_id)), output_type)
 
     async def steer(self, scope: AnyScope, run_id: str, message: str) -> None:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
@@ -262,6 +262,13 @@ class Runtime:
     async def replay(self, scope: AnyScope, run_id: str) -> Iterator[tuple[int, str, ModelRequest]]:
         """Return every request that the run's turns sent, from its journal: the step, the model's id, the request."""
         return requests(await self._journal(scope, run_id))
+
+    async def unsettled_usage(self, scope: AnyScope, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
+        """Return the usage records of *scope* that are `unknown`, the oldest first, for `settle_usage`.
+
+        For the next page, *after* is the id of the last record.
+        """
+        return await self.store.unsettled_usage(scope, limit=limit, after=after)
 
     async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
         """Replace an unknown or estimated usage record by the figures of the provider's bill; the record keeps its id.

@@ -106,7 +106,7 @@ async def test_nothing_is_fetched_at_run_time() -> None:
         # Such a schema is refused when its tool is registered; this is the check behind that one.
         elsewhere = f"http://127.0.0.1:{server.server_address[1]}/s.json"
         with pytest.raises(Exception, match="Unresolvable"):
-            await asyncio.to_thread(check, json.dumps({"properties": {"q": {"$ref": elsewhere}}}), {"q": 1})
+            await asyncio.to_thread(check, json.dumps({"properties": {"q": {"$ref": elsewhere}}}), {"q": 1}, 8)
     finally:
         await asyncio.to_thread(server.shutdown)
         thread.join()

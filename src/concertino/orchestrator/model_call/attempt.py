@@ -23,6 +23,7 @@ from ...messages import AssistantMessage, MessagePart, Text, ToolCall
 from ...operations import OperationState
 from ...providers.base import (
     Dropped,
+    Logprob,
     ModelEvent,
     ReasoningChunk,
     Reply,
@@ -118,6 +119,7 @@ class Attempt:
         "_stream",
         "_text",
         "calls",
+        "logprobs",
         "message",
         "model",
         "model_id",
@@ -174,6 +176,7 @@ class Attempt:
         self._arguments: list[str] = []
         self._ids: CallIds | None = None
         self._reply: Reply | None = None
+        self.logprobs: tuple[Logprob, ...] = ()
         self._left = self._most = 0
         """The characters that may still arrive, and those that may arrive in all."""
         self._sent = False
@@ -306,6 +309,7 @@ class Attempt:
         if len(self.calls) * _RESULT > self._run.limits.context:
             self._left, self.calls = min(self._left, -1), ()
             own = AssistantMessage((Text(text),) if (text := own.text[: self._most]) else (), "broken", own.model)
+        self.logprobs = reply.logprobs
         self._reply = reply if own is reply.message else dataclasses.replace(reply, message=own)
 
     def _own(self, message: AssistantMessage) -> AssistantMessage:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import EngineError, HookError, StorageError
-from ...events import CallWaiting, ToolDone, ToolFailed, ToolStarted
+from ...events import CallWaiting, MediaDigest, ToolDone, ToolFailed, ToolStarted
 from ...messages import ToolCall
 from ...operations import Operation
 from ...waits import Wait
@@ -267,8 +267,11 @@ class ToolCalls:
         if outcome.is_error:
             context.report(ToolFailed, outcome.content)
         else:
+            media: tuple[MediaDigest, ...] = ()
+            if outcome.media:
+                media = tuple([MediaDigest(each.media_type, each.name, each.digest) for each in outcome.media])
             whole = outcome.content if outcome.whole is None else outcome.whole
-            context.report(ToolDone, whole, outcome.data, outcome.stored)
+            context.report(ToolDone, whole, outcome.data, outcome.stored, media)
 
     async def _wait(self, call: Call, context: CallContext, needs: SubAgentWaits | NeedsAnswer) -> None:
         call.executing = None
