@@ -27,7 +27,13 @@ _PREDICATES = {
     "Operator": "true",
 }
 """The rule `reaches` of each kind of scope, for the owner of a row of the table *t*."""
+_MOST_ROWS = 2**63 - 1
 _EXACT = Context(prec=2000, traps=[Inexact, InvalidOperation])
+
+
+def most(limit: int) -> int:
+    """Return *limit* as SQLite takes it: a negative one would be none."""
+    return max(0, min(limit, _MOST_ROWS))
 
 
 @cache
