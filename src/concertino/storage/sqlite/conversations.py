@@ -240,16 +240,10 @@ def search_turns(connection: sqlite3.Connection, scope: AnyScope, text: str, lim
     words = query_terms(storable(text))
     if not words:
         return ()
-    words.sort(key=len, reverse=True)  # the rarest word is probably the longest
-    wanted = {f"word{number}": f" {word} " for number, word in enumerate(words)}
-    conditions = " AND ".join(f"instr(w.words, :{name})" for name in wanted)
-    occurrences = "".join(
-        f"+ (length(w.words) - length(replace(w.words, :{name}, ''))) / length(:{name})" for name in wanted
-    )
     with reading(connection):
         sql, bound = scoped("search_turns", scope)
-        sql = sql.replace("/*conditions*/", conditions).replace("/*occurrences*/", occurrences)
-        rows = connection.execute(sql, {**bound, **wanted, "limit": most(limit)}).fetchall()
+        bound |= {"wanted": " ".join(words), "limit": most(limit)}
+        rows = connection.execute(sql, bound).fetchall()
         numbers = [row[0] for row in rows]
         found = _turns(connection, f"t.number IN ({', '.join(map(str, numbers))})")
     return tuple(found[number] for number in numbers)

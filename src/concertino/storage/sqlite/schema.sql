@@ -358,7 +358,7 @@ CREATE INDEX texts_of_turn ON conversation_texts (turn) WHERE turn IS NOT NULL;
 CREATE TABLE turn_words (
     number INTEGER PRIMARY KEY,
     turn   INTEGER,                         -- NULL: erased
-    words  TEXT NOT NULL                    -- each after a space, and one at the end
+    words  BLOB NOT NULL                    -- in UTF-8, each after a space, and one at the end
 );
 CREATE INDEX words_of_turn ON turn_words (turn) WHERE turn IS NOT NULL;
 

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import time
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from ...errors import ConfigurationError
@@ -81,6 +81,19 @@ class _ExactSum:
         return str(self._sum)
 
 
+@lru_cache(16)
+def _spaced(words: str) -> list[bytes]:
+    # The rarest word is probably the longest: most texts are done with after a look for it.
+    return sorted((f" {word} ".encode() for word in words.split()), key=len, reverse=True)
+
+
+def _relevance(text: bytes, words: str) -> float | None:
+    """Return the share of *words* in *text*, whose words are between spaces; None if it lacks one of them."""
+    wanted = _spaced(words)
+    return sum(map(text.count, wanted)) / len(text) if all(word in text for word in wanted) else None
+
+
 def add_functions(connection: sqlite3.Connection) -> None:
-    """Define the SQL function `exact_sum` on *connection*."""
+    """Define the SQL functions `exact_sum` and `relevance` on *connection*."""
     connection.create_aggregate("exact_sum", 1, _ExactSum)  # type: ignore[arg-type]
+    connection.create_function("relevance", 2, _relevance, deterministic=True)

@@ -188,7 +188,7 @@ def _close(connection: sqlite3.Connection, number: int, conversation: int, run: 
     messages = [decode_message(row[1]) for row in connection.execute(sql["words_of_turn"], (run,)).fetchall()]
     texts = [message.text for message in messages if message.role in ("user", "assistant")]
     if words := index_terms("\n".join(texts)[:_LONGEST_INDEXED]):
-        connection.execute(sql["add_turn_words"], (number, f" {' '.join(words)} "))
+        connection.execute(sql["add_turn_words"], (number, f" {' '.join(words)} ".encode()))
     if used := [message.name for message in messages if message.role == "tool"]:
         head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
         connection.execute(sql["set_tools"], (_joined(head["tools"], used), conversation))

@@ -185,10 +185,14 @@ LIMIT :limit;
 UPDATE turns SET not_before = :until WHERE number = :turn AND state = 'queued';
 
 -- name: search_turns
-SELECT t.number
-FROM conversations AS c JOIN turns AS t ON t.conversation = c.number JOIN turn_words AS w ON w.turn = t.number
-WHERE c.conversation_key IS NOT NULL AND /*reached c*/ AND /*conditions*/
-ORDER BY (0 /*occurrences*/) * 1.0 / length(w.words) DESC, t.number DESC
+WITH found AS MATERIALIZED (  -- else each text is read twice
+    SELECT t.number, relevance(w.words, :wanted) AS score
+    FROM conversations AS c JOIN turns AS t ON t.conversation = c.number JOIN turn_words AS w ON w.turn = t.number
+    WHERE c.conversation_key IS NOT NULL AND /*reached c*/
+)
+SELECT number FROM found
+WHERE score IS NOT NULL
+ORDER BY score DESC, number DESC
 LIMIT :limit;
 
 -- name: forget_rules_of_conversation
@@ -217,7 +221,7 @@ UPDATE conversations SET conversation_key = NULL, id = '', user_id = '', agent =
 DELETE FROM conversation_heads WHERE conversation = ?;
 
 -- name: forget_turn_words
-UPDATE turn_words SET turn = NULL, words = '' WHERE turn IN (SELECT number FROM turns WHERE conversation = ?);
+UPDATE turn_words SET turn = NULL, words = x'' WHERE turn IN (SELECT number FROM turns WHERE conversation = ?);
 
 -- name: delete_turns
 DELETE FROM turns WHERE conversation = ?;
