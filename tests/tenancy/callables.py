@@ -184,7 +184,7 @@ SPECIAL: Mapping[str, Callable[[Guess], Any] | None] = {
     "Runtime.start.run_id": None,
     "Store.runs.conversation_id": None,
     "Runtime.write_title.conversation": None,
-    "Runtime.redactor.agent": lambda guess: "unknown",
+    "Runtime.data_policy.agent": lambda guess: "unknown",
     "Conversation.send.key": lambda guess: guess.id,
     "Conversation.title.model": None,
 }

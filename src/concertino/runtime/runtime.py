@@ -21,17 +21,18 @@ from ..errors import (
     UnknownWaitError,
 )
 from ..events import RunEvent, RunResult, StopReceipt
-from ..ids import new_conversation_id, new_run_id, run_of, token
+from ..ids import named_run_id, new_conversation_id, new_run_id, run_of, token
 from ..orchestrator.agent import AgentConfig, check_parts
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
 from ..orchestrator.hooks import hooks_of
-from ..orchestrator.journal.data_policy import policy_of
+from ..orchestrator.journal.data_policy import DataPolicy, policy_of
 from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE
-from ..orchestrator.journal.patterns import Redactor, redactor_of
+from ..orchestrator.journal.patterns import redactor_of
 from ..orchestrator.journal.replay import receipt_of, replay, requests, started_of
 from ..orchestrator.lifecycle.fork import fork
+from ..orchestrator.lifecycle.refusal import check_start
 from ..orchestrator.lifecycle.result import replayed_result
 from ..orchestrator.lifecycle.seal import seal
 from ..orchestrator.resources import Resources
@@ -45,6 +46,7 @@ from ..storage.types import StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
+from .checks import check_text
 from .conversation import Conversation
 from .event_log import EventLog, Until
 from .live_run import LiveRun
@@ -117,12 +119,12 @@ class Runtime:
         self._log = EventLog(self.store)
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._turns = TurnStarter(self.store, self)
+        self._turns = TurnStarter(self.store, self, lambda: self._agents)
         self._watchdog = Watchdog(
             self.store,
             self,
             self._turns.look,
-            lambda: self._agents,
+            lambda: [*self._agents, TitleAgent.name],
             sweep=sweep,
             tries=tries,
             back_off=back_off,
@@ -152,9 +154,21 @@ class Runtime:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     async def start(self, chat: Chat, agent: AgentConfig[Any] | str, *, run_id: str | None = None) -> LiveRun:
-        """Start a run and return it once it is recorded: from then on it cannot be lost."""
-        config, registry = self._agent(agent)
-        return await self._run(chat, config, registry, run_id or new_run_id(), resume=False)
+        """Start a run and return it once it is recorded: from then on it cannot be lost.
+
+        *run_id* is the caller's own id for the run, such as an order's: the same id cannot start a second run. A run
+        of a tenant is stored under an id that is derived from it, `LiveRun.id`, so that no tenant finds out what ids
+        another has used. Raises `RunExistsError`, whose `run_id` is the stored id.
+        """
+        if run_id is not None:
+            check_text(run_id=run_id)
+            if isinstance(chat, Chat) and isinstance(chat.scope, Scope) and chat.scope.tenant:
+                run_id = named_run_id(chat.scope.key, run_id)
+        return await self._start(chat, agent, run_id or new_run_id())
+
+    async def _start(self, chat: Chat, agent: AgentConfig[Any] | str, run_id: str) -> LiveRun:
+        config, registry = (agent, None) if isinstance(agent, TitleAgent) else self._agent(agent)
+        return await self._run(chat, config, registry, run_id, resume=False)
 
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun:
         """Resume a run at the point where it stopped; a sub-agent's run is resumed with its root.
@@ -166,8 +180,11 @@ class Runtime:
         if (live := self._live.get(root_id)) is not None and not live.done:
             return live
         root = stored if root_id == run_id else await self._stored(owner, root_id)
-        config, registry = self._agent(root.start.agent)
         started = started_of(await self._journal(owner, root_id))
+        if root.start.agent == TitleAgent.name:
+            config, registry = TitleAgent(policy_of(started.policy)), None
+        else:
+            config, registry = self._agent(root.start.agent)
         return await self._run(Chat(model=started.model, scope=owner), config, registry, root_id, resume=True)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
@@ -177,7 +194,7 @@ class Runtime:
 
     def knows(self, agent: str) -> bool:
         """Return whether this process can run the agent of this name."""
-        return agent in self._agents
+        return agent in self._agents or agent == TitleAgent.name
 
     def events(
         self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
@@ -310,8 +327,8 @@ class Runtime:
 
     async def write_title(self, scope: Scope, conversation: StoredConversation, model: Model | str | None) -> str:
         """Write the title of a conversation. Use `Conversation.title`, which writes it once."""
-        policy = await hooks_of(self._agent(conversation.agent)[0]).get_data_policy()
-        return await write_title(self, TitleAgent(policy), scope, conversation, model)
+        policy = await self.data_policy(scope, conversation.agent, conversation.leaf)
+        return await write_title(self, policy, scope, conversation, model)
 
     # -- waits ---------------------------------------------------------------------------------------------------
 
@@ -400,22 +417,27 @@ class Runtime:
         self._drop_done()
         await self._watchdog.look()
 
-    async def redactor(self, scope: AnyScope, agent: str, run_id: str) -> Redactor | None:
-        """Return the redactor of *agent*, for text from outside; None if it redacts nothing.
+    async def data_policy(self, scope: AnyScope, agent: str, run_id: str) -> DataPolicy:
+        """Return the data policy of *agent*, for text from outside.
 
-        If this process does not have the agent, the redactor is that of its run *run_id*. Raises `ConfigurationError`
+        If this process does not have the agent, the policy is that of its run *run_id*. Raises `ConfigurationError`
         if that cannot be read.
         """
         if agent in self._agents:
-            policy = await hooks_of(self._agents[agent][0]).get_data_policy()
-        else:
-            try:
-                policy = policy_of(started_of(await self._journal(scope, run_id)).policy)
-            except (UnknownRunError, ErasedError):
-                if agent:
-                    self._agent(agent)  # raises
-                raise
-        return redactor_of(tuple(policy.patterns))
+            return await hooks_of(self._agents[agent][0]).get_data_policy()
+        try:
+            return policy_of(started_of(await self._journal(scope, run_id)).policy)
+        except (UnknownRunError, ErasedError):
+            if agent:
+                self._agent(agent)  # raises
+            raise
+
+    async def check(self, chat: Chat, agent: str) -> None:
+        """Raise `ConfigurationError` if a run of *chat* could not start; not if another process has the agent."""
+        if self.knows(agent):
+            config, registry = self._agents[agent]
+            resources = self._resources.shared or await self._resources.of(chat, config)
+            check_start(chat, resources, config, registry)
 
     async def _clean(self, scope: AnyScope, run_id: str, text: str) -> str:
         """Return *text*, from outside, as it may enter a run that *scope* reaches."""
@@ -424,7 +446,7 @@ class Runtime:
             return text
         # A sub-agent's policy also has the patterns of its parents.
         agent = stored.start.agent if stored.start.run_id == stored.start.root_id else ""
-        redactor = await self.redactor(scope, agent, run_id)
+        redactor = redactor_of(tuple((await self.data_policy(scope, agent, run_id)).patterns))
         return text if redactor is None else redactor.text(text)
 
     # -- parts ---------------------------------------------------------------------------------------------------

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ErasedError
 from ..messages import Media, Message, UserMessage
 from ..orchestrator.chat import Attachment, Chat
-from ..orchestrator.journal.entries import message_of
+from ..orchestrator.journal.entries import Started, message_of
 from ..orchestrator.journal.replay import started_of
 from ..providers.base import model_id
 from ..scope import Scope
 from ..storage.codec import decode_message, encode_message
 from ..storage.types import Budget, StoredJournal
+from .checks import check_text
 
 _PLAIN = ("message", "system_prompt", "personalization", "project_rules", "chatbot_id")
+_TEXTS = (*_PLAIN[:1], *_PLAIN[2:4])
 _OF_THE_CONVERSATION = ("history", "context", "summary", "scope", "conversation_id", "turn")
 """Fields that the conversation sets."""
 _DEFAULTS = Chat()
 
 
 def check_input(chat: Chat) -> None:
-    """Raise `ConfigurationError` if *chat* sets what the conversation determines, or has no message."""
-    if not isinstance(chat.message, str) or not chat.message.strip():
+    """Raise `ConfigurationError` if *chat* sets what the conversation determines, or has no valid message."""
+    if not isinstance(chat, Chat):
+        raise ConfigurationError(f"invalid message of type {type(chat).__name__}: use text or a Chat")
+    check_text(**{name: getattr(chat, name) for name in _TEXTS})
+    if not chat.message.strip():
         raise ConfigurationError("the message is empty: give the conversation a text")
     for name in _OF_THE_CONVERSATION:
         if getattr(chat, name) != getattr(_DEFAULTS, name):
@@ -41,6 +47,7 @@ def encode_input(chat: Chat) -> dict[str, Any]:
     written["few_shot"] = {
         name: [encode_message(message) for message in messages] for name, messages in chat.few_shot.items()
     }
+    written["without_tools"] = not chat.send_tools
     written["media"] = encode_message(UserMessage("", tuple(chat.media))) if chat.media else ""
     if budget is not None:
         written["budget"] = [budget.tokens, None if budget.money is None else str(budget.money)]
@@ -52,19 +59,27 @@ def decode_input(written: dict[str, Any]) -> Chat:
     fields = dict(written)
     few_shot = {name: tuple(map(decode_message, texts)) for name, texts in fields.pop("few_shot", {}).items()}
     attachments = [Attachment(*file) for file in fields.pop("attachments", ())]
-    budget = None
-    if (limit := fields.pop("budget", None)) is not None:
-        budget = Budget(tokens=limit[0], money=None if limit[1] is None else Decimal(limit[1]))
+    budget = _budget_of(fields.pop("budget", None))
     media = _media_of(decode_message(fields.pop("media"))) if "media" in fields else ()
-    return Chat(**fields, few_shot=few_shot, attachments=attachments, budget=budget, media=media)
+    send_tools = not fields.pop("without_tools", False)
+    return Chat(
+        **fields, few_shot=few_shot, attachments=attachments, budget=budget, media=media, send_tools=send_tools
+    )
 
 
-def started_input(journal: StoredJournal) -> Chat:
-    """Return the chat that a run was given, as its journal has it: without examples and budget.
+def started_input(journal: StoredJournal, message: str) -> Chat:
+    """Return the chat that a run was given, as its journal has it, with *message* if its content was erased.
 
-    Raises `ErasedError`.
+    Raises `ErasedError` if *message* is empty then.
     """
-    started = started_of(journal)
+    try:
+        started = started_of(journal)
+    except ErasedError:
+        if not message:
+            raise
+        started = dataclasses.replace(Started.read(journal.entries[0].body, {}), message=message)
+    texts, contents = journal.texts, journal.contents
+    examples = {name: [texts[each] for each in ids if each in texts] for name, ids in started.few_shot.items()}
     return Chat(
         started.message,
         model=started.model,
@@ -74,8 +89,17 @@ def started_input(journal: StoredJournal) -> Chat:
         project_rules=started.project_rules,
         attachments=[Attachment(*file) for file in started.attachments],
         chatbot_id=started.chatbot,
-        media=_media_of(message_of(journal.texts[started.media], journal.contents)) if started.media else (),
+        media=_media_of(message_of(texts[started.media], contents)) if started.media in texts else (),
+        few_shot={name: [message_of(text, contents) for text in found] for name, found in examples.items()},
+        budget=_budget_of(started.budget),
+        send_tools=not started.without_tools,
     )
+
+
+def _budget_of(limit: Sequence[Any] | None) -> Budget | None:
+    if limit is None:
+        return None
+    return Budget(tokens=limit[0], money=None if limit[1] is None else Decimal(limit[1]))
 
 
 def _media_of(message: Message) -> tuple[Media, ...]:

@@ -136,9 +136,15 @@ class Started:
     memories: Sequence[str] = ()
     project_rules: str = ""
     attachments: Sequence[Sequence[str]] = ()
+    few_shot: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Ids of the texts of the examples by model, for a turn that is asked again; `before` has those of its model."""
+    budget: Sequence[Any] | None = None
+    """Tokens, and money as text: what the run was allowed to spend."""
 
     def write(self, body: Json, content: Json) -> None:
         for name in ("model", "policy", "limits", "before", "follows", "skipped", "context", "chatbot"):
+            _put(body, name, getattr(self, name))
+        for name in ("few_shot", "budget"):
             _put(body, name, getattr(self, name))
         if self.media is not None:
             body["media"] = self.media

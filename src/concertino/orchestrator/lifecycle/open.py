@@ -24,6 +24,7 @@ from ..journal.data_policy import policy_form
 from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
 from ..journal.patterns import redactor_of
+from ..journal.writer import Journal
 from ..meter import Meter
 from ..resources import Resources, limits_form
 from ..run import RunSession
@@ -258,16 +259,28 @@ def _started(run: RunSession) -> Started:
     elif chat.context is not None:
         journal.packed_context = pack_context(chat.context, journal.conversation_text_ids)
     before = journal.message_ids(written) if written else []
-    return Started(
-        model=run.model_id,
-        policy=policy_form(journal.policy),
+    return dataclasses.replace(
+        given(chat, journal, run.model_id),
         limits=limits_form(run.limits),
         before=before,
         follows=follows,
-        media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         skipped=_skipped(chat, len(earlier)),
         context=journal.packed_context,
+    )
+
+
+def given(chat: Chat, journal: Journal, model: str) -> Started:
+    """Return the start of a run with what its chat says, without the messages before the user's."""
+    budget, examples = chat.budget, chat.few_shot if chat.turn is not None else {}
+    return Started(
+        model=model,
+        policy=policy_form(journal.policy),
+        limits={},
+        before=(),
+        media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         chatbot=chat.chatbot_id,
+        few_shot={name: journal.message_ids(messages) for name, messages in examples.items()} if examples else {},
+        budget=None if budget is None else (budget.tokens, None if budget.money is None else str(budget.money)),
         without_tools=not chat.send_tools,
         message=chat.message,
         system_prompt=chat.system_prompt,
