@@ -18,7 +18,6 @@ from ..errors import (
     RunStateError,
     UnknownConversationError,
     UnknownRunError,
-    UnknownWaitError,
 )
 from ..events import RunEvent, RunResult, StopReceipt
 from ..ids import named_run_id, new_conversation_id, new_run_id, run_of, token
@@ -38,15 +37,15 @@ from ..orchestrator.lifecycle.seal import seal
 from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
 from ..providers.base import Model, ModelRequest
-from ..records import record
-from ..scope import AnyScope, Scope, TenantScope
+from ..scope import AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import StoredConversation, StoredTurn
 from ..storage.types import StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
-from .checks import check_text
+from .answers import AnswerOutcome, approval_of
+from .checks import check_number, check_text
 from .conversation import Conversation
 from .event_log import EventLog, Until
 from .live_run import LiveRun
@@ -57,15 +56,6 @@ from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
 _MOST_DONE = 100
 """Number of runs from which a start drops the runs that are done, for a runtime without its watchdog."""
-
-
-@record
-class AnswerOutcome:
-    """The effect of an answer to a waiting call."""
-
-    won: bool
-    """Whether the answer was the first. If not, it changed nothing: `wait.resolution` is the answer that counts."""
-    wait: Wait
 
 
 class Runtime:
@@ -160,10 +150,9 @@ class Runtime:
         of a tenant is stored under an id that is derived from it, `LiveRun.id`, so that no tenant finds out what ids
         another has used. Raises `RunExistsError`, whose `run_id` is the stored id.
         """
-        if run_id is not None:
-            check_text(run_id=run_id)
-            if isinstance(chat, Chat) and isinstance(chat.scope, Scope) and chat.scope.tenant:
-                run_id = named_run_id(chat.scope.key, run_id)
+        check_text(run_id="" if run_id is None else run_id)
+        if run_id and isinstance(chat, Chat) and isinstance(chat.scope, Scope) and chat.scope.tenant:
+            run_id = named_run_id(chat.scope.key, run_id)
         return await self._start(chat, agent, run_id or new_run_id())
 
     async def _start(self, chat: Chat, agent: AgentConfig[Any] | str, run_id: str) -> LiveRun:
@@ -181,10 +170,8 @@ class Runtime:
             return live
         root = stored if root_id == run_id else await self._stored(owner, root_id)
         started = started_of(await self._journal(owner, root_id))
-        if root.start.agent == TitleAgent.name:
-            config, registry = TitleAgent(policy_of(started.policy)), None
-        else:
-            config, registry = self._agent(root.start.agent)
+        title = root.start.agent == TitleAgent.name
+        config, registry = (TitleAgent(policy_of(started.policy)), None) if title else self._agent(root.start.agent)
         return await self._run(Chat(model=started.model, scope=owner), config, registry, root_id, resume=True)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
@@ -206,6 +193,8 @@ class Runtime:
         pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
         `UnknownRunError`; give the id of the root to read the events of a sub-agent.
         """
+        check_text(run_id=run_id)
+        check_number(after=after)
         return self._log.read(scope, run_id, after, until)
 
     async def result(self, scope: AnyScope, run_id: str) -> RunResult:
@@ -224,6 +213,7 @@ class Runtime:
 
     async def steer(self, scope: AnyScope, run_id: str, message: str) -> None:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
+        check_text(message=message)
         if not message.strip():
             raise ConfigurationError("steer: the message is empty")
         await self.store.send(scope, run_id, "steer", await self._clean(scope, run_id, message))
@@ -295,6 +285,7 @@ class Runtime:
         """
         if not isinstance(scope, Scope):
             raise ConfigurationError(f"a conversation belongs to a Scope, not to {scope!r:.80}")
+        check_text(conversation_id="" if conversation_id is None else conversation_id)
         if agent is not None:
             name = self._agent(agent)[0].name
             stored = await self.store.open_conversation(scope, conversation_id or new_conversation_id(), name)
@@ -316,6 +307,8 @@ class Runtime:
 
         Raises `UnknownConversationError` if *before* is unknown.
         """
+        check_number(limit=limit)
+        check_text(before=before or "")
         return await self.store.conversations(scope, limit=limit, before=before)
 
     async def search(self, scope: AnyScope, text: str, limit: int = 20) -> Sequence[StoredTurn]:
@@ -323,6 +316,8 @@ class Runtime:
 
         A turn is found once it has ended, and only text that its data policy keeps without a time limit.
         """
+        check_number(limit=limit)
+        check_text(text=text)
         return await self.store.search_turns(scope, text, limit=limit)
 
     async def write_title(self, scope: Scope, conversation: StoredConversation, model: Model | str | None) -> str:
@@ -331,6 +326,14 @@ class Runtime:
         return await write_title(self, policy, scope, conversation, model)
 
     # -- waits ---------------------------------------------------------------------------------------------------
+
+    async def approvals(self, scope: AnyScope, limit: int = 50, after: Wait | None = None) -> Sequence[Wait]:
+        """Return the open approvals that *scope* may answer, the oldest first; for the next page, *after* the last one.
+
+        These are the approvals of its own runs that name nobody, and those of its tenant that name its user.
+        """
+        check_number(limit=limit)
+        return await self.store.approvals(scope, limit=limit, after=after)
 
     async def approve(
         self,
@@ -351,7 +354,7 @@ class Runtime:
         """
         if remember not in get_args(Remember):
             raise ConfigurationError(f"approve(remember={remember!r:.80}): use 'once', 'conversation' or 'always'")
-        scope, wait = await self._approval(scope, key)
+        scope, wait = await approval_of(self.store, scope, key)
         if wait.arguments and arguments_hash(wait.arguments) != wait.arguments_hash:
             raise NotAllowedError(f"{key} cannot be approved: its arguments were changed after they were shown")
         edited = None if arguments is None else arguments_text(dict(arguments))
@@ -359,7 +362,8 @@ class Runtime:
 
     async def deny(self, scope: AnyScope, key: str, reason: str = "") -> AnswerOutcome:
         """Deny a waiting call; the model reads the *reason*. Raises as `approve`."""
-        scope, _ = await self._approval(scope, key)
+        check_text(reason=reason)
+        scope, _ = await approval_of(self.store, scope, key)
         return await self._answer(scope, key, "denied", reason)
 
     async def resolve(self, scope: AnyScope, key: str, content: Any, *, failed: bool = False) -> AnswerOutcome:
@@ -373,22 +377,6 @@ class Runtime:
             raise RunStateError(f"{key} waits for an approval: use approve or deny")
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
         return await self._answer(scope, key, "failed" if failed else "result", text)
-
-    async def _approval(self, scope: AnyScope, key: str) -> tuple[AnyScope, Wait]:
-        """Return the approval that waits under *key*, and the scope that answers it."""
-        wait = await self.store.wait(scope, key)
-        if wait is None and isinstance(scope, Scope):
-            # An approver is named by the call, and need not own the run.
-            scope = TenantScope(scope.tenant, by=scope.user)
-            wait = await self.store.wait(scope, key)
-            wait = wait if wait is not None and scope.by in wait.who else None
-        if wait is None:
-            raise UnknownWaitError(f"no call waits under {key!r}")
-        if wait.kind != "approval":
-            raise RunStateError(f"{key} waits for a result, not for an approval: use resolve")
-        if wait.who and scope.by not in wait.who:
-            raise NotAllowedError(f"{scope.by!r} may not answer {key}; those who may: {', '.join(wait.who)}")
-        return scope, wait
 
     async def _answer(
         self,
@@ -433,7 +421,7 @@ class Runtime:
             raise
 
     async def check(self, chat: Chat, agent: str) -> None:
-        """Raise `ConfigurationError` if a run of *chat* could not start; not if another process has the agent."""
+        """Raise `ConfigurationError` if a run of *chat* could not start in this process, if it has the agent."""
         if self.knows(agent):
             config, registry = self._agents[agent]
             resources = self._resources.shared or await self._resources.of(chat, config)

@@ -96,7 +96,7 @@ async def write_title(
             return ""  # another process is writing it
         if stored.end.status in ("completed", "limited"):
             title, seconds = kept_text(policy, cleaned_title(stored.end.answer))
-            options = {"replace": False, "keep_seconds": seconds}
-            return await runs.store.set_title(scope, conversation.id, title, **options) if title else ""
+            store = runs.store
+            return title and await store.set_title(scope, conversation.id, title, replace=False, keep_seconds=seconds)
         error = stored.end.error
     raise ConcertinoError(f"the title of conversation {conversation.id!r} could not be written: {error}")

@@ -29,7 +29,7 @@ def check_input(chat: Chat) -> None:
     """Raise `ConfigurationError` if *chat* sets what the conversation determines, or has no valid message."""
     if not isinstance(chat, Chat):
         raise ConfigurationError(f"invalid message of type {type(chat).__name__}: use text or a Chat")
-    check_text(**{name: getattr(chat, name) for name in _TEXTS})
+    check_text(**{name: value for name in _PLAIN if (value := getattr(chat, name)) is not None or name in _TEXTS})
     if not chat.message.strip():
         raise ConfigurationError("the message is empty: give the conversation a text")
     for name in _OF_THE_CONVERSATION:
@@ -62,9 +62,7 @@ def decode_input(written: dict[str, Any]) -> Chat:
     budget = _budget_of(fields.pop("budget", None))
     media = _media_of(decode_message(fields.pop("media"))) if "media" in fields else ()
     send_tools = not fields.pop("without_tools", False)
-    return Chat(
-        **fields, few_shot=few_shot, attachments=attachments, budget=budget, media=media, send_tools=send_tools
-    )
+    return Chat(**fields, few_shot=few_shot, attachments=attachments, budget=budget, media=media, send_tools=send_tools)
 
 
 def started_input(journal: StoredJournal, message: str) -> Chat:

@@ -151,8 +151,19 @@ class OperationStore(Protocol):
         run_id: str | None = None,
         open: bool = True,
         limit: int = 100,
+        after: Wait | None = None,
     ) -> Sequence[Wait]:
-        """Return waits, the oldest first. With *open*, only those whose operation is in state `waiting`."""
+        """Return waits, the oldest first; with *after*, those after that one.
+
+        With *open*, only those whose operation is in state `waiting`.
+        """
+        ...
+
+    async def approvals(self, scope: AnyScope, *, limit: int = 100, after: Wait | None = None) -> Sequence[Wait]:
+        """Return the open approvals that *scope* may answer, the oldest first; with *after*, those after that one.
+
+        A call that names people may be answered by them in the tenant of its run, any other by those who reach it.
+        """
         ...
 
     async def wait(self, scope: AnyScope, key: str) -> Wait | None:
