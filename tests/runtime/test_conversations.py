@@ -44,7 +44,6 @@ from concertino.errors import (
 )
 from concertino.messages import Media
 from concertino.runtime import ConversationTurn
-from concertino.runtime.turn_input import decode_input
 from concertino.storage import Store
 from concertino.testing import Answer, ScriptedModel, call
 
@@ -275,11 +274,11 @@ async def test_a_queued_message_keeps_its_chat() -> None:
         "two", personalization="Be brief.", few_shot=few_shot, budget=Budget(tokens=90_000), memories=["likes tea"]
     )
     turn = await conversation.send(dataclasses.replace(chat, send_tools=False))
-    assert not decode_input((await turn.read()).input or {}).send_tools
     held.go.set()
     assert (await turn.result()).text == "an example one two"
     assert "likes tea" in held.model.requests[-1].system
     assert len(await store.accounts(ANN, run_id=turn.id)) == 1
+    assert not (await conversation._input(turn.id))[1].send_tools
 
 
 async def test_a_message_can_be_refused() -> None:

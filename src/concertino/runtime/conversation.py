@@ -239,7 +239,7 @@ class Conversation:
     async def set_title(self, title: str) -> None:
         """Replace the title."""
         check_text(title=title)
-        title, seconds = kept_text(await self._policy(), title)
+        title, seconds = kept_text(await _policy_of(self), title)
         await self._runs.store.set_title(self.scope, self.id, title, keep_seconds=seconds)
 
     async def rate(self, turn_id: str, rating: Rating | None, text: str = "") -> None:
@@ -247,7 +247,7 @@ class Conversation:
         if rating not in (None, *get_args(Rating)):
             raise ConfigurationError(f"invalid rating {rating!r}: choose 'up', 'down' or None")
         check_text(turn_id=turn_id, text=text)
-        text, seconds = kept_text(await self._policy(), text) if text else ("", None)
+        text, seconds = kept_text(await _policy_of(self), text) if text else ("", None)
         feedback = Feedback(rating=rating, text=text) if rating or text else None
         await self._runs.store.rate_turn(self.scope, self.id, turn_id, feedback, keep_seconds=seconds)
 
@@ -295,7 +295,7 @@ class Conversation:
     ) -> str | None:
         """Queue or steer a message. Return the run id of its turn; None if the conversation has become idle."""
         store = self._runs.store
-        if when_busy != "refuse" and (redactor := redactor_of(tuple((await self._policy()).patterns))) is not None:
+        if when_busy != "refuse" and (redactor := redactor_of(tuple((await _policy_of(self)).patterns))) is not None:
             chat = redactor.chat(chat)  # a queue is stored before a run could redact it
         match when_busy:
             case "refuse":
@@ -328,6 +328,8 @@ class Conversation:
             raise RunStateError(f"turn {turn_id} is queued: withdraw it, and send another message")
         return turn, started_input(journal, turn.message)
 
-    async def _policy(self) -> DataPolicy:
-        """Return the data policy for texts that are stored without a run."""
-        return await self._runs.data_policy(self.scope, self.agent, (await self.read()).leaf)
+
+async def _policy_of(conversation: Conversation) -> DataPolicy:
+    """Return the data policy for texts that are stored without a run."""
+    leaf = (await conversation.read()).leaf
+    return await conversation._runs.data_policy(conversation.scope, conversation.agent, leaf)

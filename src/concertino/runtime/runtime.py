@@ -193,7 +193,6 @@ class Runtime:
         pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
         `UnknownRunError`; give the id of the root to read the events of a sub-agent.
         """
-        check_text(run_id=run_id)
         check_number(after=after)
         return self._log.read(scope, run_id, after, until)
 
@@ -330,7 +329,7 @@ class Runtime:
     async def approvals(self, scope: AnyScope, limit: int = 50, after: Wait | None = None) -> Sequence[Wait]:
         """Return the open approvals that *scope* may answer, the oldest first; for the next page, *after* the last one.
 
-        These are the approvals of its own runs that name nobody, and those of its tenant that name its user.
+        Without names on a call, its owner may answer it; otherwise the people of the tenant that it names.
         """
         check_number(limit=limit)
         return await self.store.approvals(scope, limit=limit, after=after)

@@ -140,7 +140,7 @@ class TurnStarter:
     async def look(self) -> None:
         """Close the turns that have ended, and start the queued turns that are due."""
         again = True
-        while again:  # the turn behind one that was refused is due
+        while again:  # after a refusal, the next turn is due
             due = await self._store.due_turns(OPERATOR, agents=self._agents())
             again = any([await self._start_due(each) for each in due])
 
@@ -189,7 +189,7 @@ class TurnStarter:
             await self._store.postpone_turn(scope, due.conversation_id, run_id, seconds)
 
     async def _refuse(self, due: DueTurn, chat: Chat, why: str) -> bool:
-        """End a queued turn that can never start as failed, so that it does not hold up the next one."""
+        """End a queued turn that can never start as failed, so that the next one can start."""
         scope = Scope(due.tenant, due.user)
 
         async def run(given: Chat, _: _Held) -> None:

@@ -270,7 +270,7 @@ def _started(run: RunSession) -> Started:
 
 
 def given(chat: Chat, journal: Journal, model: str) -> Started:
-    """Return the start of a run with what its chat says, without the messages before the user's."""
+    """Return the start of a run from its chat, without the messages before the user's."""
     budget, examples = chat.budget, chat.few_shot if chat.turn is not None else {}
     return Started(
         model=model,

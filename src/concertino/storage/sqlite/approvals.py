@@ -19,7 +19,7 @@ from .statements import clock, most, queries, scoped
 FROM_OUTSIDE = ("approval", "result")
 """Kinds of waits that an answer from outside ends."""
 _AFTER = "(w.opened, w.key) > (:opened, :after)"
-"""The waits of the next page: the caller brings its place along, so that no key of another scope can be tried."""
+"""The waits of the next page: the caller has its position, so that no key of another scope is ever looked up."""
 _EVENTS: dict[Verdict, OperationEvent] = {
     "approved": "approve",
     "denied": "deny",
@@ -69,7 +69,7 @@ def waits(
     if run_id is not None:
         conditions.append("w.run = (SELECT number FROM runs WHERE run_id = :run_id)")
     sql, bound = scoped("open_waits" if only_open else "waits", scope)
-    bound |= {"root_id": root_id, "run_id": run_id, "limit": most(limit), **_place(after)}
+    bound |= {"root_id": root_id, "run_id": run_id, "limit": most(limit), **_position(after)}
     rows = connection.execute(sql.replace("/*conditions*/", " AND ".join(conditions)), bound).fetchall()
     return tuple(to_wait(row) for row in rows)
 
@@ -77,14 +77,14 @@ def waits(
 def approvals(connection: sqlite3.Connection, scope: AnyScope, limit: int, after: Wait | None) -> tuple[Wait, ...]:
     """Return the open approvals that *scope* may answer, the oldest first."""
     sql, bound = scoped("open_approvals", scope)
-    # Whoever a call names may answer it without owning the run, in the same tenant.
-    named = isinstance(scope, Scope) and scope.user != ""
-    bound |= {"by": scope.by, "named_in": scope.tenant if named else None, "limit": most(limit), **_place(after)}
+    # The people that a call names may answer it without owning the run, in the same tenant.
+    named_in = scope.tenant if isinstance(scope, Scope) and scope.user else None
+    bound |= {"by": scope.by, "named_in": named_in, "limit": most(limit), **_position(after)}
     sql = sql.replace("/*conditions*/", _AFTER if after is not None else "true")
     return tuple(to_wait(row) for row in connection.execute(sql, bound).fetchall())
 
 
-def _place(after: Wait | None) -> dict[str, object]:
+def _position(after: Wait | None) -> dict[str, object]:
     return {} if after is None else {"opened": after.opened, "after": after.key}
 
 

@@ -86,9 +86,9 @@ class SqlConversations:
         keep_seconds: float | None = None,
     ) -> str:
         """Set the title, and return the title that counts."""
-        options = {"replace": replace, "keep_seconds": keep_seconds}
+        call = conversations.set_title
         return await self._connection.write(
-            WriteCall(conversations.set_title, scope, conversation_id, title, **options)
+            WriteCall(call, scope, conversation_id, title, replace=replace, keep_seconds=keep_seconds)
         )
 
     async def rate_turn(

@@ -63,7 +63,7 @@ class EntryRows(NamedTuple):
 def hash_key(name: str) -> bytes:
     """Return a digest to look *name* up by. No index contains the name itself: an index cannot be erased from.
 
-    It has 128 bits, so that nobody can find a name with the digest of another's.
+    It has 128 bits, so that finding a name with the digest of another one is infeasible.
     """
     return blake2b(name.encode(), digest_size=16).digest()
 
