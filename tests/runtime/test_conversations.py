@@ -204,6 +204,17 @@ async def test_a_turn_is_asked_again_with_all_that_it_was_started_with() -> None
         assert (chat.few_shot, chat.send_tools, chat.chatbot_id) == (few_shot, False, "b")
 
 
+async def test_a_later_turn_with_examples_for_several_models_is_replayed_as_it_was_sent() -> None:
+    model = echoes()
+    runtime = process(MemoryStore(), model)
+    conversation = await runtime.conversation(ANN, agent="desk")
+    await say(conversation, "one")
+    turn = await conversation.send(Chat("two", few_shot={("scripted:script", "other"): [UserMessage("an example")]}))
+    assert (await turn.result()).text == "an example one two"
+    *_, (_, _, request) = await runtime.replay(ANN, turn.id)
+    assert list(request.messages) == list(model.requests[-1].messages)
+
+
 async def test_a_budget_outlives_the_text_of_its_turn() -> None:
     store = MemoryStore()
     conversation = await process(store, echoes(), Discreet("redact")).conversation(ANN, agent="desk")

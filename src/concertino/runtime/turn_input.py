@@ -20,6 +20,8 @@ from .checks import check_text
 
 _PLAIN = ("message", "system_prompt", "personalization", "project_rules", "chatbot_id")
 _TEXTS = (*_PLAIN[:1], *_PLAIN[2:4])
+_SWITCHES = ("send_tools", "memory_enabled", "personalization_enabled")
+_FILES = ("attachments", "project_attachments")
 _OF_THE_CONVERSATION = ("history", "context", "summary", "scope", "conversation_id", "turn")
 """Fields that the conversation sets."""
 _DEFAULTS = Chat()
@@ -43,11 +45,12 @@ def encode_input(chat: Chat) -> dict[str, Any]:
     written: dict[str, Any] = {name: getattr(chat, name) for name in _PLAIN}
     written["model"] = model if model is None or isinstance(model, str) else model_id(model)
     written["memories"] = list(chat.memories)
-    written["attachments"] = [[file.name, file.description] for file in chat.attachments]
-    written["few_shot"] = {
-        name: [encode_message(message) for message in messages] for name, messages in chat.few_shot.items()
-    }
-    written["without_tools"] = not chat.send_tools
+    written["off"] = [name for name in _SWITCHES if not getattr(chat, name)]
+    for name in _FILES:
+        written[name] = [[file.name, file.description] for file in getattr(chat, name)]
+    written["few_shot"] = [
+        [name, [encode_message(message) for message in messages]] for name, messages in chat.few_shot.items()
+    ]
     written["media"] = encode_message(UserMessage("", tuple(chat.media))) if chat.media else ""
     if budget is not None:
         written["budget"] = [budget.tokens, None if budget.money is None else str(budget.money)]
@@ -57,12 +60,12 @@ def encode_input(chat: Chat) -> dict[str, Any]:
 def decode_input(written: dict[str, Any]) -> Chat:
     """Return the chat that `encode_input` wrote."""
     fields = dict(written)
-    few_shot = {name: tuple(map(decode_message, texts)) for name, texts in fields.pop("few_shot", {}).items()}
-    attachments = [Attachment(*file) for file in fields.pop("attachments", ())]
+    examples = {_key_of(name): tuple(map(decode_message, texts)) for name, texts in fields.pop("few_shot", ())}
+    fields |= dict.fromkeys(fields.pop("off", ()), False)
+    files = {name: [Attachment(*file) for file in fields.pop(name, ())] for name in _FILES}
     budget = _budget_of(fields.pop("budget", None))
     media = _media_of(decode_message(fields.pop("media"))) if "media" in fields else ()
-    send_tools = not fields.pop("without_tools", False)
-    return Chat(**fields, few_shot=few_shot, attachments=attachments, budget=budget, media=media, send_tools=send_tools)
+    return Chat(**fields | files, few_shot=examples, budget=budget, media=media)
 
 
 def started_input(journal: StoredJournal, message: str) -> Chat:
@@ -77,7 +80,10 @@ def started_input(journal: StoredJournal, message: str) -> Chat:
             raise
         started = dataclasses.replace(Started.read(journal.entries[0].body, {}), message=message)
     texts, contents = journal.texts, journal.contents
-    examples = {name: [texts[each] for each in ids if each in texts] for name, ids in started.few_shot.items()}
+    examples = {
+        _key_of(name): [message_of(texts[each], contents) for each in ids if each in texts]
+        for name, ids in started.few_shot
+    }
     return Chat(
         started.message,
         model=started.model,
@@ -85,13 +91,21 @@ def started_input(journal: StoredJournal, message: str) -> Chat:
         personalization=started.personalization,
         memories=tuple(started.memories),
         project_rules=started.project_rules,
+        personalization_enabled=not started.without_personalization,
+        memory_enabled=not started.without_memory,
         attachments=[Attachment(*file) for file in started.attachments],
+        project_attachments=[Attachment(*file) for file in started.project_attachments],
         chatbot_id=started.chatbot,
-        media=_media_of(message_of(texts[started.media], contents)) if started.media in texts else (),
-        few_shot={name: [message_of(text, contents) for text in found] for name, found in examples.items()},
-        budget=_budget_of(started.budget),
         send_tools=not started.without_tools,
+        media=_media_of(message_of(texts[started.media], contents)) if started.media in texts else (),
+        few_shot=examples,
+        budget=_budget_of(started.budget),
     )
+
+
+def _key_of(name: str | list[str]) -> str | tuple[str, ...]:
+    """Return a key of the examples from its JSON form."""
+    return name if isinstance(name, str) else tuple(name)
 
 
 def _budget_of(limit: Sequence[Any] | None) -> Budget | None:
