@@ -209,7 +209,8 @@ async def test_a_later_turn_with_examples_for_several_models_is_replayed_as_it_w
     runtime = process(MemoryStore(), model)
     conversation = await runtime.conversation(ANN, agent="desk")
     await say(conversation, "one")
-    turn = await conversation.send(Chat("two", few_shot={("scripted:script", "other"): [UserMessage("an example")]}))
+    few_shot: Any = {("scripted:script", "other"): [UserMessage("an example")]}
+    turn = await conversation.send(Chat("two", few_shot=few_shot))
     assert (await turn.result()).text == "an example one two"
     *_, (_, _, request) = await runtime.replay(ANN, turn.id)
     assert list(request.messages) == list(model.requests[-1].messages)
