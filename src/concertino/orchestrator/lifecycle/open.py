@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from ...errors import ConfigurationError
 from ...events import Audience
@@ -265,8 +265,10 @@ def _started(run: RunSession) -> Started:
     elif chat.context is not None:
         journal.packed_context = pack_context(chat.context, journal.conversation_text_ids)
     before = journal.message_ids(written) if written else []
-    return dataclasses.replace(
-        given(chat, journal, run.model_id),
+    return given(
+        chat,
+        journal,
+        run.model_id,
         limits=limits_form(run.limits),
         before=before,
         follows=follows,
@@ -275,14 +277,12 @@ def _started(run: RunSession) -> Started:
     )
 
 
-def given(chat: Chat, journal: Journal, model: str) -> Started:
-    """Return the start of a run from its chat, without the messages before the user's."""
+def given(chat: Chat, journal: Journal, model: str, **more: Any) -> Started:
+    """Return the start of a run from its chat, with *more* of its fields."""
     budget, examples = chat.budget, chat.few_shot if chat.turn is not None else {}
     return Started(
         model=model,
         policy=policy_form(journal.policy),
-        limits={},
-        before=(),
         media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         chatbot=chat.chatbot_id,
         few_shot=[[name, journal.message_ids(messages)] for name, messages in examples.items()],
@@ -293,6 +293,7 @@ def given(chat: Chat, journal: Journal, model: str) -> Started:
         personalization=chat.personalization,
         memories=list(chat.memories),
         project_rules=chat.project_rules,
+        **more,
         attachments=[[file.name, file.description] for file in chat.attachments],
         project_attachments=[[file.name, file.description] for file in chat.project_attachments]
         if chat.project_attachments

@@ -56,7 +56,7 @@ async def record_refusal(store: Store, chat: Chat, agent: str, policy: DataPolic
         turn=chat.turn,
     )
     model = "" if chat.model is None else chat.model if isinstance(chat.model, str) else model_id(chat.model)
-    await journal.start(start, given(chat, journal, model))
+    await journal.start(start, given(chat, journal, model, limits={}, before=()))
     journal.add(UserMessage(chat.message, tuple(chat.media)))
     context = None if chat.turn is None or chat.turn.context is None else list(chat.turn.context)
     if context is not None:
