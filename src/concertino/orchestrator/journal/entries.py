@@ -141,9 +141,15 @@ class Started:
     project_rules: str = ""
     attachments: Sequence[Sequence[str]] = ()
     project_attachments: Sequence[Sequence[str]] = ()
+    few_shot: Sequence[Sequence[Any]] = ()
+    """The examples, for a turn that is asked again: each key with ids of texts. `before` has those of the model."""
+    budget: Sequence[Any] | None = None
+    """Tokens, and money as text: what the run was allowed to spend."""
 
     def write(self, body: Json, content: Json) -> None:
         for name in ("model", "policy", "limits", "before", "follows", "skipped", "context", "chatbot"):
+            _put(body, name, getattr(self, name))
+        for name in ("few_shot", "budget"):
             _put(body, name, getattr(self, name))
         if self.media is not None:
             body["media"] = self.media
