@@ -155,11 +155,16 @@ def build_messages(
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
     kept = run.resources.kept(chat.context) if earlier else None
     folded = kept.folded if kept else None
-    if not run.window.start(earlier, chat.context, example_count=example_count(run.skipped), folded=folded):
+    examples = example_count(run.skipped)
+    applied = run.window.start(earlier, chat.context, example_count=examples, folded=folded)
+    if not applied:
         text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
-        run.journal.edit(run.window.edits)
+        if applied:
+            run.journal.carry(examples)
+        else:
+            run.journal.edit(run.window.edits)
     if chat.attachments and RAG_TOOL not in run.registry:
         count = len(chat.attachments)  # their names are text, which the data policy may forbid
         text = f"the model sees only the names of the {count} attached files: register a tool {RAG_TOOL!r}"
