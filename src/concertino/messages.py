@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
 from .records import record
@@ -246,6 +248,9 @@ class ToolMessage(_Wired):
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 
+_IS_VALID = attrgetter("_valid")
+
+
 def mark_valid(messages: Iterable[Message]) -> None:
     """Record that the contents of *messages* have been validated; see `unvalidated`."""
     for message in messages:
@@ -254,7 +259,11 @@ def mark_valid(messages: Iterable[Message]) -> None:
 
 def unvalidated(messages: Iterable[Message]) -> list[Message]:
     """Return the messages that are not marked as valid. Anything but a message is among them."""
-    return [message for message in messages if not hasattr(message, "_valid")]
+    try:
+        deque(map(_IS_VALID, messages), 0)  # every turn checks the whole history: here no message costs a call
+    except AttributeError:
+        return [message for message in messages if not hasattr(message, "_valid")]
+    return []
 
 
 @dataclass(frozen=True)
