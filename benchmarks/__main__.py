@@ -11,11 +11,27 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import durable_figures, environments, figures, growth_figures, http_figures, report, trim_figures
+from benchmarks import (
+    durable_figures,
+    environments,
+    figures,
+    growth_figures,
+    http_figures,
+    product_figures,
+    report,
+    trim_figures,
+)
 from benchmarks.figures import LOAD, Goal, Job, Suite
 from benchmarks.report import Note
 
-SUITES = (figures.SUITE, growth_figures.SUITE, durable_figures.SUITE, http_figures.SUITE, trim_figures.SUITE)
+SUITES = (
+    figures.SUITE,
+    growth_figures.SUITE,
+    product_figures.SUITE,
+    durable_figures.SUITE,
+    http_figures.SUITE,
+    trim_figures.SUITE,
+)
 LONG = 6.0
 """Seconds after which a figure is not repeated."""
 
