@@ -313,7 +313,7 @@ class ToolOrchestrator:
 
         A run that was about to finish takes another step if a message was sent to it meanwhile.
         """
-        if not isinstance(last, Continue | Finish):
+        if last is not CONTINUE and not isinstance(last, Continue | Finish):
             return last
         steers: list[str] = []
         if run.steers or run.journal.commands > run.journal.processed:
@@ -331,7 +331,7 @@ class ToolOrchestrator:
         decide = hooks.should_continue_loop
         decision = await decide(run.context) if decide.own else decide.default(run.context)
         for step in (last, decision):
-            if isinstance(step, Continue) and step is not CONTINUE:
+            if step is not CONTINUE and isinstance(step, Continue):
                 run.apply(step)
         most_steps = run.limits.steps or max(100, 2 * run.limits.tool_calls)
         if (

@@ -206,7 +206,7 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
         ("Rules of this project", chat.project_rules),
         ("Files that the user attached", _files(chat.attachments) if chat.attachments else ""),
     ):
-        if text := text.strip():
+        if text and (text := text.strip()):
             sections.append(f"# {title}\n{text}")
     return "\n\n".join(filter(None, sections))
 

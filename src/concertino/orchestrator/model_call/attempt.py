@@ -182,10 +182,10 @@ class Attempt:
         Raises `ProviderError`; `BrokenStreamError` if the stream ends without the final message; `LimitError` if the
         answer exceeds its token limit by far.
         """
-        run, meter, stream = self._run, self._run.meter, self._stream
+        run, meter, parent, stream = self._run, self._run.meter, self._run.parent, self._stream
         most = (self.request.max_output_tokens or run.limits.output) * TOKEN + FRAME
-        if not run.state.last_step:
-            most = max(min(most, meter.most_received - meter.received), 0)
+        if meter.most_received - meter.received < most and not run.state.last_step:
+            most = max(meter.most_received - meter.received, 0)
         self._left = most
         chunks = self.model.stream(self.request) if self._limit is None else self._admitted(self._limit)
         self._sent = self._limit is None
@@ -196,7 +196,7 @@ class Attempt:
                     on_ready(self.ready)
                 if self._left < 0:
                     raise self._too_long(most)
-                if run.parent is not None and run.orphaned:
+                if parent is not None and run.orphaned:
                     raise ToolError(ORPHANED)
                 if stream is not None and stream.behind:
                     await stream.drained()
@@ -261,13 +261,14 @@ class Attempt:
             self._text.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
             if put is not None:
-                shown: Any = (self._audience, self._call_id, self.usage_id)
-                put(TextDelta(run.id, run.path, run.tree.content_index, text, *shown))
+                # Unpacking a tuple would double the time of a piece.
+                audience: Any = self._audience
+                put(TextDelta(run.id, run.path, run.tree.content_index, text, audience, self._call_id, self.usage_id))
         elif kind is ReasoningChunk:
             self._reasoning.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
             if put is not None:
-                shown = (self._audience, self._call_id, self.usage_id)
+                shown: Any = (self._audience, self._call_id, self.usage_id)
                 put(ReasoningDelta(run.id, run.path, run.tree.content_index, text, *shown))
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
@@ -287,11 +288,8 @@ class Attempt:
         elif isinstance(chunk, Dropped):
             run.emit(Notice, "not_sent", f"not sent to {self.model_id}: {'; '.join(chunk.what)}")
         elif isinstance(chunk, Reply):
-            self._end(chunk)
-
-    def _end(self, reply: Reply) -> None:
-        own = self._own(reply.message)
-        self._reply = reply if own is reply.message else dataclasses.replace(reply, message=own)
+            own = self._own(chunk.message)
+            self._reply = chunk if own is chunk.message else dataclasses.replace(chunk, message=own)
 
     def _own(self, message: AssistantMessage) -> AssistantMessage:
         """Return *message* redacted and with unique call ids, and set `calls`."""
@@ -366,31 +364,37 @@ class Attempt:
         A failure after which the provider may have billed anything, such as a lost connection, a gateway's error or an
         answer that broke off, leaves unknown usage, unless the provider reported some.
         """
-        model, receipt = self.model, getattr(reply or error, "receipt", None)
-        served = self.message.model or model.name if reply is None else reply.message.model or model.name
-        tools = tuple([call.name for call in self.calls])
-        source: UsageSource
+        model, tools = self.model, tuple([call.name for call in self.calls])
+        if reply is not None:
+            served, receipt = reply.message.model or model.name, reply.receipt
+        else:
+            served, receipt = self.message.model or model.name, getattr(error, "receipt", None)
+        if reply is not None and reply.tokens is not None and not reply.tokens.negative:
+            tokens, source, how = reply.tokens, reply.source, reply.how
+        else:
+            tokens, source, how = self._counted(reply, error)
+        return self._run.record(
+            self.usage_id, model.provider, served, tokens, tools, source=source, how=how, receipt=receipt
+        )
+
+    def _counted(self, reply: Reply | None, error: BaseException | None) -> tuple[Tokens, UsageSource, str]:
+        """Return the tokens of an attempt without a reply that reported them, their source, and how they were found."""
+        how = _how(self._run)
         failure = error if reply is None and isinstance(error, ProviderError) else None
         reported, problem = failure.tokens if failure else None, ""
         if reply is not None:
             reported, problem = reply.tokens, reply.how
         if reported is not None and reported.negative:
             reported, problem = None, NEGATIVE
-        if reported is not None and reply is not None:
-            tokens, source, how = reported, reply.source, reply.how
-        elif reported is not None and failure is not None:
-            tokens, source, how = reported, "measured", ""
-            if not failure.final:
-                how = f"output {_how(self._run)}, input as reported" if tokens.prompt else _how(self._run)
-                tokens, source = self._at_least(tokens), "estimated"
-        else:
-            tokens, source, how = self._estimate(reply), "estimated", _how(self._run)
-            if problem:
-                how = f"{how}; {problem}"
-            if isinstance(error, AMBIGUOUS) and (reply is None or not problem):
-                source, how = "unknown", f"not reported after {type(error).__name__}; {how}, at least"
-        names = (self.usage_id, model.provider, served)
-        return self._run.record(*names, tokens, tools, source=source, how=how, receipt=receipt)
+        if reported is not None and failure is not None:
+            if failure.final:
+                return reported, "measured", ""
+            return self._at_least(reported), "estimated", f"output {how}, input as reported" if reported.prompt else how
+        if problem:
+            how = f"{how}; {problem}"
+        if isinstance(error, AMBIGUOUS) and (reply is None or not problem):
+            return self._estimate(reply), "unknown", f"not reported after {type(error).__name__}; {how}, at least"
+        return self._estimate(reply), "estimated", how
 
     def _at_least(self, reported: Tokens) -> Tokens:
         """Return what the provider *reported* before the stream broke, or the estimate where that is more."""
