@@ -146,7 +146,7 @@ async def test_the_history_is_not_written_again() -> None:
         assert len(journal.history) == 2 * (number + 1)
         sizes.append(len(json.dumps(journal.entries[0].body)))
         assert not any("message" in text for text in journal.texts.values())
-    assert max(sizes) - min(sizes) <= 2
+    assert max(sizes) - min(sizes) < 10  # a time may have more digits
 
 
 async def test_regenerate_edit_branch_and_switch() -> None:
