@@ -87,7 +87,7 @@ async def conversation(build: Build, *, turns: int, steps: int, at_most: int, se
                 await turn(other, elsewhere)
 
         await repeat(new_process, max(at_most // 3, 1), seconds)
-    figures = {}
+    figures: Figures = {}
     for name, costs in (("", here), ("elsewhere_", elsewhere)):
         cpu, thread = (statistics.median(each) * 1e3 for each in zip(*costs, strict=True))
         figures |= {f"{name}ms": cpu, f"{name}loop_ms": thread}
