@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
-from operator import attrgetter
+from itertools import compress, islice, repeat
+from operator import not_
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
 from .records import record
@@ -248,9 +247,6 @@ class ToolMessage(_Wired):
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 
-_IS_VALID = attrgetter("_valid")
-
-
 def mark_valid(messages: Iterable[Message]) -> None:
     """Record that the contents of *messages* have been validated; see `unvalidated`."""
     for message in messages:
@@ -259,11 +255,9 @@ def mark_valid(messages: Iterable[Message]) -> None:
 
 def unvalidated(messages: Iterable[Message]) -> list[Message]:
     """Return the messages that are not marked as valid. Anything but a message is among them."""
-    try:
-        deque(map(_IS_VALID, messages), 0)  # every turn checks the whole history: here no message costs a call
-    except AttributeError:
-        return [message for message in messages if not hasattr(message, "_valid")]
-    return []
+    # Each turn looks through its whole history, so no line of Python may run for each message.
+    known = map(getattr, messages, repeat("_valid"), repeat(False))
+    return list(compress(messages, map(not_, known)))
 
 
 @dataclass(frozen=True)
