@@ -48,7 +48,7 @@ class Turn:
 class Script:
     """The turns of the model in one run. Every run has a script of its own."""
 
-    __slots__ = ("clock", "gap", "marks", "paced", "pause", "position", "seen", "sent", "turns")
+    __slots__ = ("clock", "gap", "marks", "paced", "pause", "position", "reader", "seen", "sent", "turns")
 
     def __init__(
         self,
@@ -66,6 +66,8 @@ class Script:
         """Whether the model yields to the event loop before each piece of text."""
         self.gap = gap
         """Seconds before each piece."""
+        self.reader: asyncio.Event | None = None
+        """Set when a reader has the first piece: the others wait for it."""
         self.sent: list[float] = []
         """When `pieces` gave each piece, by the clock that all processes share."""
         self.marks = marks
@@ -94,6 +96,8 @@ class Script:
                 await asyncio.sleep(self.gap)
                 self.sent.append(time.monotonic())
             yield piece
+            if self.reader is not None:
+                await self.reader.wait()
 
 
 SCRIPT: ContextVar[Script] = ContextVar("SCRIPT")

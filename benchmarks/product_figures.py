@@ -33,7 +33,7 @@ def _parts(name: str, *, guarded: bool) -> Job:
 BURST = Job(
     "burst in the log", "burst", {"deltas": 2_000, "at_most": 20, "seconds": 2.0}, {"seconds": 0.5}, {"deltas": 20}
 )
-FOLLOWED = Job("followed elsewhere", "followed", {"deltas": 300, "gap": 0.01}, tiny={"deltas": 150}, once=True)
+FOLLOWED = Job("followed elsewhere", "followed", {"deltas": 300, "gap": 0.01}, tiny={"deltas": 20}, once=True)
 MEDIA = Job("media", "media", {"kilobytes": 1_000, "at_most": 20, "seconds": 2.0}, tiny={"kilobytes": 10, "at_most": 1})
 PLAIN, GUARDED = _parts("plain steps", guarded=False), _parts("guarded steps", guarded=True)
 guards = ratio(GUARDED.name, "us", PLAIN.name)
