@@ -94,13 +94,14 @@ class ResourcesError(ConfigurationError):
 class HookError(ConcertinoError):
     """A hook of an agent raised an exception or returned an invalid value, which fails the run."""
 
+    tool: str = ""
+    """The tool whose call the hook decided about, or that was running; "" outside a call."""
+    call_id: str = ""
+
     def __init__(self, agent: str, hook: str, problem: str, part: str = "") -> None:
         super().__init__(f"hook {hook} of agent {agent!r}{part} {problem}")
         self.agent = agent
         self.hook = hook
-        self.tool = ""
-        """The tool whose call the hook decided about, or that was running; "" outside a call."""
-        self.call_id = ""
 
     def during(self, tool: str, call_id: str) -> HookError:
         """Return this error after naming the innermost call in which the hook failed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import sqlite3
 from contextlib import closing
@@ -16,18 +17,22 @@ from concertino import (
     Chat,
     DataPolicy,
     Limits,
+    MemoryStore,
     Resources,
+    RunContext,
     Runtime,
     Scope,
     SqliteStore,
     ToolOrchestrator,
+    ToolRegistry,
     ToolResult,
+    delegate,
     tool,
 )
 from concertino.errors import ConfigurationError
 from concertino.messages import Media, ToolMessage, UserMessage
 from concertino.providers import ModelRequest
-from concertino.testing import ScriptedModel, call
+from concertino.testing import Answer, ScriptedModel, call
 
 PICTURE = Media("image/png", base64.b64encode(b"\x89PNG a cat " * 50).decode(), name="cat.png")
 PAPER = Media("application/pdf", base64.b64encode(b"%PDF a paper " * 50).decode(), name="paper.pdf")
@@ -93,6 +98,56 @@ async def test_media_reach_the_model_from_messages_and_results() -> None:
     result = await run.run()
     assert seen == [["paper.pdf"], ["paper.pdf", "cat.png"]]
     assert [message.media for message in result.messages if isinstance(message, ToolMessage)] == [(PICTURE,)]
+
+
+async def test_media_reach_the_caller_of_a_tool_outside_a_turn() -> None:
+    """The result of `run.call` has the media, and a run that is resumed reads them again."""
+    store, kept, ready, wait = MemoryStore(), list[tuple[Media, ...]](), asyncio.Event(), asyncio.Event()
+
+    class Caller(Viewer):
+        async def prepare(self, run: RunContext[Any]) -> list[UserMessage]:
+            result = await run.call("chart")
+            kept.append(result.media)
+            ready.set()
+            await wait.wait()
+            return [UserMessage(result.content, result.media)]
+
+    model = ScriptedModel("A cat.")
+    first, second = (Runtime([Caller()], Resources(store=store, model=model)) for _ in range(2))
+    run = await first.start(Chat("Look.", model=model), "viewer")
+    await ready.wait()
+    await first.close()
+    wait.set()
+    assert (await (await second.resume(Scope(), run.id)).result()).text == "A cat."
+    await second.close()
+    assert kept == [(PICTURE,), (PICTURE,)]
+    assert media_of(model.requests[0]) == ["cat.png"]
+
+
+async def test_a_tool_may_return_a_medium_alone() -> None:
+    """The model gets the picture, not its data as text."""
+
+    @tool(effect="read")
+    async def shot() -> Media:
+        """Take a picture."""
+        return PICTURE
+
+    model = ScriptedModel(call("shot"), "A cat.")
+    await ToolOrchestrator(Chat("Look.", model=model), AgentConfig(), ToolRegistry([shot])).run()
+    result = model.requests[1].messages[-1]
+    assert isinstance(result, ToolMessage)
+    assert (result.content, result.media) == ("", (PICTURE,))
+
+
+async def test_the_media_of_a_sub_agents_answer_reach_its_parent() -> None:
+    """They are the result's, next to the text or alone."""
+    paint = delegate(Viewer(), name="paint", description="Paints.", tools=[])
+    for text in ("A cat.", ""):
+        model = ScriptedModel(call("paint", query="a cat"), Answer(text=text, media=(PICTURE,)), "Here it is.")
+        await ToolOrchestrator(Chat("A cat, please.", model=model), AgentConfig(), ToolRegistry([paint])).run()
+        result = model.requests[2].messages[-1]
+        assert isinstance(result, ToolMessage)
+        assert (result.content, result.media) == (text, (PICTURE,))
 
 
 async def test_a_message_may_consist_of_media_alone() -> None:

@@ -15,11 +15,11 @@ from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
 from .event_stream import EventRecorder, EventStream, Observer
-from .hooks import Hooks, hooks_of, within_patience
+from .hooks import Hooks, hooks_of, reviewed_text, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import Replay
-from .lifecycle.input import admit, first_message, new_steers
+from .lifecycle.input import admit, first_message, new_steers, show_admitted
 from .lifecycle.open import apply_policy, begin, build_messages, open_run
 from .lifecycle.result import final_outcome, open_waits, result_of, typed_output
 from .lifecycle.resume import child_result, resume
@@ -268,6 +268,8 @@ class ToolOrchestrator:
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
             outcome = found.outcome
+            if hooks.review_input.own:
+                show_admitted(run)
             if found.background:
                 run.work().restore_background(found.background)
         else:
@@ -355,7 +357,8 @@ class ToolOrchestrator:
         before = run.state.text
         if hooks.conclude.own:
             try:
-                run.answer(await within_patience(run, "conclude", hooks.conclude(run.context, before)))
+                text = await within_patience(run, "conclude", hooks.conclude(run.context, before))
+                run.answer(text if text == before else await reviewed_text(run, hooks, text))
             except LimitError as reached:
                 run.notify("budget_reached" if reached.reason == "budget" else "limit_reached", str(reached))
         if isinstance(outcome, Limited) and run.state.text not in (before, ""):

@@ -155,6 +155,7 @@ class RunSession:
         "_fixed_of",
         "_reserve",
         "added",
+        "admitted",
         "agent",
         "attempts",
         "audience",
@@ -252,6 +253,8 @@ class RunSession:
         """Messages sent to a run without a store."""
         self.added: list[Message] = []
         """Messages that this run added to the conversation."""
+        self.admitted = ""
+        """The last text outside a turn that the agent has judged and admitted."""
         self.attempts = 0
         self.skipped: tuple[int, ...] | None = ()
         """Indexes of messages that the next run of the conversation does not have: examples, an older summary. None

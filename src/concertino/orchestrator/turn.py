@@ -315,7 +315,7 @@ class TurnRunner:
             outcome.content = special.result
         if special.withhold:
             outcome.whole = outcome.summary = outcome.data = None
-            outcome.handle = ""
+            outcome.media, outcome.handle = (), ""
         if special.messages is not None:
             # The current turn's message stays: its results follow it.
             self._run.replace(special.messages)

@@ -130,7 +130,8 @@ class Runtime:
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
-        self._watching = asyncio.create_task(self._watchdog.run(), name="concertino watchdog")
+        self._log.open()
+        self._watching = self._watchdog.start()
         return self
 
     async def __aexit__(
@@ -189,6 +190,8 @@ class Runtime:
         pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
         `UnknownRunError`; give the id of the root to read the events of a sub-agent.
         """
+        if until not in get_args(Until):
+            raise ConfigurationError(f"invalid until {until!r:.80}: choose from {', '.join(get_args(Until))}")
         return self._log.read(scope, run_id, after, until)
 
     async def result(self, scope: AnyScope, run_id: str) -> RunResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args, overload
 
@@ -292,6 +292,13 @@ class ToolContext(Work):
     @abstractmethod
     def add_usage(self, *, provider: str, model: str, tokens: Tokens | None) -> None:
         """Book a model call that the tool made itself, without `ask`; *tokens* is None if none were reported."""
+
+    @abstractmethod
+    def shared(self, factory: Callable[[], T]) -> T:
+        """Return the state that the tools of a run and of its sub-agents share; *factory* makes it at first use.
+
+        Equal factories share one state. It ends with the run, and does not survive its process.
+        """
 
     @abstractmethod
     def recall(self, handle: str) -> str | None:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 ORPHANED = "the run that this sub-agent belongs to has ended"
 _CALL = 32
 """Characters that a call counts for in addition to its arguments."""
+_RESULT = 64
+"""Tokens that a call and the shortest result take. So many calls that these exceed the context are not run."""
 OnReady = Callable[[list[ToolCall]], None]
 """Called with the calls whose arguments are complete, in order, while the model is still writing."""
 
@@ -104,6 +106,7 @@ class Attempt:
         "_ids",
         "_left",
         "_limit",
+        "_most",
         "_pieces",
         "_put",
         "_reasoning",
@@ -153,7 +156,7 @@ class Attempt:
         self._call_id = call_id
         self._stream = None if audience is None else run.stream
         self._held: list[RunEvent] | None = (
-            [] if audience is not None and not side and hooks.review_answer.own else None
+            [] if hooks.review_answer.own and audience is not None and (not side or audience == "answer") else None
         )
         """The pieces of an answer that must be judged before anyone sees it."""
         self._put: Callable[[RunEvent], None] | None = None
@@ -171,8 +174,8 @@ class Attempt:
         self._arguments: list[str] = []
         self._ids: CallIds | None = None
         self._reply: Reply | None = None
-        self._left = 0
-        """The characters that may still arrive."""
+        self._left = self._most = 0
+        """The characters that may still arrive, and those that may arrive in all."""
         self._sent = False
         self._settled = False
 
@@ -186,7 +189,7 @@ class Attempt:
         most = (self.request.max_output_tokens or run.limits.output) * TOKEN + FRAME
         if meter.most_received - meter.received < most and not run.state.last_step:
             most = max(meter.most_received - meter.received, 0)
-        self._left = most
+        self._left = self._most = most
         chunks = self.model.stream(self.request) if self._limit is None else self._admitted(self._limit)
         self._sent = self._limit is None
         try:
@@ -195,7 +198,7 @@ class Attempt:
                 if on_ready is not None and self.ready:
                     on_ready(self.ready)
                 if self._left < 0:
-                    raise self._too_long(most)
+                    raise self._too_long()
                 if parent is not None and run.orphaned:
                     raise ToolError(ORPHANED)
                 if stream is not None and stream.behind:
@@ -206,9 +209,9 @@ class Attempt:
                 await aclose()
         await self._settle()
 
-    def _too_long(self, most: int) -> LimitError:
+    def _too_long(self) -> LimitError:
         tokens = self.request.max_output_tokens or self._run.limits.output
-        if most < tokens * TOKEN + FRAME:
+        if self._most < tokens * TOKEN + FRAME:
             total = self._run.meter.most_received
             return LimitError(f"the limit of {total:,} received characters is reached", "received")
         return LimitError(f"the answer of {self.model_id} exceeded its limit of {tokens:,} tokens by far", "answer")
@@ -257,6 +260,7 @@ class Attempt:
 
     def _take(self, chunk: ModelEvent) -> None:  # noqa: C901 - one branch per kind of chunk
         kind, run, put = type(chunk), self._run, self._put
+        self._left -= 1  # empty chunks must end, too
         if kind is TextChunk:
             self._text.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
@@ -290,8 +294,20 @@ class Attempt:
         elif isinstance(chunk, Dropped):
             run.emit(Notice, "not_sent", f"not sent to {self.model_id}: {'; '.join(chunk.what)}")
         elif isinstance(chunk, Reply):
-            own = self._own(chunk.message)
-            self._reply = chunk if own is chunk.message else dataclasses.replace(chunk, message=own)
+            self._end(chunk)
+
+    def _end(self, reply: Reply) -> None:
+        own = self._own(reply.message)
+        if not (self._text or self._reasoning or self._arguments or self.ready):  # the model sent its answer whole
+            for part in own.parts:
+                if part.kind in ("text", "reasoning"):
+                    self._run.meter.received += len(part.text)
+                elif part.kind == "tool_call":
+                    self._run.meter.received += _CALL + len(part.arguments)
+        if len(self.calls) * _RESULT > self._run.limits.context:
+            self._left, self.calls = min(self._left, -1), ()
+            own = AssistantMessage((Text(text),) if (text := own.text[: self._most]) else (), "broken", own.model)
+        self._reply = reply if own is reply.message else dataclasses.replace(reply, message=own)
 
     def _own(self, message: AssistantMessage) -> AssistantMessage:
         """Return *message* redacted and with unique call ids, and set `calls`."""
@@ -368,44 +384,39 @@ class Attempt:
         A failure after which the provider may have billed anything, such as a lost connection, a gateway's error or an
         answer that broke off, leaves unknown usage, unless the provider reported some.
         """
-        model, tools = self.model, tuple([call.name for call in self.calls])
-        if reply is not None:
-            served, receipt = reply.message.model or model.name, reply.receipt
-        else:
-            served, receipt = self.message.model or model.name, getattr(error, "receipt", None)
-        if reply is not None and reply.tokens is not None and not reply.tokens.negative:
-            tokens, source, how = reply.tokens, reply.source, reply.how
-        else:
-            tokens, source, how = self._counted(reply, error)
-        return self._run.record(
-            self.usage_id, model.provider, served, tokens, tools, source=source, how=how, receipt=receipt
-        )
-
-    def _counted(self, reply: Reply | None, error: BaseException | None) -> tuple[Tokens, UsageSource, str]:
-        """Return the tokens of an attempt without a reply that reported them, their source, and how they were found."""
-        how = _how(self._run)
+        model, receipt = self.model, getattr(reply or error, "receipt", None)
+        served = self.message.model or model.name if reply is None else reply.message.model or model.name
+        tools = tuple([call.name for call in self.calls])
+        source: UsageSource
         failure = error if reply is None and isinstance(error, ProviderError) else None
         reported, problem = failure.tokens if failure else None, ""
         if reply is not None:
             reported, problem = reply.tokens, reply.how
         if reported is not None and reported.negative:
             reported, problem = None, NEGATIVE
-        if reported is not None and failure is not None:
-            if failure.final:
-                return reported, "measured", ""
-            return self._at_least(reported), "estimated", f"output {how}, input as reported" if reported.prompt else how
-        if problem:
-            how = f"{how}; {problem}"
-        if isinstance(error, AMBIGUOUS) and (reply is None or not problem):
-            return self._estimate(reply), "unknown", f"not reported after {type(error).__name__}; {how}, at least"
-        return self._estimate(reply), "estimated", how
+        if reported is not None and reply is not None:
+            tokens, source, how = reported, reply.source, reply.how
+            if source == "estimated":
+                tokens = _filled(reported, self._estimate(reply))
+        elif reported is not None and failure is not None:
+            tokens, source, how = reported, "measured", ""
+            if not failure.final:
+                how = f"output {_how(self._run)}, input as reported" if tokens.prompt else _how(self._run)
+                tokens, source = self._at_least(tokens), "estimated"
+        else:
+            tokens, source, how = self._estimate(reply), "estimated", _how(self._run)
+            if problem:
+                how = f"{how}; {problem}"
+            if isinstance(error, AMBIGUOUS) and (reply is None or not problem):
+                source, how = "unknown", f"not reported after {type(error).__name__}; {how}, at least"
+        names = (self.usage_id, model.provider, served)
+        return self._run.record(*names, tokens, tools, source=source, how=how, receipt=receipt)
 
     def _at_least(self, reported: Tokens) -> Tokens:
         """Return what the provider *reported* before the stream broke, or the estimate where that is more."""
         seen = self._estimate(None)
         return dataclasses.replace(
-            reported,
-            prompt=reported.prompt or seen.prompt,
+            _filled(reported, seen),
             completion=max(reported.completion, seen.completion),
             reasoning=max(reported.reasoning, seen.reasoning),
         )
@@ -423,6 +434,12 @@ class Attempt:
         reasoning = counter.count("".join(self._reasoning))
         completion = counter.count(written) + (reasoning if reply is None else 0)
         return Tokens(prompt=prompt, completion=completion, reasoning=reasoning)
+
+
+def _filled(reported: Tokens, seen: Tokens) -> Tokens:
+    """Return the *reported* counts with the estimate for each zero."""
+    completion = reported.completion or seen.completion
+    return dataclasses.replace(reported, prompt=reported.prompt or seen.prompt, completion=completion)
 
 
 def _how(run: RunSession) -> str:
