@@ -436,12 +436,40 @@ async def test_the_context_is_kept_with_the_turn(tmp_path: Path) -> None:
             result = await (await conversation.send(f"turn {number}")).result()
             assert result.context is not None
             assert (await runtime.result(ANN, result.run_id)).context == result.context
+            if number == 3:
+                replayed = [list(request.messages) for _, _, request in await runtime.replay(ANN, result.run_id)]
+                assert replayed == [list(request.messages) for request in model.requests[-len(replayed) :]]
             if number == 3 or not alone:
                 await runtime.close()
                 await store.close()
         assert len(result.context.edits) > 3
         sent.append([list(request.messages) for request in model.requests])
     assert sent[0] == sent[1]
+
+
+async def test_a_turn_writes_its_own_edits_only(tmp_path: Path) -> None:
+    """The edits of earlier turns are named, not repeated, and the names do not become many."""
+    limits, turns = Limits(context=3_000, output=200, tool_calls=100), 40
+    retention = Retention(results=2, messages=4, patience=0.3, floor=0, summaries=False)
+
+    class Looker(AgentConfig[None]):
+        name = "desk"
+        tools = (look,)
+
+    script = [step for turn in range(turns) for step in (*(call("look", n=10 * turn + n) for n in range(4)), "ok")]
+    async with await SqliteStore.open(tmp_path / "a.db") as store:
+        settings = {"limits": lambda *_: limits, "retention": retention}
+        async with process(store, ScriptedModel(*script), Looker(), **settings) as runtime:
+            conversation = await runtime.conversation(ANN, "c", agent="desk")
+            written = []
+            for number in range(turns):
+                result = await (await conversation.send(f"turn {number}")).result()
+                journal = await store.load(ANN, result.run_id)
+                assert journal is not None
+                written.append(len(json.dumps([[entry.body, entry.content] for entry in journal.entries])))
+            assert result.context is not None
+            assert len(result.context.edits) > turns
+            assert max(written[turns // 2 :]) < 1.2 * max(written[: turns // 2])
 
 
 # -- the data policy ---------------------------------------------------------------------------------------------------

@@ -160,11 +160,16 @@ def build_messages(
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
     kept = run.resources.kept(chat.context) if earlier else None
     folded = kept.folded if kept else None
-    if not run.window.start(earlier, chat.context, example_count=example_count(run.skipped), folded=folded):
+    examples = example_count(run.skipped)
+    applied = run.window.start(earlier, chat.context, example_count=examples, folded=folded)
+    if not applied:
         text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
-        run.journal.edit(run.window.edits)
+        if applied:
+            run.journal.carry(examples)
+        else:
+            run.journal.edit(run.window.edits)
     files = (*chat.attachments, *chat.project_attachments)
     if files and RAG_TOOL not in run.registry:
         count = len(files)  # their names are text, which the data policy may forbid
@@ -208,7 +213,7 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
         ("Files of this project", _files(chat.project_attachments) if chat.project_attachments else ""),
         ("Files that the user attached", _files(chat.attachments) if chat.attachments else ""),
     ):
-        if text := text.strip():
+        if text and (text := text.strip()):
             sections.append(f"# {title}\n{text}")
     return "\n\n".join(filter(None, sections))
 
