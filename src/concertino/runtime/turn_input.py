@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from ..errors import ConfigurationError, ErasedError
+from ..errors import ConfigurationError, DamagedDataError, ErasedError
 from ..messages import Media, Message, UserMessage
 from ..orchestrator.chat import Attachment, Chat
 from ..orchestrator.journal.entries import Started, message_of
@@ -58,8 +58,16 @@ def encode_input(chat: Chat) -> dict[str, Any]:
 
 
 def decode_input(written: dict[str, Any]) -> Chat:
-    """Return the chat that `encode_input` wrote."""
-    fields = dict(written)
+    """Return the chat that `encode_input` wrote. Raises `DamagedDataError`."""
+    try:
+        chat = _decode(dict(written))
+        check_input(chat)
+    except (AttributeError, ConfigurationError, KeyError, IndexError, TypeError, ValueError, ArithmeticError) as error:
+        raise DamagedDataError("the queued message is damaged: send it again") from error
+    return chat
+
+
+def _decode(fields: dict[str, Any]) -> Chat:
     examples = {_key_of(name): tuple(map(decode_message, texts)) for name, texts in fields.pop("few_shot", ())}
     fields |= dict.fromkeys(fields.pop("off", ()), False)
     files = {name: [Attachment(*file) for file in fields.pop(name, ())] for name in _FILES}

@@ -16,11 +16,12 @@ from ..errors import (
     ConcertinoError,
     ConfigurationError,
     ConversationBusyError,
-    ConversationError,
+    DamagedDataError,
     LeafMovedError,
     MissingExtraError,
     MissingKeyError,
     ResourcesError,
+    RunExistsError,
     RunStateError,
     UnknownConversationError,
 )
@@ -46,6 +47,8 @@ T = TypeVar("T")
 
 _MAY_CHANGE = (ResourcesError, MissingKeyError, MissingExtraError)
 """Errors of the process or the tenant's resources, not of the message."""
+_DAMAGED = "[damaged]"
+"""Stands for a message that cannot be read: a model's API refuses an empty one in the history."""
 HELD = 64
 """Most conversations whose history a process keeps."""
 
@@ -163,16 +166,16 @@ class TurnStarter:
     async def _start_due(self, due: DueTurn) -> bool:
         """Start a queued turn. Return whether it was ended instead."""
         scope, run_id = Scope(due.tenant, due.user), due.turn.run_id
-        chat = Chat(str(due.turn.input.get("message", "")))
+        chat = Chat(_DAMAGED)
         try:
             chat = decode_input(due.turn.input)
             await self.start(scope, due.conversation_id, due.agent, chat, due.turn, queued=True)
             self._failures.pop(run_id, None)
-        except (RunStateError, ConversationError) as error:
-            log.info("turn %s was not started: %s", run_id, type(error).__name__)  # by another process
+        except ConversationBusyError:
+            log.info("turn %s waits for another one", run_id)  # a process has put it first, and its end starts this one
         except _MAY_CHANGE as error:
             await self._postpone(due, error)
-        except ConfigurationError as error:
+        except (ConfigurationError, DamagedDataError) as error:
             log.warning("turn %s cannot be started: %s", run_id, error)
             return await self._refuse(due, chat, str(error))
         except Exception as error:  # noqa: BLE001 - one turn must not keep the watchdog from the others
@@ -180,13 +183,21 @@ class TurnStarter:
         return False
 
     async def _postpone(self, due: DueTurn, error: Exception) -> None:
-        """Try a queued turn again after a delay that doubles each time."""
+        """Try a turn again after a delay that doubles each time, unless another process has started or removed it."""
         run_id, scope = due.turn.run_id, Scope(due.tenant, due.user)
-        log.warning("turn %s could not be started: %s", run_id, type(error).__name__)
-        failures = self._failures[run_id] = self._failures.get(run_id, 0) + 1
-        seconds = min(BACK_OFF * 2.0 ** min(failures - 1, 32), LONGEST)
-        with suppress(ConcertinoError):
+        try:
+            if (await self._store.turn(scope, due.conversation_id, run_id)).state != "queued":
+                raise RunExistsError(f"turn {run_id} was started")
+            failures = self._failures[run_id] = self._failures.get(run_id, 0) + 1
+            seconds = min(BACK_OFF * 2.0 ** min(failures - 1, 32), LONGEST)
             await self._store.postpone_turn(scope, due.conversation_id, run_id, seconds)
+        except RunStateError:
+            self._failures.pop(run_id, None)
+            log.info("turn %s was started or removed by another process", run_id)
+        except ConcertinoError as failure:
+            log.warning("turn %s could not be postponed: %s", run_id, type(failure).__name__)
+        else:
+            log.warning("turn %s could not be started: %s", run_id, type(error).__name__)
 
     async def _refuse(self, due: DueTurn, chat: Chat, why: str) -> bool:
         """End a queued turn that can never start as failed, so that the next one can start."""
@@ -198,8 +209,6 @@ class TurnStarter:
 
         try:
             await self._as_next(scope, due.conversation_id, chat, due.turn, run, queued=True)
-        except RunStateError as error:
-            log.info("turn %s was not refused: %s", due.turn.run_id, type(error).__name__)  # started by another process
         except Exception as error:  # noqa: BLE001 - as above
             await self._postpone(due, error)
         else:

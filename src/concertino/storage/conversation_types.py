@@ -30,7 +30,8 @@ class QueuedTurn:
 
     run_id: str
     input: dict[str, Any]
-    """The chat as JSON. Erased when the turn starts: its journal then has it as the data policy demands."""
+    """The chat as JSON; {} if it is damaged. Erased when the turn starts: its journal then has it as the data policy
+    demands."""
     parent: str | None = None
     """The turn that it follows; None for the leaf at its start."""
     key: str = ""
@@ -79,7 +80,7 @@ class StoredTurn:
     siblings: tuple[str, ...] = ()
     """Run ids of all turns with the same parent, this one included, in the order of their creation."""
     input: dict[str, Any] | None = field(default=None, repr=False)
-    """The chat of a queued turn as JSON."""
+    """The chat of a queued turn as JSON; {} if it is damaged."""
 
 
 @record(kw_only=True)

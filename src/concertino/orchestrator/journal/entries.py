@@ -110,8 +110,8 @@ class Started:
     """The run has started; what it was given."""
 
     kind: ClassVar[EntryKind] = "started"
-    model: str
-    """`provider:name`."""
+    model: str | None = None
+    """`provider:name`; None if the run was refused and its chat names no model."""
     policy: list[Any]
     """The data policy, as `policy_form` writes it."""
     limits: dict[str, Any]

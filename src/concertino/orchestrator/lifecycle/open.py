@@ -282,7 +282,7 @@ def _started(run: RunSession) -> Started:
     )
 
 
-def given(chat: Chat, journal: Journal, model: str, **more: Any) -> Started:
+def given(chat: Chat, journal: Journal, model: str | None, **more: Any) -> Started:
     """Return the start of a run from its chat, with *more* of its fields."""
     budget, examples = chat.budget, chat.few_shot if chat.turn is not None else {}
     return Started(

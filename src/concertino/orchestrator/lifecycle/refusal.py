@@ -55,7 +55,7 @@ async def record_refusal(store: Store, chat: Chat, agent: str, policy: DataPolic
         forked_from=None,
         turn=chat.turn,
     )
-    model = "" if chat.model is None else chat.model if isinstance(chat.model, str) else model_id(chat.model)
+    model = chat.model if chat.model is None or isinstance(chat.model, str) else model_id(chat.model)
     await journal.start(start, given(chat, journal, model, limits={}, before=()))
     journal.add(UserMessage(chat.message, tuple(chat.media)))
     context = None if chat.turn is None or chat.turn.context is None else list(chat.turn.context)

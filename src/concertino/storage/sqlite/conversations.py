@@ -17,7 +17,7 @@ from .erasure import end_trees, forget_content, forget_conversations
 from .reader import branch_messages, text_of
 from .rows import hash_key, scope_key, scope_row
 from .statements import clock, most, queries, scoped
-from .turns import conversation_number, turn_number
+from .turns import conversation_number, queued_input, turn_number
 
 _SHOWN = {"queued": "queued", "running": "running", "suspended": "waiting"}
 _DELETED = "its conversation was deleted"
@@ -127,7 +127,7 @@ def _turns(connection: sqlite3.Connection, condition: str) -> dict[int, StoredTu
 
 
 def _to_turn(row: sqlite3.Row) -> StoredTurn:
-    queued = decode_json(row["input"], dict) if row["input"] else None
+    queued = queued_input(row) if row["stage"] == "queued" else None
     feedback = decode_json(row["feedback"], dict) if row["feedback"] else None
     state = "queued" if row["stage"] == "queued" else row["state"]
     return StoredTurn(
@@ -135,7 +135,7 @@ def _to_turn(row: sqlite3.Row) -> StoredTurn:
         conversation_id=row["conversation_id"],
         parent=row["parent_id"],
         state=_SHOWN.get(state, state),  # type: ignore[arg-type]  # as the run's state is stored
-        message=(queued or {}).get("message", "") if row["stage"] == "queued" else row["task"],
+        message=row["task"] if queued is None else str(queued.get("message", "")),
         answer=row["answer"] or "",
         error=row["error"],
         created=row["created"],

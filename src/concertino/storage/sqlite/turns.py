@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from ...errors import (
     ConversationBusyError,
+    DamagedDataError,
     LeafMovedError,
     RunExistsError,
+    StorageError,
     TurnExistsError,
     UnknownConversationError,
     UnknownTurnError,
@@ -25,6 +29,8 @@ from .rows import hash_key
 from .schedule import check_operator
 from .schema import is_read_only
 from .statements import clock, most, queries, scoped
+
+log = logging.getLogger("concertino")
 
 _LONGEST_INDEXED = 100_000
 """Characters of a turn that a search finds."""
@@ -164,28 +170,39 @@ def due_turns(
     if not is_read_only(connection) and connection.execute(sql["turns_to_close"]).fetchone() is not None:
         with transaction(connection):
             for number, conversation, run in connection.execute(sql["turns_to_close"]).fetchall():
-                _close(connection, number, conversation, run)
+                connection.execute(sql["close_turn"], (number,))
+                try:
+                    _index(connection, number, conversation, run)
+                except (StorageError, ValueError) as error:
+                    log.warning("a closed turn is not indexed: %s", type(error).__name__)
     named = None if agents is None else encode_json(list(agents))
     bound = {"now": clock(), "agents": named, "limit": most(limit)}
     rows = connection.execute(sql["due_turns"], bound).fetchall()
     return tuple(map(_to_due, rows))
 
 
+def queued_input(row: sqlite3.Row) -> dict[str, Any]:
+    """Return the chat of a queued turn as JSON; {} if it is damaged, so that no other turn fails with it."""
+    try:
+        return decode_json(row["input"], dict)
+    except DamagedDataError:
+        return {}
+
+
 def _to_due(row: sqlite3.Row) -> DueTurn:
     turn = QueuedTurn(
         run_id=row["run_id"],
-        input=decode_json(row["input"], dict),
+        input=queued_input(row),
         parent=row["parent"] if row["anchored"] else None,
         mode=row["mode"],
     )
     return DueTurn(conversation_id=row["id"], tenant=row["tenant"], user=row["user_id"], agent=row["agent"], turn=turn)
 
 
-def _close(connection: sqlite3.Connection, number: int, conversation: int, run: int) -> None:
-    """Close a turn: index its words, and remember the tools that it has used."""
+def _index(connection: sqlite3.Connection, number: int, conversation: int, run: int) -> None:
+    """Index the words of a closed turn, and remember the tools that it has used. Raises if its messages are damaged."""
     sql = queries()
-    connection.execute(sql["close_turn"], (number,))
-    messages = [decode_message(row[1]) for row in connection.execute(sql["words_of_turn"], (run,)).fetchall()]
+    messages = [decode_message(row[1].decode()) for row in connection.execute(sql["words_of_turn"], (run,)).fetchall()]
     texts = [message.text for message in messages if message.role in ("user", "assistant")]
     if words := index_terms("\n".join(texts)[:_LONGEST_INDEXED]):
         connection.execute(sql["add_turn_words"], (number, f" {' '.join(words)} ".encode()))

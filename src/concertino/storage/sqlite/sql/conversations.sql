@@ -102,7 +102,8 @@ SELECT number FROM path WHERE number IS NOT NULL ORDER BY depth DESC LIMIT 1;
 -- name: turns
 SELECT t.number, t.run_id, t.state AS stage, t.created, t.mode, c.id AS conversation_id, coalesce(p.run_id, '') AS parent_id,
     r.task, h.state, e.answer, e.error,
-    (SELECT x.body FROM conversation_texts AS x WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input,
+    (SELECT CAST(x.body AS BLOB) FROM conversation_texts AS x
+        WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input,
     (SELECT x.body FROM conversation_texts AS x WHERE x.turn = t.number AND x.kind = 'feedback' AND x.body <> '')
         AS feedback,
     (SELECT json_group_array(s.run_id) FROM (
@@ -157,7 +158,7 @@ WHERE t.state IN ('queued', 'open') AND t.state = 'open' AND h.ending IS NOT NUL
 UPDATE turns SET state = 'closed' WHERE number = ? AND state = 'open' RETURNING number;
 
 -- name: words_of_turn
-SELECT m.role, coalesce(m.kept, m.body) FROM messages AS m
+SELECT m.role, CAST(coalesce(m.kept, m.body) AS BLOB) FROM messages AS m
 WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' ORDER BY m.number;
 
 -- name: add_turn_words
@@ -166,7 +167,8 @@ INSERT INTO turn_words (turn, words) VALUES (?, ?);
 -- name: due_turns
 SELECT c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
     coalesce((SELECT p.run_id FROM turns AS p WHERE p.number = t.parent), '') AS parent,
-    (SELECT x.body FROM conversation_texts AS x WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
+    (SELECT CAST(x.body AS BLOB) FROM conversation_texts AS x  -- text that is not UTF-8 would fail for all turns
+        WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
 FROM turns AS t
 JOIN conversations AS c ON c.number = t.conversation
 JOIN conversation_heads AS h ON h.conversation = c.number
