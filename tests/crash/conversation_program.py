@@ -134,6 +134,7 @@ async def second(folder: Path) -> None:
             note(folder, "logs", [await log(conversation, turn.run_id) for turn in await store.all_turns(ANN, "c")])
         with suppress(ConversationError):
             note(folder, "undeleted", len(await store.all_turns(ANN, "d")))
+    note(folder, "recovered", True)
 
 
 async def log(conversation: Conversation, run_id: str) -> list[bool]:
@@ -150,12 +151,12 @@ def main(folder: Path, start: int, step: int) -> None:
         place = folder / str(nth)
         place.mkdir()
         survived = live(first(place, nth))
-        recovered = live(second(place))
+        live(second(place))
         notes = [json.loads(line) for line in (place / "notes").read_text().splitlines()]
         lists = ("before", "after")
         found: dict[str, Any] = {each: [value for name, value in notes if name == each] for each in lists}
         found |= {name: value for name, value in notes if name not in lists}
-        print(json.dumps({"killed": not survived, "recovered": recovered, **found}), flush=True)
+        print(json.dumps({"killed": not survived, **found}), flush=True)
         if survived:
             return
 

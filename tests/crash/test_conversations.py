@@ -37,7 +37,7 @@ def test_every_operation_can_be_repeated_after_a_kill(tmp_path: Path, shard: int
     assert len(lives) > 4, "the points are spread over the program"
     for life in lives:
         where = life.get("point", "the end")
-        assert life["recovered"], f"recovery failed after a kill at {where}: {done.stderr}"
+        assert life.get("recovered"), f"recovery failed after a kill at {where}"
         before, after = dict(life["before"]), dict(life["after"])
         assert {*before.values()} - {before.get("other")} <= {*life["left"]}, f"an accepted message was lost at {where}"
         assert {**after, **before, "other": after["other"]} == after, f"a key has two turns after a kill at {where}"
