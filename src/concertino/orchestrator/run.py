@@ -17,7 +17,7 @@ from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
 from ..tools.progress import Progress
 from ..tools.registry import ToolRegistry
-from ..usage import Receipt, Tokens, UsageRecord, UsageSource
+from ..usage import Receipt, Tokens, Totals, UsageRecord, UsageSource, total
 from .chat import Chat
 from .event_stream import Emit, EventRecorder, EventStream, RedactedStream, emitter, ignore
 from .journal.lease import Tree
@@ -73,6 +73,7 @@ class RunContext(Work, Generic[S]):
 
     __slots__ = (
         "_emit",
+        "_ledger",
         "_window",
         "_work",
         "agent",
@@ -92,6 +93,7 @@ class RunContext(Work, Generic[S]):
 
     def __init__(self, run: RunSession) -> None:
         self._emit = run.emit
+        self._ledger = run.tree.ledger
         self._work = run.work
         self.own_progress: Progress | None = None
         """The `progress`, once a hook has used it."""
@@ -126,6 +128,11 @@ class RunContext(Work, Generic[S]):
             emit = self._emit
             self.own_progress = Progress(lambda step: emit(RunProgress, step))
         return self.own_progress
+
+    @property
+    def spent(self) -> Totals:
+        """Tokens and cost of the run and its sub-agents so far, over all processes that worked on it."""
+        return total(self._ledger.records(self.path))
 
     def emit(self, name: str, data: Any = None) -> None:
         """Send the consumer a `CustomEvent` with *data* that JSON can represent.
@@ -194,6 +201,7 @@ class RunSession:
         "stream",
         "system",
         "tree",
+        "turn_output",
         "window",
         "work",
     )
@@ -268,6 +276,8 @@ class RunSession:
         """Whether the model can call `recall`."""
         self.output: Output | None = None
         """The agent's output type."""
+        self.turn_output: Output | None = None
+        """The type of each answer of the model: the output type, or the agent's `turn_type`."""
         self.work: Callable[[], RunWork] = no_work
         """Returns the work outside turns, created when it is first needed."""
         self.side_answers: dict[tuple[str, str], list[str]] = {}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..errors import ContextFloorError, ProviderError
-from ..events import StepStarted, ToolsSelected, TurnCompleted
+from ..events import StepStarted, TextDelta, ToolsSelected, TurnCompleted
 from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
 from ..providers.base import Model
@@ -162,13 +163,16 @@ class TurnRunner:
         if self._hooks.interpret_response.own:
             turn = await self._hooks.interpret_response(run.context, message)
             if (redactor := run.redactor) is not None:
-                turn = Turn(redactor.message(turn.message), tuple(map(redactor.call, turn.calls)))
+                turn = replace(
+                    turn, message=redactor.message(turn.message), calls=tuple(map(redactor.call, turn.calls))
+                )
         calls = attempt.calls if turn.message is message else turn.message.tool_calls
         for call in (*calls, *turn.calls):
             if call.name not in run.registry.by_name:
-                turn = Turn(
-                    known_calls(turn.message, run.registry),
-                    tuple([known_call(each, run.registry) for each in turn.calls]),
+                turn = replace(
+                    turn,
+                    message=known_calls(turn.message, run.registry),
+                    calls=tuple([known_call(each, run.registry) for each in turn.calls]),
                 )
                 calls = turn.message.tool_calls
                 break
@@ -180,7 +184,11 @@ class TurnRunner:
         run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
             await self._drop_early()
-        run.emit(TurnCompleted, turn.message, run.audience, attempt.usage_id)
+        audience = run.audience
+        if turn.audience not in (None, audience):
+            audience = "draft" if run.parent is not None and turn.audience == "answer" else turn.audience
+            run.emit(TextDelta, turn.message.text, audience, None, attempt.usage_id)
+        run.emit(TurnCompleted, turn.message, audience, attempt.usage_id)
         return turn
 
     async def _select(self, turn: Turn) -> tuple[Sequence[ToolCall], NextStep]:
