@@ -26,6 +26,7 @@ from concertino import (
 )
 from concertino.events import PartialOutput, RunEvent, TextDelta, TurnCompleted
 from concertino.testing import ScriptedModel, call
+from concertino.usage import total
 
 
 class Step(TypedDict, total=False):
@@ -114,7 +115,8 @@ class Thrifty(AgentConfig[None]):
     """Stops after half a dollar."""
 
     def should_continue_loop(self, run: RunContext[None]) -> NextStep:
-        self.seen.append((run.spent.tokens.total, run.spent.cost))
+        spent = total(run.usage)
+        self.seen.append((spent.tokens.total, spent.cost))
         return super().should_continue_loop(run)  # type: ignore[return-value]
 
     def __init__(self) -> None:

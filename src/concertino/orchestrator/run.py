@@ -17,7 +17,7 @@ from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
 from ..tools.progress import Progress
 from ..tools.registry import ToolRegistry
-from ..usage import Receipt, Tokens, Totals, UsageRecord, UsageSource, total
+from ..usage import Receipt, Tokens, UsageRecord, UsageSource
 from .chat import Chat
 from .event_stream import Emit, EventRecorder, EventStream, RedactedStream, emitter, ignore
 from .journal.lease import Tree
@@ -130,9 +130,9 @@ class RunContext(Work, Generic[S]):
         return self.own_progress
 
     @property
-    def spent(self) -> Totals:
-        """Tokens and cost of the run and its sub-agents so far, over all processes that worked on it."""
-        return total(self._ledger.records(self.path))
+    def usage(self) -> tuple[UsageRecord, ...]:
+        """One record per attempt of the run and its sub-agents so far, over all processes that worked on it."""
+        return self._ledger.records(self.path)
 
     def emit(self, name: str, data: Any = None) -> None:
         """Send the consumer a `CustomEvent` with *data* that JSON can represent.
