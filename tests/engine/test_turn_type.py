@@ -17,6 +17,7 @@ from concertino import (
     NextStep,
     Resources,
     RunContext,
+    RunError,
     Text,
     ToolCall,
     ToolOrchestrator,
@@ -25,7 +26,7 @@ from concertino import (
     tool,
 )
 from concertino.events import PartialOutput, RunEvent, TextDelta, TurnCompleted
-from concertino.testing import ScriptedModel, call
+from concertino.testing import Answer, ScriptedModel, call
 from concertino.usage import total
 
 
@@ -130,3 +131,23 @@ async def test_a_hook_sees_what_the_run_and_its_sub_agents_have_spent(cost: Deci
     model = ScriptedModel(call("decider", query="Tea?"), *SCRIPT, "3.50.")
     await run(agent, model, price=lambda *_: (cost, "flat"))
     assert agent.seen == [(0, Decimal(0)), (45, cost and 3 * cost)]
+
+
+class Internal(Decider):
+    def interpret_response(self, run: RunContext[None], message: AssistantMessage) -> Turn:
+        return Turn(message, (), audience="internal")
+
+
+async def test_an_internal_message_is_never_the_answer() -> None:
+    _, result = await run(Internal(), ScriptedModel(SCRIPT[0]))
+    assert (result.status, result.text) == ("completed", "")
+
+
+async def test_a_run_that_breaks_off_has_no_json_as_its_text() -> None:
+    broken = Answer(text=SCRIPT[0], error=RuntimeError("broken"))
+    for agent, text in ((Decider(), ""), (AgentConfig[None](), SCRIPT[0])):
+        orchestrator = ToolOrchestrator(Chat("Tea?", model=ScriptedModel(broken)), agent)
+        with pytest.raises(RunError):
+            await orchestrator.run()
+        assert orchestrator.result is not None
+        assert orchestrator.result.text == text

@@ -87,7 +87,7 @@ class Turn:
     so that every provider accepts the conversation."""
     audience: Audience | None = None
     """Intended readers of `message`; None for the agent's `audience`. A message that is not for the readers of its
-    pieces is sent to its own as a whole."""
+    pieces is sent to its own as a whole. An `internal` one is never the answer of the run."""
 
 
 @record

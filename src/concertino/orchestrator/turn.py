@@ -179,7 +179,7 @@ class TurnRunner:
         self._turn = turn
         if turn.message.parts:  # no provider accepts an empty message
             run.add(turn.message)
-        run.state.text = turn.message.text
+        run.state.text = "" if turn.audience == "internal" else turn.message.text
         self._native = frozenset([call.id for call in calls])
         run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
@@ -391,7 +391,8 @@ class TurnRunner:
             turn = Turn(message, message.tool_calls)
             if message.parts:
                 run.add(message)
-                run.state.text = message.text
+                if run.turn_output is run.output:  # otherwise it is JSON for the agent alone
+                    run.state.text = message.text
         outcomes = [Outcome(call, INTERRUPTED, is_error=True) for call in turn.message.tool_calls]
         calls = self._calls if self._calls is not None and self._calls.started else None
         if calls is not None:

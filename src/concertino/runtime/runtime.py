@@ -175,6 +175,11 @@ class Runtime:
         live = self._live.get(run_id)
         return live if live is not None and scope.reaches(live.scope) else None
 
+    @property
+    def agents(self) -> tuple[AgentConfig[Any], ...]:
+        """The agents that this process can run."""
+        return tuple([config for config, _ in self._agents.values()])
+
     def knows(self, agent: str) -> bool:
         """Return whether this process can run the agent of this name."""
         return agent in self._agents

@@ -139,9 +139,9 @@ class WorkerAgent(AgentConfig[WorkerState]):
             decision = _decision(message)
         except InvalidOutputError as problem:
             if message.tool_calls:  # native calls state a decision as well
-                return Turn(message, message.tool_calls)
+                return Turn(message, message.tool_calls, "internal")
             state.unreadable = str(problem)
-            return Turn(message, ())
+            return Turn(message, (), "internal")
         self._take(run, decision)
         if decision.should_respond and not decision.tool_calls and not message.tool_calls:
             return self._respond(run, message, decision)
@@ -149,7 +149,7 @@ class WorkerAgent(AgentConfig[WorkerState]):
             ToolCall(f"{run.id}.{run.state.step}.{number}", name, arguments)
             for number, (name, arguments) in enumerate(decision.tool_calls, 1)
         ]
-        return Turn(message, (*calls, *message.tool_calls))
+        return Turn(message, (*calls, *message.tool_calls), "internal")
 
     def process_tool_calls(
         self, run: RunContext[WorkerState], calls: Sequence[ToolCall]
@@ -253,7 +253,7 @@ class WorkerAgent(AgentConfig[WorkerState]):
     def _respond(self, run: RunContext[WorkerState], message: AssistantMessage, decision: WorkerDecision) -> Turn:
         if not decision.response:
             self._end(run, EMPTY_RESPONSE)
-            return Turn(message, ())
+            return Turn(message, (), "internal")
         self._end(run, RESPONDED)
         return Turn(dataclasses.replace(message, parts=(Text(decision.response),)), (), audience="answer")
 
