@@ -98,6 +98,18 @@ class HookError(ConcertinoError):
         super().__init__(f"hook {hook} of agent {agent!r}{part} {problem}")
         self.agent = agent
         self.hook = hook
+        self.tool = ""
+        """The tool whose call the hook decided about, or that was running; "" outside a call."""
+        self.call_id = ""
+
+    def during(self, tool: str, call_id: str) -> HookError:
+        """Return this error after naming the innermost call in which the hook failed."""
+        if not self.tool:
+            self.tool, self.call_id = tool, call_id
+        return self
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} (in a call of the tool {self.tool!r})" if self.tool else super().__str__()
 
 
 class ToolError(ConcertinoError):
@@ -344,6 +356,16 @@ class RunError(ConcertinoError):
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
         self.result = result
+
+    @property
+    def tool(self) -> str:
+        """The tool whose call failed the run; "" if no call did."""
+        return self.__cause__.tool if isinstance(self.__cause__, HookError) else ""
+
+    @property
+    def call_id(self) -> str:
+        """The model's id of that call."""
+        return self.__cause__.call_id if isinstance(self.__cause__, HookError) else ""
 
 
 def error_text(error: BaseException) -> str:

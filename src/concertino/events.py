@@ -220,6 +220,8 @@ class ToolDone(Event):
     """The full result. The model may read a shortened version."""
     data: Any = None
     """The tool's structured result for the product; never sent to the model."""
+    stored: bool = True
+    """False if the result must not be kept (`ToolResult.stored`)."""
 
 
 @record(frozen=False)

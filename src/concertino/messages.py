@@ -179,6 +179,7 @@ class SystemMessage(_Wired):
 
     text: str
     role: ClassVar[Literal["system"]] = "system"
+    stored: ClassVar[bool] = True
 
 
 @record
@@ -189,6 +190,8 @@ class UserMessage(_Wired):
     media: tuple[Media, ...] = ()
     tool: str | None = None
     """Name of the tool whose result this is, for agents that parse tool calls from text."""
+    stored: bool = True
+    """False for a message that must not be kept after the run, such as a tool's result."""
     role: ClassVar[Literal["user"]] = "user"
 
 
@@ -201,6 +204,7 @@ class AssistantMessage(_Wired):
     model: str = ""
     """Name of the model as the provider reported it."""
     role: ClassVar[Literal["assistant"]] = "assistant"
+    stored: ClassVar[bool] = True
 
     @property
     def text(self) -> str:
@@ -237,6 +241,8 @@ class ToolMessage(_Wired):
     """The tool's own replacement for the result once it has left the view; None: an extract of it."""
     media: tuple[Media, ...] = ()
     """Images and documents next to `content`, for providers that accept them in results."""
+    stored: bool = True
+    """False for a result that must not be kept after the run."""
     retain: Retain = "window"
     handle: str = field(default="", compare=False)
     """The engine's short name for the full result, used to recall it; "" if the engine did not create the message."""

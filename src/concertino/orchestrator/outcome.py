@@ -159,6 +159,8 @@ class Outcome:
     """Text that replaces the content once it is no longer sent."""
     media: tuple[Media, ...] = ()
     """Images and documents next to `content`."""
+    stored: bool = True
+    """Whether the result may be kept after the run; see `ToolResult.stored`."""
     retain: Retain = "window"
     handle: str = ""
     """The handle under which the model can recall the whole result."""
@@ -173,7 +175,7 @@ def result_message(outcome: Outcome, *, native: bool) -> Message:
     """Return an outcome as a message: a user message if the model's message does not contain the call."""
     call = outcome.call
     if not native:
-        return UserMessage(f"[result of {call.name}]\n{outcome.content}", outcome.media, tool=call.name)
+        return UserMessage(f"[result of {call.name}]\n{outcome.content}", outcome.media, call.name, outcome.stored)
     return ToolMessage(
         call.id,
         call.name,
@@ -182,6 +184,7 @@ def result_message(outcome: Outcome, *, native: bool) -> Message:
         outcome.whole,
         outcome.summary,
         outcome.media,
+        stored=outcome.stored,
         retain=outcome.retain,
         handle=outcome.handle,
     )

@@ -47,6 +47,7 @@ else:
 
 
 NEGATIVE = "reported with negative counts"
+NOT_REPORTED = "not reported by the provider"
 """Why usage is not booked as it was reported."""
 Prompt: TypeAlias = str | Sequence[Message]
 """A question, or the messages of a conversation that ends with it."""

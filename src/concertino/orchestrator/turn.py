@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..errors import ContextFloorError, ProviderError
+from ..errors import ContextFloorError, HookError, ProviderError
 from ..events import StepStarted, TextDelta, ToolsSelected, TurnCompleted
 from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
@@ -291,7 +291,7 @@ class TurnRunner:
         failed = [result for result in outcomes if result.is_error]
         state.errored_tools = tuple([self._run.tool_name(result.call.name) for result in failed])
         for result in outcomes:
-            if result.data is not None:
+            if result.data is not None and result.stored:
                 run.keep_data(result.call.name, result.data)
         if self._hooks.config.enable_global_context_update:
             run.tree.content_index += 1
@@ -308,7 +308,10 @@ class TurnRunner:
         """Let the agent change results and conversation, and return the tool choice that it wants next."""
         choice: ToolChoice | None = None
         for outcome in outcomes:
-            special = await self._hooks.handle_special_tools(self._run.context, outcome.call, outcome)
+            try:
+                special = await self._hooks.handle_special_tools(self._run.context, outcome.call, outcome)
+            except HookError as error:
+                raise error.during(outcome.call.name, outcome.call.id)  # noqa: B904 - the same error
             if special is not None:
                 self._change(special, outcome)
                 choice = special.tool_choice or choice

@@ -17,6 +17,8 @@ from ..storage.codec import decode_message, encode_message
 from ..storage.types import Budget, StoredJournal
 
 _PLAIN = ("message", "system_prompt", "personalization", "project_rules", "chatbot_id")
+_SWITCHES = ("send_tools", "memory_enabled", "personalization_enabled")
+_FILES = ("attachments", "project_attachments")
 _OF_THE_CONVERSATION = ("history", "context", "summary", "scope", "conversation_id", "turn")
 """Fields that the conversation sets."""
 _DEFAULTS = Chat()
@@ -37,10 +39,12 @@ def encode_input(chat: Chat) -> dict[str, Any]:
     written: dict[str, Any] = {name: getattr(chat, name) for name in _PLAIN}
     written["model"] = model if model is None or isinstance(model, str) else model_id(model)
     written["memories"] = list(chat.memories)
-    written["attachments"] = [[file.name, file.description] for file in chat.attachments]
-    written["few_shot"] = {
-        name: [encode_message(message) for message in messages] for name, messages in chat.few_shot.items()
-    }
+    written["off"] = [name for name in _SWITCHES if not getattr(chat, name)]
+    for name in _FILES:
+        written[name] = [[file.name, file.description] for file in getattr(chat, name)]
+    written["few_shot"] = [
+        [name, [encode_message(message) for message in messages]] for name, messages in chat.few_shot.items()
+    ]
     written["media"] = encode_message(UserMessage("", tuple(chat.media))) if chat.media else ""
     if budget is not None:
         written["budget"] = [budget.tokens, None if budget.money is None else str(budget.money)]
@@ -50,13 +54,17 @@ def encode_input(chat: Chat) -> dict[str, Any]:
 def decode_input(written: dict[str, Any]) -> Chat:
     """Return the chat that `encode_input` wrote."""
     fields = dict(written)
-    few_shot = {name: tuple(map(decode_message, texts)) for name, texts in fields.pop("few_shot", {}).items()}
-    attachments = [Attachment(*file) for file in fields.pop("attachments", ())]
+    examples: dict[str | tuple[str, ...], tuple[Message, ...]] = {
+        name if isinstance(name, str) else tuple(name): tuple(map(decode_message, texts))
+        for name, texts in fields.pop("few_shot", ())
+    }
+    fields |= dict.fromkeys(fields.pop("off", ()), False)
+    files = {name: [Attachment(*file) for file in fields.pop(name, ())] for name in _FILES}
     budget = None
     if (limit := fields.pop("budget", None)) is not None:
         budget = Budget(tokens=limit[0], money=None if limit[1] is None else Decimal(limit[1]))
     media = _media_of(decode_message(fields.pop("media"))) if "media" in fields else ()
-    return Chat(**fields, few_shot=few_shot, attachments=attachments, budget=budget, media=media)
+    return Chat(**fields | files, few_shot=examples, budget=budget, media=media)
 
 
 def started_input(journal: StoredJournal) -> Chat:
@@ -72,8 +80,12 @@ def started_input(journal: StoredJournal) -> Chat:
         personalization=started.personalization,
         memories=tuple(started.memories),
         project_rules=started.project_rules,
+        personalization_enabled=not started.without_personalization,
+        memory_enabled=not started.without_memory,
         attachments=[Attachment(*file) for file in started.attachments],
+        project_attachments=[Attachment(*file) for file in started.project_attachments],
         chatbot_id=started.chatbot,
+        send_tools=not started.without_tools,
         media=_media_of(message_of(journal.texts[started.media], journal.contents)) if started.media else (),
     )
 

@@ -146,7 +146,8 @@ class EntryMessage(StoredMessage):
     """Shown in the history, and left after the run's end; None: nothing. The same object as `message`: all of it."""
     keep_progress: bool = True
     keep_seconds: float | None = None
-    """Seconds after the run's end until `keep` is replaced by `later`; None: never."""
+    """Seconds after the run's end until `keep` is replaced by `later`; 0: in the append that ends the tree; None:
+    never."""
     later: Message | None = None
     """Left after `keep_seconds`; None: nothing."""
 

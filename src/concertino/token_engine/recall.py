@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..ids import handle_for
 from ..messages import AssistantMessage, Message, ToolMessage
+from ..records import record
 from .counting.base import TokenCounter
 from .edits import Edit, Summarize
 
@@ -30,8 +31,13 @@ def hint(handle: str, *, recallable: bool) -> str:
 
 
 def digest(message: ToolMessage, *, recallable: bool) -> str:
-    """Return the text that replaces the result in *message*: the tool's own summary, or an extract."""
+    """Return the text that replaces the result in *message*: the tool's own summary, or an extract.
+
+    Edits are stored, so the text quotes nothing of a result that must not be kept.
+    """
     note = hint(handle_of(message), recallable=True) if recallable else ""
+    if not message.stored:
+        return f"[left out.{note}]"
     if message.summary:
         return f"[{message.summary[: 3 * _LONGEST]}{note}]"
     length = min(int(len(message.content) * _SHARE), _LONGEST)
@@ -75,14 +81,24 @@ def cut_middle(counter: TokenCounter, text: str, limit: int, hint: str = "") -> 
     return f"{head}\n[... {omitted:,} characters left out ...]{hint}\n{tail}"
 
 
-def recalled(record: Sequence[Message], edits: Iterable[Edit], handle: str) -> str | None:
+@record
+class Recalled:
+    """The whole content under a handle."""
+
+    text: str
+    stored: bool = True
+    """False if a part of it must not be kept after the run."""
+
+
+def recalled(messages: Sequence[Message], edits: Iterable[Edit], handle: str) -> Recalled | None:
     """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown."""
-    for message in reversed(record):
+    for message in reversed(messages):
         if isinstance(message, ToolMessage) and handle_of(message) == handle:
-            return message.content if message.whole is None else message.whole
+            return Recalled(message.content if message.whole is None else message.whole, message.stored)
     for edit in edits:
         if isinstance(edit, Summarize) and edit.handle == handle:
-            return "\n\n".join(map(_transcript, record[edit.first : edit.end]))
+            found = messages[edit.first : edit.end]
+            return Recalled("\n\n".join(map(_transcript, found)), all(message.stored for message in found))
     return None
 
 

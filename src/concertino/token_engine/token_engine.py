@@ -27,7 +27,7 @@ from .counting.sizes import max_tokens, measure_with, tokens_of
 from .edits import Edit, Summarize, encode_edit, shift_edits
 from .fold import ConversationFold, FoldedConversation
 from .planner import FULL, Conditions, Plan, SummaryJob
-from .recall import recalled
+from .recall import Recalled, recalled
 from .retention import Retention
 from .view import View
 from .window import WindowBudget
@@ -452,6 +452,6 @@ class TokenEngine:
         self._window.limit = self.limit
         return self._window.truncate(text, fixed, reserve, model)
 
-    def recall(self, handle: str) -> str | None:
+    def recall(self, handle: str) -> Recalled | None:
         """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown."""
         return recalled(self._view.record, self._view.edits, handle)

@@ -30,7 +30,7 @@ class UserMemory(Part):
     async def prepare(self, run: RunContext[Any]) -> Sequence[Message]:
         """Return a message with the facts that are new to the conversation."""
         owner = run.chat.scope
-        if not owner.user or not self._retrieve:
+        if not owner.user or not self._retrieve or not run.chat.memory_enabled:
             return ()
         found = await self._memories.recall(owner, run.chat.message, self._retrieve)
         known = "\n".join(message.text for message in run.messages if isinstance(message, SystemMessage))

@@ -26,6 +26,7 @@ from ...token_engine.edits import Edit, decode_edit, encode_edit
 from ..outcome import Outcome
 from ..plain import plain
 from ..run_state import RunState
+from .data_policy import shared_message
 
 Json = dict[str, Any]
 EndStatus = Literal["completed", "limited", "failed", "cancelled"]
@@ -129,6 +130,9 @@ class Started:
     chatbot: str | None = None
     without_tools: bool = False
     """Whether the agent may call no tools."""
+    without_memory: bool = False
+    without_personalization: bool = False
+    """Whether the user has switched them off."""
     forked_from: str | None = None
     message: str = ""
     system_prompt: str | None = None
@@ -136,6 +140,7 @@ class Started:
     memories: Sequence[str] = ()
     project_rules: str = ""
     attachments: Sequence[Sequence[str]] = ()
+    project_attachments: Sequence[Sequence[str]] = ()
 
     def write(self, body: Json, content: Json) -> None:
         for name in ("model", "policy", "limits", "before", "follows", "skipped", "context", "chatbot"):
@@ -143,9 +148,15 @@ class Started:
         if self.media is not None:
             body["media"] = self.media
         _put(body, "without_tools", self.without_tools)
+        if self.without_memory:
+            body["without_memory"] = True
+        if self.without_personalization:
+            body["without_personalization"] = True
         _put(body, "forked_from", self.forked_from)
         for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
             _put(content, name, getattr(self, name))
+        if self.project_attachments:
+            content["project_attachments"] = self.project_attachments
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Started:
@@ -617,7 +628,7 @@ def schema_of(text: str) -> OutputSchema:
 
 def message_texts(messages: Sequence[Message], contents: dict[str, str]) -> list[str]:
     """Return the encoded messages. The contents of their media are added to *contents*, by digest."""
-    return [encode_message(message, contents) for message in messages]
+    return [encode_message(message if message.stored else shared_message(message), contents) for message in messages]
 
 
 def message_of(text: str, contents: Mapping[str, str]) -> Message:

@@ -33,6 +33,7 @@ from .repair import NOTHING_CHECKED, call_ids, repaired
 
 RAG_TOOL = "rag"
 CHATBOT_TOOL = "chatbot"
+MEMORY_TOOLS = ("store_memory", "retrieve_memory")
 AUDIENCES = get_args(Audience)
 
 
@@ -145,6 +146,9 @@ async def build_messages(run: RunSession, hooks: Hooks, message: str, skipped: S
     *skipped* is recorded for a run that starts again because its process ended before the first request.
     """
     chat = run.chat
+    if not chat.memory_enabled:
+        for name in MEMORY_TOOLS:
+            run.registry.unregister(name)
     run.system = system_prompt(chat, hooks.config, run.registry)
     if hooks.build_system_prompt.own:
         run.system = await hooks.build_system_prompt(run.context, run.system)
@@ -161,8 +165,9 @@ async def build_messages(run: RunSession, hooks: Hooks, message: str, skipped: S
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
         run.journal.edit(run.window.edits)
-    if chat.attachments and RAG_TOOL not in run.registry:
-        count = len(chat.attachments)  # their names are text, which the data policy may forbid
+    files = (*chat.attachments, *chat.project_attachments)
+    if files and RAG_TOOL not in run.registry:
+        count = len(files)  # their names are text, which the data policy may forbid
         text = f"the model sees only the names of the {count} attached files: register a tool {RAG_TOOL!r}"
         run.notify("attachments_unread", text)
     run.add(UserMessage(fitting(run, message), tuple(chat.media) if chat.media else ()))
@@ -192,14 +197,15 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
     prompt = config.prompt or registry.base_prompt()
     if chat.system_prompt is not None and config.allow_prompt_override:
         prompt = chat.system_prompt
-    sections = [prompt.strip()]
+    sections, memories = [prompt.strip()], chat.memories if chat.memory_enabled else ()
     if config.parts:
         sections += [part.prompt.strip() for part in config.parts]
     for title, text in (
         ("When to use which tool", _rules(registry)),
-        ("How the user wants to be answered", chat.personalization),
-        ("Facts about the user", "\n".join([f"- {memory}" for memory in chat.memories]) if chat.memories else ""),
+        ("How the user wants to be answered", chat.personalization if chat.personalization_enabled else ""),
+        ("Facts about the user", "\n".join([f"- {memory}" for memory in memories]) if memories else ""),
         ("Rules of this project", chat.project_rules),
+        ("Files of this project", _files(chat.project_attachments) if chat.project_attachments else ""),
         ("Files that the user attached", _files(chat.attachments) if chat.attachments else ""),
     ):
         if text := text.strip():
@@ -209,7 +215,7 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
 
 def before_user_message(chat: Chat, model: str) -> list[Message]:
     """Return the model's examples, the history, and the summary of the conversation before it."""
-    messages: list[Message] = [*chat.few_shot.get(model, ())]
+    messages: list[Message] = [*chat.examples(model)] if chat.few_shot else []
     messages.extend(chat.history)
     if chat.summary:
         messages.append(SystemMessage(f"Summary of the conversation before this:\n{chat.summary}"))
@@ -276,6 +282,11 @@ def _started(run: RunSession) -> Started:
         memories=list(chat.memories),
         project_rules=chat.project_rules,
         attachments=[[file.name, file.description] for file in chat.attachments],
+        project_attachments=[[file.name, file.description] for file in chat.project_attachments]
+        if chat.project_attachments
+        else (),
+        without_memory=not chat.memory_enabled,
+        without_personalization=not chat.personalization_enabled,
     )
 
 
@@ -299,7 +310,7 @@ def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
 
 
 def _rules(registry: ToolRegistry) -> str:
-    return "\n".join(f"- {tool.name}: {tool.selection_rule}" for tool in registry.all() if tool.selection_rule)
+    return "\n".join(f"- {tool.spec.name}: {tool.selection_rule}" for tool in registry.all() if tool.selection_rule)
 
 
 def _files(attachments: Iterable[Attachment]) -> str:

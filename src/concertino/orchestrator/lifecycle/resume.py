@@ -115,6 +115,9 @@ def _chat_of(found: Replay, chat: Chat) -> Chat:
         memories=tuple(given.memories),
         project_rules=given.project_rules,
         attachments=[Attachment(*file) for file in given.attachments],
+        project_attachments=[Attachment(*file) for file in given.project_attachments],
+        memory_enabled=not given.without_memory,
+        personalization_enabled=not given.without_personalization,
         chatbot_id=given.chatbot,
         send_tools=not given.without_tools,
         budget=chat.budget,
@@ -146,9 +149,9 @@ def _restore(run: RunSession, found: Replay) -> None:
     run.added = found.added
     run.call_ids = call_ids(found.messages)
     kept = {spec.name for spec in found.tools}
-    for name in run.registry.names():
-        if name not in kept:  # a hook has removed it
-            run.registry.unregister(name)
+    for tool in run.registry.all():
+        if tool.spec.name not in kept:  # a hook has removed it
+            run.registry.unregister(tool.name)
     run.opened = found.request if found.stage == "requested" else found.turn
 
 

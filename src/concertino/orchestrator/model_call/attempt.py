@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -274,12 +274,14 @@ class Attempt:
             self._left -= len(chunk.arguments)
             if put is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._call_ids().unique(chunk.id)
-                known = chunk.name in run.registry.by_name or not chunk.name
-                name = chunk.name if known else UNKNOWN_TOOL
+                name = run.registry.sent_names.get(chunk.name, chunk.name)
+                name = name if name in run.registry.by_name or not name else UNKNOWN_TOOL
                 delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
                 put(ToolCallDelta(*delta, self.usage_id))
         elif isinstance(chunk, ToolCallReady):
             call = chunk.call if run.redactor is None else run.redactor.call(chunk.call)
+            if call.name in run.registry.sent_names:
+                call = dataclasses.replace(call, name=run.registry.sent_names[call.name])
             if not call.id or call.id in run.call_ids:
                 call = self._call_ids().call(call)
             self.ready.append(call)
@@ -301,6 +303,8 @@ class Attempt:
             message = redactor.message(message)
             if self._run.turn_output is not None and not self._side:
                 message = self._run.turn_output.redacted(message, redactor)
+        if self._run.registry.sent_names:
+            message = _with_own_names(message, self._run.registry.sent_names)
         self.calls = calls = message.tool_calls
         if calls:
             ids = {call.id for call in calls}
@@ -433,3 +437,14 @@ def _with_partial(
             put(PartialOutput(run.id, run.path, run.tree.content_index, value))
 
     return put_text
+
+
+def _with_own_names(message: AssistantMessage, sent: Mapping[str, str]) -> AssistantMessage:
+    """Return *message* with the tools' own names in place of the *sent* ones."""
+    if not any(call.name in sent for call in message.tool_calls):
+        return message
+    parts = [
+        dataclasses.replace(part, name=sent.get(part.name, part.name)) if part.kind == "tool_call" else part
+        for part in message.parts
+    ]
+    return dataclasses.replace(message, parts=tuple(parts))

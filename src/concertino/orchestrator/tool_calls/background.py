@@ -185,8 +185,8 @@ class BackgroundCalls:
                 continue
             del self._calls[call.key]
             head = f"[{call.handle} failed]" if outcome.is_error else f"[result of {call.handle}]"
-            run.add(UserMessage(f"{head}\n{outcome.content}", outcome.media, tool=call.call.name))
-            if outcome.data is not None:
+            run.add(UserMessage(f"{head}\n{outcome.content}", outcome.media, call.call.name, outcome.stored))
+            if outcome.data is not None and outcome.stored:
                 run.keep_data(call.call.name, outcome.data)
             run.state.has_tool_calls = True  # the model has something to read
 

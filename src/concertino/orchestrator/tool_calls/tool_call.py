@@ -60,6 +60,7 @@ class Call:
         "call",
         "cut_off",
         "declared",
+        "exclusive",
         "executing",
         "expired",
         "in_background",
@@ -107,6 +108,8 @@ class Call:
         self._hooks = hooks
         self.tool = tool = run.registry.by_name.get(call.name)
         """The tool of this name when the turn was planned; None if the registry had none."""
+        self.exclusive = tool is not None and tool.exclusive
+        """Whether the call runs alone."""
         self._effect = "" if tool is None else tool.effect
         self._remote = tool is not None and tool.remote
         self.declared = self._effect == "once" or self._remote
@@ -200,7 +203,7 @@ class Call:
         run, call = self._run, self.call
         tool = run.registry.by_name.get(call.name)  # a hook may have removed it since the turn was planned
         if tool is None:
-            names = ", ".join(run.registry.names()) or "none"
+            names = ", ".join([spec.name for spec in run.registry.specs()]) or "none"
             name = "of this name" if self.tool is None else repr(call.name)
             raise ToolError(f"there is no tool {name}; the tools are: {names}")
         if self.cut_off:
@@ -232,7 +235,9 @@ class Call:
             if not tool.remote:
                 raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
             raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
-        return self._outcome(tool, value)
+        outcome = self._outcome(tool, value)
+        outcome.stored = outcome.stored and not context.unkept
+        return outcome
 
     async def _arguments(self, tool: Tool, context: CallContext) -> dict[str, Any]:
         """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval."""
@@ -299,8 +304,10 @@ class Call:
                 )
                 self._run.notify("tool_data_dropped", text)
         outcome.retain = tool.retain
-        if isinstance(value, ToolResult) and value.media:
-            self._attach(outcome, value.media)
+        if isinstance(value, ToolResult):
+            outcome.stored = value.stored
+            if value.media:
+                self._attach(outcome, value.media)
         if self.siblings:
             self._cut(tool, outcome)
         else:
@@ -383,8 +390,10 @@ async def _last(items: Any, tool: Tool, context: CallContext) -> Any:
     try:
         async for item in items:
             last = item
-            shown = item.content if isinstance(item, ToolResult) else item
-            context.stream(bounded_text(shown, tool.max_bytes))
+            if not isinstance(item, ToolResult):
+                context.stream(bounded_text(item, tool.max_bytes))
+            elif item.stored:
+                context.stream(bounded_text(item.content, tool.max_bytes))
     finally:
         if hasattr(items, "aclose"):
             await items.aclose()

@@ -48,6 +48,7 @@ from ..http.encoding import (
     media_placeholder,
     media_refusal,
     media_type,
+    portable_name,
     turns,
 )
 
@@ -140,7 +141,7 @@ def _wire(message: Message, *, signed: bool = False) -> WireMessage:
         case SystemMessage(text):
             return WireMessage("user", "", dumps({"text": f"<system>\n{text}\n</system>"}))
         case ToolMessage(call_id, name, content):
-            result: dict[str, Any] = {"id": call_id, "name": name}
+            result: dict[str, Any] = {"id": call_id, "name": portable_name(name)}
             result["response"] = {"error" if message.is_error else "output": content}
             parts, refused = _media_parts(message.media)
             if parts and signed:
@@ -177,7 +178,7 @@ def _assistant_parts(message: AssistantMessage) -> list[dict[str, Any]]:
 
 
 def _call(part: ToolCall, raw: dict[str, Any]) -> dict[str, Any]:
-    call = {"id": part.id, "name": part.name, "args": arguments_object(part.arguments)}
+    call = {"id": part.id, "name": portable_name(part.name), "args": arguments_object(part.arguments)}
     form = {**raw, "functionCall": {**call, **raw.get("functionCall", {}), "id": part.id}}
     if part.signature and part.provider in ("", PROVIDER):
         form["thoughtSignature"] = part.signature

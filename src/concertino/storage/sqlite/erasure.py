@@ -109,7 +109,7 @@ def forget_content(connection: sqlite3.Connection, run: int) -> None:
     for name in _OF_A_RUN:
         connection.execute(queries()[name], {"run": run})
     release_contents(connection, run)
-    connection.execute(queries()["plan_sweep"], {"run": run, "erase_at": None})
+    connection.execute(queries()["plan_sweep"], {"run": run, "erase_at": None}).fetchall()
 
 
 def forget_conversations(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
@@ -160,4 +160,4 @@ def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None,
         release_contents(connection, run)
     if connection.execute(sql["expire_end"], bound).fetchall():
         connection.execute(sql["expire_task"], bound)
-    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None if over else erase_at})
+    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None if over else erase_at}).fetchall()

@@ -199,7 +199,13 @@ def end_tree(connection: sqlite3.Connection, run: int, root: int, end: RunEnd, n
             erase_content(connection, ended)
             erased = True
         erase_at = None if at_once or erase_after is None else now + erase_after
-        connection.execute(sql["plan_sweep"], {"run": ended, "erase_at": erase_at})
+        planned = {"run": ended, "erase_at": erase_at}
+        ((due,),) = connection.execute(sql["plan_sweep"], planned).fetchall()
+        if due is not None and due <= now:  # results that refuse to be stored
+            connection.execute(sql["expire_messages"], {"run": ended, "now": now})
+            release_contents(connection, ended)
+            connection.execute(sql["plan_sweep"], planned).fetchall()
+            erased = True
     return erased
 
 

@@ -48,7 +48,8 @@ UPDATE heads SET erase_at = :erase_at, sweep_at = (
         UNION ALL SELECT keep_seconds + heads.ended FROM ends WHERE number = ending
     )
 )
-WHERE run = :run;
+WHERE run = :run
+RETURNING sweep_at;
 
 -- name: due_to_sweep
 SELECT run, erase_at FROM heads WHERE sweep_at IS NOT NULL AND sweep_at <= :now;
