@@ -112,6 +112,19 @@ async def test_native_calls_of_a_model_that_ignores_the_contract_run_as_well() -
     assert [event.name for event in played.events if isinstance(event, ToolStarted)] == ["stats"]
 
 
+async def test_a_dotted_name_is_the_name_in_decisions_and_events() -> None:
+    @tool(name="data.searchRecords", effect="read")
+    async def find(region: str) -> str:
+        """Find records."""
+        return f"two in {region}"
+
+    for name in ("data.searchRecords", "data_searchRecords"):  # the second is the name that providers accept
+        played = await play(worker((find,)), decision((name, {"region": "A"})), respond())
+        assert "- data.searchRecords(region: string)" in played.requests["main"][0].system
+        assert [event.name for event in played.events if isinstance(event, ToolStarted)] == ["data.searchRecords"]
+        assert "two in A" in played.requests["main"][1].messages[-2].text  # type: ignore[union-attr]
+
+
 async def test_an_unknown_tool_is_answered_with_the_names_of_the_others() -> None:
     played = await play(worker(), decision("guess"), respond())
     assert "stats" in played.requests["main"][1].messages[-2].text  # type: ignore[union-attr]

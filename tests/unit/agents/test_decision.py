@@ -15,7 +15,21 @@ from concertino.orchestrator.strict_schema import strict_form
 
 @pytest.mark.parametrize(
     "text",
-    ["", "null", "[]", "{}", '"x"', "{" * 5_000, "[" * 50_000, '{"a": 1}', "\ud800", "NaN", "{1: 2}", "plain words"],
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        '"x"',
+        "{" * 5_000,
+        "[" * 50_000,
+        '{"a": 1}',
+        "\ud800",
+        "NaN",
+        "{1: 2}",
+        "plain words",
+        "{'thinking': '" + "x" * 50_000,
+    ],
 )
 def test_an_answer_without_a_decision_is_refused(text: str) -> None:
     with pytest.raises(InvalidOutputError):

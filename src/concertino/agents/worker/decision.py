@@ -14,6 +14,8 @@ from ...tools.base import Tool
 from .definition import CONFIDENCE, Confidence
 
 _LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
+_REPAIRABLE = 50_000
+"""Characters of the longest text that is repaired: a repair takes several seconds for a text of ten times this size."""
 _TEXT_OR_NONE = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 CONTRACT = """\
 # How to answer
@@ -124,7 +126,8 @@ def parsed_json(text: str) -> tuple[Any, bool]:
     try:
         return json.loads(stripped), False
     except (ValueError, RecursionError):
-        pass
+        if len(stripped) > _REPAIRABLE:
+            return None, False
     try:
         found = json_repair.loads(stripped)
     except (ValueError, RecursionError):

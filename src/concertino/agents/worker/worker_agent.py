@@ -146,7 +146,7 @@ class WorkerAgent(AgentConfig[WorkerState]):
         if decision.should_respond and not decision.tool_calls and not message.tool_calls:
             return self._respond(run, message, decision)
         calls = [
-            ToolCall(f"{run.id}.{run.state.step}.{number}", name, arguments)
+            ToolCall(f"{run.id}.{run.state.step}.{number}", run.registry.sent_names.get(name, name), arguments)
             for number, (name, arguments) in enumerate(decision.tool_calls, 1)
         ]
         return Turn(message, (*calls, *message.tool_calls), "internal")
