@@ -120,11 +120,12 @@ def list_() -> Execute:
 def run_worker(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The worker's id; worker list prints it.")],
     goal: Annotated[list[str] | None, typer.Argument(metavar="GOAL", help=_TEXT)] = None,
+    tenant: Annotated[str, typer.Option(metavar="TENANT", help="The tenant on whose behalf it works.")] = "",
 ) -> Execute:
     """Give a worker a task, and show its passes. Calls that write wait for your approval."""
     from .commands.worker import run_worker as command
     from .program import start_runs
 
     return lambda options: start_runs(
-        partial(command, name), goal, options, needs_text=True, prepared=options.app is None
+        partial(command, name, tenant), goal, options, needs_text=True, prepared=options.app is None
     )

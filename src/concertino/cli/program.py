@@ -38,7 +38,7 @@ def start_runs(
     def perform(console: Console) -> int:
         text, corpus = split_arguments(arguments or (), options.corpus or ())
         if needs_text and text is None:
-            raise ConfigurationError('the text is missing: concertino research "How does ... work?"')
+            raise ConfigurationError('the question is missing: concertino research "How does ... work?"')
         given = dataclasses.replace(options, corpus=corpus)
         opens = open_new_run if prepared else open_store_only
         return asyncio.run(_perform(partial(command, text), opens, given, console))

@@ -44,8 +44,8 @@ async def list_workers(context: CommandContext) -> int:
     return 0
 
 
-async def run_worker(name: str, goal: str | None, context: CommandContext) -> int:
-    """Give the worker *name* a task, and show it. Raises `ConfigurationError`."""
+async def run_worker(name: str, tenant: str, goal: str | None, context: CommandContext) -> int:
+    """Give the worker *name* a task of a user of *tenant*, and show it. Raises `ConfigurationError`."""
     assert goal is not None
     async with _open_runtime(context) as runtime:
         known = [agent.name for agent in _workers(runtime)]
@@ -53,7 +53,7 @@ async def run_worker(name: str, goal: str | None, context: CommandContext) -> in
             raise ConfigurationError(f"there is no worker {name!r}: choose from {', '.join(known) or 'none'}")
         conversation, sources = new_conversation_id(), CitedSources()
         model = context.resources.model if isinstance(context, NewRunContext) else None
-        chat = Chat(goal, model=model, scope=Scope(user=user_name()), conversation_id=conversation)
+        chat = Chat(goal, model=model, scope=Scope(tenant, user_name()), conversation_id=conversation)
 
         async def shown(run: LiveRun) -> ResultDocument:
             settings = {"question": goal, "conversation_id": conversation}
