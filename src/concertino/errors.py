@@ -36,6 +36,7 @@ ConcertinoError
 │   ├── UnknownRunError
 │   ├── RunExistsError
 │   ├── RunEndedError
+│   ├── UnreadMessagesError       the run may not end: it has not read a message
 │   ├── RunClaimedError           another process is working on the run
 │   ├── UnknownWaitError
 │   ├── NotAllowedError
@@ -94,13 +95,14 @@ class ResourcesError(ConfigurationError):
 class HookError(ConcertinoError):
     """A hook of an agent raised an exception or returned an invalid value, which fails the run."""
 
+    tool: str = ""
+    """The tool whose call the hook decided about, or that was running; "" outside a call."""
+    call_id: str = ""
+
     def __init__(self, agent: str, hook: str, problem: str, part: str = "") -> None:
         super().__init__(f"hook {hook} of agent {agent!r}{part} {problem}")
         self.agent = agent
         self.hook = hook
-        self.tool = ""
-        """The tool whose call the hook decided about, or that was running; "" outside a call."""
-        self.call_id = ""
 
     def during(self, tool: str, call_id: str) -> HookError:
         """Return this error after naming the innermost call in which the hook failed."""
@@ -249,6 +251,14 @@ class RunExistsError(RunStateError):
 
 class RunEndedError(RunStateError):
     """The run has ended."""
+
+
+class UnreadMessagesError(RunStateError):
+    """A store refused a run's end: the run has accepted a message that it has not read; `number` is the last one's."""
+
+    def __init__(self, message: str, number: int = 0) -> None:
+        super().__init__(message)
+        self.number = number
 
 
 class RunClaimedError(RunStateError):

@@ -115,9 +115,19 @@ class Media(_Digested):
     name: str = ""
 
     @property
+    def essence(self) -> str:
+        """Its type in lower case, without parameters such as `charset` or `codecs`."""
+        return self.media_type.partition(";")[0].strip().lower()
+
+    @property
     def kind(self) -> MediaKind:
         """Return what it is, by its type; everything but images, audio and video is a document."""
-        return _MEDIA_KINDS.get(self.media_type.partition("/")[0], "document")
+        return _MEDIA_KINDS.get(self.essence.partition("/")[0], "document")
+
+    @property
+    def is_text(self) -> bool:
+        """True for a type of text, which every model can read."""
+        return self.essence.startswith("text/") or self.essence in _TEXTS
 
     @property
     def digest(self) -> str:
@@ -130,12 +140,16 @@ class Media(_Digested):
             return digest
 
 
+_TEXTS = frozenset({
+    "application/json", "application/xml", "application/yaml", "application/x-yaml", "application/javascript",
+    "application/x-javascript", "application/sql", "application/toml", "application/x-ndjson",
+})  # fmt: skip
 _MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
 
 
 @record
 class MediaPart:
-    """An image that the model produced."""
+    """An image or a recording that the model produced."""
 
     media: Media
     kind: Literal["media"] = "media"

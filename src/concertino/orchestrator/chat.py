@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
+from typing import Any, Self
 
 from ..context_state import ContextState
+from ..errors import ConfigurationError
 from ..messages import Media, Message
-from ..providers.base import Model
+from ..providers.base import Model, ModelRequest
 from ..records import record
 from ..scope import Scope
 from ..storage.types import Budget, TurnStart
@@ -74,6 +76,15 @@ class Chat:
 
     turn: TurnStart | None = field(default=None, kw_only=True)
     """The turn of its conversation that the run is; set by `Conversation.send`."""
+
+    def __new__(cls, *_: Any, **fields: Any) -> Self:
+        """Raise `ConfigurationError` for a field that a chat does not have."""
+        if unknown := fields.keys() - cls.__dataclass_fields__.keys():
+            remedy = "see the fields of Chat"
+            if unknown & ModelRequest.__dataclass_fields__.keys():
+                remedy = "settings of a model's request belong to the agent's hook `build_request`"
+            raise ConfigurationError(f"Chat({min(unknown)}=...): there is no such field; {remedy}")
+        return object.__new__(cls)
 
     def examples(self, model: str) -> Sequence[Message]:
         """Return the examples for the model with the id *model*."""

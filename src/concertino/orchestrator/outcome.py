@@ -134,7 +134,8 @@ class Special:
     messages: tuple[Message, ...] | None = None
     """The conversation from now on. The current turn's message and results follow it."""
     withhold: bool = False
-    """Whether the original result is not kept: the model cannot recall it, and it is not stored."""
+    """Whether the original result, with its media, is not kept: the model cannot recall it, and no message has it. The
+    `ToolDone` event, also in the log of a `Runtime`, precedes this decision and has it."""
 
     def __post_init__(self) -> None:
         if self.result is not None and not isinstance(self.result, str):

@@ -81,10 +81,12 @@ class TurnRunner:
         return await self._hooks.after_step(run.context, outcome)
 
     async def _new_turn(self) -> StepOutcome:
+        run = self._run
         prepared = await self._requests.prepare()
         if not isinstance(prepared, Prepared):
             return prepared
         attempt = await self._answer(prepared)
+        run.context.logprobs = attempt.logprobs
         if self._hooks.review_answer.own and (refused := await self._review(attempt)) is not None:
             return refused
         turn = await self._interpret(attempt)
@@ -323,7 +325,7 @@ class TurnRunner:
             outcome.content = special.result
         if special.withhold:
             outcome.whole = outcome.summary = outcome.data = None
-            outcome.handle = ""
+            outcome.media, outcome.handle = (), ""
         if special.messages is not None:
             # The current turn's message stays: its results follow it.
             self._run.replace(special.messages)

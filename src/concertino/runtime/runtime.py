@@ -130,7 +130,8 @@ class Runtime:
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
-        self._watching = asyncio.create_task(self._watchdog.run(), name="concertino watchdog")
+        self._log.open()
+        self._watching = self._watchdog.start()
         return self
 
     async def __aexit__(
@@ -194,6 +195,8 @@ class Runtime:
         pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
         `UnknownRunError`; give the id of the root to read the events of a sub-agent.
         """
+        if until not in get_args(Until):
+            raise ConfigurationError(f"invalid until {until!r:.80}: choose from {', '.join(get_args(Until))}")
         return self._log.read(scope, run_id, after, until)
 
     async def result(self, scope: AnyScope, run_id: str) -> RunResult:
@@ -208,7 +211,7 @@ class Runtime:
         start = journal.run.start
         agent, _ = self._agents.get(start.agent, (None, None))
         output_type = None if agent is None or start.run_id != start.root_id else agent.output_type
-        return replayed_result(replay(journal), list(await self.store.usage(scope, start.root_id)), output_type)
+        return await replayed_result(replay(journal), list(await self.store.usage(scope, start.root_id)), output_type)
 
     async def steer(self, scope: AnyScope, run_id: str, message: str) -> None:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
@@ -264,6 +267,13 @@ class Runtime:
     async def replay(self, scope: AnyScope, run_id: str) -> Iterator[tuple[int, str, ModelRequest]]:
         """Return every request that the run's turns sent, from its journal: the step, the model's id, the request."""
         return requests(await self._journal(scope, run_id))
+
+    async def unsettled_usage(self, scope: AnyScope, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
+        """Return the usage records of *scope* that are `unknown`, the oldest first, for `settle_usage`.
+
+        For the next page, *after* is the id of the last record.
+        """
+        return await self.store.unsettled_usage(scope, limit=limit, after=after)
 
     async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
         """Replace an unknown or estimated usage record by the figures of the provider's bill; the record keeps its id.

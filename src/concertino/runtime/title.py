@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from ..errors import ConcertinoError, RunExistsError, RunStateError
 from ..ids import child_run_id
+from ..messages import UserMessage
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.data_policy import DataPolicy
@@ -49,9 +50,15 @@ class TitleAgent(AgentConfig[Any]):
         return self._policy
 
 
-def title_question(turn: StoredTurn) -> str:
-    """Return the message that asks for the title of a conversation that begins with *turn*."""
-    return f"User: {turn.message[:_LONGEST_PART]}\n\nAssistant: {turn.answer[:_LONGEST_PART]}"
+def title_question(message: str, answer: str) -> str:
+    """Return the message that asks for the title of a conversation that begins with *message* and *answer*."""
+    return f"User: {message[:_LONGEST_PART]}\n\nAssistant: {answer[:_LONGEST_PART]}"
+
+
+async def _admitted(store: Store, scope: Scope, turn: StoredTurn) -> str:
+    """Return the user's message as the agent admitted it: `turn.message` is what the user sent."""
+    stored = [each.message for each in await store.messages(scope, turn.run_id)]
+    return next((message.text for message in stored if isinstance(message, UserMessage)), "")
 
 
 def cleaned_title(answer: str) -> str:
@@ -71,7 +78,8 @@ async def write_title(
     first = next((turn for turn in turns if turn.state in ENDED_STATES and turn.answer), None)
     if first is None:
         return ""
-    chat = in_conversation(Chat(title_question(first), model=model), scope, conversation.id)
+    question = title_question(await _admitted(runs.store, scope, first), first.answer)
+    chat = in_conversation(Chat(question, model=model), scope, conversation.id)
     error: str | None = None
     for number in range(1, _TRIES + 1):
         run_id = child_run_id(f"{scope.key}{conversation.id}:{conversation.created}:title", number)

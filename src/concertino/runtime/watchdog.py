@@ -70,9 +70,12 @@ class Watchdog:
         self._failures: dict[str, int] = {}
         """By tree: how often it got no resources since it was last resumed here."""
 
-    async def run(self) -> None:
-        """Look, and erase what is due, every *sweep* seconds until `stop`."""
-        self._stopped.clear()
+    def start(self) -> asyncio.Task[None]:
+        """Start to look, and to erase what is due, every *sweep* seconds until `stop`."""
+        self._stopped.clear()  # here, because `stop` may be called before the task begins
+        return asyncio.create_task(self._run(), name="concertino watchdog")
+
+    async def _run(self) -> None:
         while not self._stopped.is_set():
             try:
                 await self.look()
@@ -83,7 +86,7 @@ class Watchdog:
                 await asyncio.wait_for(self._stopped.wait(), self._sweep)
 
     def stop(self) -> None:
-        """End `run`. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
+        """End the task. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
         self._stopped.set()
 
     async def look(self) -> None:

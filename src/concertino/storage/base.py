@@ -62,7 +62,8 @@ class JournalStore(Protocol):
         content may be erased.
 
         Raises `StaleClaimError` if another process has claimed the tree, if the tree is unknown or if `entry.seq` is
-        not next, `RunEndedError`, and `BudgetError` if an account cannot cover `entry.reserve`.
+        not next, `RunEndedError`, `BudgetError` if an account cannot cover `entry.reserve`, and `UnreadMessagesError`
+        if a message with a number greater than `entry.read` was sent to the run.
         """
         ...
 
@@ -121,6 +122,10 @@ class Queries(Protocol):
 
     async def usage(self, scope: AnyScope, root_id: str) -> Sequence[UsageRecord]:
         """Return the usage records of a tree in the order of their booking."""
+        ...
+
+    async def unsettled_usage(self, scope: AnyScope, *, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
+        """Return the `unknown` usage records, the oldest first; with *after*, those booked after the one of that id."""
         ...
 
     async def usage_sums(

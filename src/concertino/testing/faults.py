@@ -158,6 +158,7 @@ class FaultyStore:
     runs = _delegated("runs")
     messages = _delegated("messages")
     usage = _delegated("usage")
+    unsettled_usage = _delegated("unsettled_usage")
     usage_sums = _delegated("usage_sums")
     waits = _delegated("waits")
     wait = _delegated("wait")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args, overload
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ToolArgumentsError
 from ..events import RunResult
 from ..messages import Media, Message, Retain, ToolSpec
 from ..records import record
@@ -18,7 +18,7 @@ from .progress import Progress
 
 if TYPE_CHECKING:
     from .ask_settings import AskSettings
-    from .schema import ArgumentsSchema
+    from .schema import JsonSchema
 
 Effect = Literal["read", "idempotent", "once"]
 """The effect of running a call a second time. `read`: none, the tool only looks. `idempotent`: none, because the
@@ -148,11 +148,11 @@ class Tool(ABC):
         return ToolSpec(self.name.replace(".", "_"), self.description, self.parameters)
 
     @cached_property
-    def schema(self) -> ArgumentsSchema:
+    def schema(self) -> JsonSchema:
         """The compiled schema. Raises `ConfigurationError` if it refers to another document."""
-        from .schema import ArgumentsSchema  # noqa: PLC0415 - function tools validate with pydantic instead
+        from .schema import JsonSchema  # noqa: PLC0415 - function tools validate with pydantic instead
 
-        return ArgumentsSchema(self.parameters, self.name)
+        return JsonSchema(self.parameters, f"tool {self.name!r}", "arguments", ToolArgumentsError)
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
@@ -292,6 +292,13 @@ class ToolContext(Work):
     @abstractmethod
     def add_usage(self, *, provider: str, model: str, tokens: Tokens | None) -> None:
         """Book a model call that the tool made itself, without `ask`; *tokens* is None if none were reported."""
+
+    @abstractmethod
+    def shared(self, factory: Callable[[], T]) -> T:
+        """Return the state that the tools of a run and of its sub-agents share; *factory* makes it at first use.
+
+        Equal factories share one state. It ends with the run, and does not survive its process.
+        """
 
     @abstractmethod
     def recall(self, handle: str) -> str | None:

@@ -34,5 +34,5 @@ class UserMemory(Part):
             return ()
         found = await self._memories.recall(owner, run.chat.message, self._retrieve)
         known = "\n".join(message.text for message in run.messages if isinstance(message, SystemMessage))
-        facts = [f"- {memory.text}" for memory in found if f"- {memory.text}" not in known]
+        facts = [f"- {memory.text}" for memory in found if f"\n- {memory.text}\n" not in f"\n{known}\n"]
         return (SystemMessage("\n".join([_HEADING, *facts])),) if facts else ()

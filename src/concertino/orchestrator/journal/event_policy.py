@@ -118,8 +118,8 @@ def _filtered_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
             return event if _stays(tool.results if name else policy.text) else replace(event, data=None)
         case events.ToolDone():
             how = _refusing(tool.results, event.stored)
-            data = event.data if _stays(how) else None
-            return replace(event, content=_treated(how, event.content, key), data=data)
+            data, media = (event.data, event.media) if _stays(how) else (None, ())
+            return replace(event, content=_treated(how, event.content, key), data=data, media=media)
         case events.ToolFailed():
             return replace(event, error=_treated(tool.results, event.error, key))
         case events.RunEnded():

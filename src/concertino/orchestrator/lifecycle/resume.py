@@ -55,6 +55,9 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
             run.meter = Meter(run.limits)
             run.meter.open_runs = 1
             run.meter.restore_usage(tree.ledger.records(run.path))
+            # The attempts in flight of the whole tree: a sub-agent that is resumed later books its own only then.
+            lost = [each for each in await store.operations(run.scope, root_id=run.id) if each.kind == "model_call"]
+            run.meter.restore_usage([lost_usage(operation, run.path)[0] for operation in lost])
         run.meter.restore_run(found.state.tool_calls, found.seconds, found.at)
         await _restore_operations(run, store)
         assert tree.claim is not None
@@ -165,4 +168,5 @@ async def child_result(run: RunSession, parent: Parent, output_type: Any) -> tup
     journal = await store.load(run.scope, stored.start.run_id)
     assert journal is not None
     found = replay(journal)
-    return replayed_result(found, run.tree.ledger.records(stored.start.agent_path), output_type), True
+    usage = run.tree.ledger.records(stored.start.agent_path)
+    return await replayed_result(found, usage, output_type), True

@@ -23,6 +23,7 @@ from ...messages import AssistantMessage, MessagePart, Text, ToolCall
 from ...operations import OperationState
 from ...providers.base import (
     Dropped,
+    Logprob,
     ModelEvent,
     ReasoningChunk,
     Reply,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 ORPHANED = "the run that this sub-agent belongs to has ended"
 _CALL = 32
 """Characters that a call counts for in addition to its arguments."""
+_RESULT = 64
+"""Tokens that a call and the shortest result take. So many calls that these exceed the context are not run."""
 OnReady = Callable[[list[ToolCall]], None]
 """Called with the calls whose arguments are complete, in order, while the model is still writing."""
 
@@ -104,6 +107,7 @@ class Attempt:
         "_ids",
         "_left",
         "_limit",
+        "_most",
         "_pieces",
         "_put",
         "_reasoning",
@@ -115,6 +119,7 @@ class Attempt:
         "_stream",
         "_text",
         "calls",
+        "logprobs",
         "message",
         "model",
         "model_id",
@@ -153,7 +158,7 @@ class Attempt:
         self._call_id = call_id
         self._stream = None if audience is None else run.stream
         self._held: list[RunEvent] | None = (
-            [] if audience is not None and not side and hooks.review_answer.own else None
+            [] if hooks.review_answer.own and audience is not None and (not side or audience == "answer") else None
         )
         """The pieces of an answer that must be judged before anyone sees it."""
         self._put: Callable[[RunEvent], None] | None = None
@@ -171,8 +176,9 @@ class Attempt:
         self._arguments: list[str] = []
         self._ids: CallIds | None = None
         self._reply: Reply | None = None
-        self._left = 0
-        """The characters that may still arrive."""
+        self.logprobs: tuple[Logprob, ...] = ()
+        self._left = self._most = 0
+        """The characters that may still arrive, and those that may arrive in all."""
         self._sent = False
         self._settled = False
 
@@ -186,7 +192,7 @@ class Attempt:
         most = (self.request.max_output_tokens or run.limits.output) * TOKEN + FRAME
         if not run.state.last_step:
             most = max(min(most, meter.most_received - meter.received), 0)
-        self._left = most
+        self._left = self._most = most
         chunks = self.model.stream(self.request) if self._limit is None else self._admitted(self._limit)
         self._sent = self._limit is None
         try:
@@ -195,7 +201,7 @@ class Attempt:
                 if on_ready is not None and self.ready:
                     on_ready(self.ready)
                 if self._left < 0:
-                    raise self._too_long(most)
+                    raise self._too_long()
                 if run.parent is not None and run.orphaned:
                     raise ToolError(ORPHANED)
                 if stream is not None and stream.behind:
@@ -206,9 +212,9 @@ class Attempt:
                 await aclose()
         await self._settle()
 
-    def _too_long(self, most: int) -> LimitError:
+    def _too_long(self) -> LimitError:
         tokens = self.request.max_output_tokens or self._run.limits.output
-        if most < tokens * TOKEN + FRAME:
+        if self._most < tokens * TOKEN + FRAME:
             total = self._run.meter.most_received
             return LimitError(f"the limit of {total:,} received characters is reached", "received")
         return LimitError(f"the answer of {self.model_id} exceeded its limit of {tokens:,} tokens by far", "answer")
@@ -257,6 +263,7 @@ class Attempt:
 
     def _take(self, chunk: ModelEvent) -> None:  # noqa: C901 - one branch per kind of chunk
         kind, run, put = type(chunk), self._run, self._put
+        self._left -= 1  # empty chunks must end, too
         if kind is TextChunk:
             self._text.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
@@ -293,6 +300,16 @@ class Attempt:
 
     def _end(self, reply: Reply) -> None:
         own = self._own(reply.message)
+        if not (self._text or self._reasoning or self._arguments or self.ready):  # the model sent its answer whole
+            for part in own.parts:
+                if part.kind in ("text", "reasoning"):
+                    self._run.meter.received += len(part.text)
+                elif part.kind == "tool_call":
+                    self._run.meter.received += _CALL + len(part.arguments)
+        if len(self.calls) * _RESULT > self._run.limits.context:
+            self._left, self.calls = min(self._left, -1), ()
+            own = AssistantMessage((Text(text),) if (text := own.text[: self._most]) else (), "broken", own.model)
+        self.logprobs = reply.logprobs
         self._reply = reply if own is reply.message else dataclasses.replace(reply, message=own)
 
     def _own(self, message: AssistantMessage) -> AssistantMessage:
@@ -382,6 +399,8 @@ class Attempt:
             reported, problem = None, NEGATIVE
         if reported is not None and reply is not None:
             tokens, source, how = reported, reply.source, reply.how
+            if source == "estimated":
+                tokens = _filled(reported, self._estimate(reply))
         elif reported is not None and failure is not None:
             tokens, source, how = reported, "measured", ""
             if not failure.final:
@@ -400,8 +419,7 @@ class Attempt:
         """Return what the provider *reported* before the stream broke, or the estimate where that is more."""
         seen = self._estimate(None)
         return dataclasses.replace(
-            reported,
-            prompt=reported.prompt or seen.prompt,
+            _filled(reported, seen),
             completion=max(reported.completion, seen.completion),
             reasoning=max(reported.reasoning, seen.reasoning),
         )
@@ -419,6 +437,12 @@ class Attempt:
         reasoning = counter.count("".join(self._reasoning))
         completion = counter.count(written) + (reasoning if reply is None else 0)
         return Tokens(prompt=prompt, completion=completion, reasoning=reasoning)
+
+
+def _filled(reported: Tokens, seen: Tokens) -> Tokens:
+    """Return the *reported* counts with the estimate for each zero."""
+    completion = reported.completion or seen.completion
+    return dataclasses.replace(reported, prompt=reported.prompt or seen.prompt, completion=completion)
 
 
 def _how(run: RunSession) -> str:

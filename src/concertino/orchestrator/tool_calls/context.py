@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...events import CustomEvent, RunResult, ToolProgress, ToolStreamed, UsageRecorded
 from ...ids import call_key, child_run_id, handle_for, usage_id
@@ -20,6 +20,8 @@ from ..run import NEGATIVE, NOT_REPORTED, Prompt, RunSession
 
 if TYPE_CHECKING:
     from ...tools.ask_settings import AskSettings
+
+T = TypeVar("T")
 
 OUTSIDE = -1
 """The index of a call outside a turn. The engine's id of such a call is also its call id."""
@@ -185,6 +187,14 @@ class CallContext(ToolContext):
             record = run.record(*booked, tokens, (self._call.name,))
         run.book(record)
         run.emit(UsageRecorded, record)
+
+    def shared(self, factory: Callable[[], T]) -> T:
+        """See `ToolContext.shared`."""
+        shared = self._run.tree.shared
+        if factory not in shared:
+            shared[factory] = factory()
+        made: T = shared[factory]
+        return made
 
     def recall(self, handle: str) -> str | None:
         """See `ToolContext.recall`."""

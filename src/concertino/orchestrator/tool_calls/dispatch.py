@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import EngineError, HookError, StorageError
-from ...events import CallWaiting, ToolDone, ToolFailed, ToolStarted
+from ...events import CallWaiting, MediaDigest, ToolDone, ToolFailed, ToolStarted
 from ...messages import ToolCall
 from ...operations import Operation
 from ...waits import Wait
@@ -20,7 +20,7 @@ from ..run import RunSession
 from .approval import NeedsAnswer, answer_text, wait_of
 from .context import CallContext, Spawn, SubAgentWaits
 from .timeouts import Deadlines
-from .tool_call import Call, failed, failed_by, known_call
+from .tool_call import Call, failed, known_call
 
 INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
 NOT_RUN = "not run: the run was stopped first"
@@ -235,7 +235,7 @@ class ToolCalls:
             why = self._why_cancelled(call)
             if why is None:
                 raise
-            outcome = failed(call.call, why)
+            outcome = call.failure(why)
         except HookError as error:
             raise error.during(call.call.name, call.call.id)  # noqa: B904 - the same error: it ends the run
         except StorageError:
@@ -246,7 +246,7 @@ class ToolCalls:
         except BaseException as error:
             if isinstance(error, GeneratorExit) and asyncio.current_task() is not call.task:
                 raise  # the coroutine itself is being closed
-            outcome = failed_by(call.call, error)
+            outcome = call.failure(error)
         finally:
             if deadlines is not None:
                 deadlines.remove(call)
@@ -267,8 +267,11 @@ class ToolCalls:
         if outcome.is_error:
             context.report(ToolFailed, outcome.content)
         else:
+            media: tuple[MediaDigest, ...] = ()
+            if outcome.media:
+                media = tuple([MediaDigest(each.media_type, each.name, each.digest) for each in outcome.media])
             whole = outcome.content if outcome.whole is None else outcome.whole
-            context.report(ToolDone, whole, outcome.data, outcome.stored)
+            context.report(ToolDone, whole, outcome.data, outcome.stored, media)
 
     async def _wait(self, call: Call, context: CallContext, needs: SubAgentWaits | NeedsAnswer) -> None:
         call.executing = None
@@ -361,7 +364,7 @@ class ToolCalls:
         assert call.task is not None
         if call.task.done():
             return
-        outcome = failed(call.call, _overdue(call))
+        outcome = call.failure(_overdue(call))
         outcome.progress = context.end_progress()
         call.end(outcome)
         self._emit_end(call, context)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import sqlite3
 from typing import Any, NoReturn
 
-from ...errors import RunClaimedError, RunEndedError, RunExistsError, StaleClaimError, StorageError, UnknownRunError
+from ...errors import (
+    RunClaimedError,
+    RunEndedError,
+    RunExistsError,
+    StaleClaimError,
+    StorageError,
+    UnknownRunError,
+    UnreadMessagesError,
+)
 from ...scope import AnyScope, Scope
 from ..process import is_dead, process_of
 from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
@@ -91,6 +99,8 @@ class Appending(Write[Head]):
         if found is None:
             _refuse(connection, entry)
         run, root, commands, stop, tries = found
+        if entry.read is not None and commands > entry.read:
+            _require_read(connection, run, entry, entry.read)
         if tries and self._progress:
             connection.execute(sql["reset_tries"], (root,))
         _write(self, connection, run, root, entry, self._rows, now)
@@ -221,6 +231,13 @@ def _end_one(connection: sqlite3.Connection, run: int, end: RunEnd, now: float) 
     number = connection.execute(queries()["add_end"], row).lastrowid
     bound = {"run": run, "status": end.status, "ending": number, "now": now, "erase_after": end.erase_after}
     connection.execute(queries()["end_head"], bound)
+
+
+def _require_read(connection: sqlite3.Connection, run: int, entry: Entry, read: int) -> None:
+    """Raise `UnreadMessagesError` if a message was sent after command *read*: the run must not end without it."""
+    (last,) = connection.execute(queries()["last_message_to"], (run,)).fetchone()
+    if (last or 0) > read:
+        raise UnreadMessagesError(f"run {entry.run_id!r} has not read message {last}: it cannot end", last)
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------

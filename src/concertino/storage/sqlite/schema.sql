@@ -262,6 +262,7 @@ CREATE TABLE usage (
     booked         REAL NOT NULL
 );
 CREATE INDEX usage_of_run ON usage (run);
+CREATE INDEX usage_unknown ON usage (booking) WHERE source = 'unknown';
 
 -- The log of each tree's events: the number of its last event, and whether any can follow.
 CREATE TABLE event_logs (

@@ -145,6 +145,10 @@ class SqlStore(SqlApprovalRules, SqlConversations):
         """Return the usage records of a tree in the order of their booking."""
         return await self._connection.run(reader.usage, scope, root_id)
 
+    async def unsettled_usage(self, scope: AnyScope, *, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
+        """Return the `unknown` usage records, the oldest first; with *after*, those after that record."""
+        return await self._connection.run(reader.unsettled_usage, scope, limit, after)
+
     async def usage_sums(
         self, scope: AnyScope, by: Sequence[str], *, since: float | None = None, until: float | None = None
     ) -> Sequence[UsageSum]:

@@ -97,6 +97,9 @@ RETURNING run, root, commands;
 -- name: add_command
 INSERT INTO commands (run, number, kind, text, by, at) VALUES (?, ?, ?, ?, ?, ?);
 
+-- name: last_message_to
+SELECT max(number) FROM commands WHERE run = ? AND kind = 'steer';
+
 -- name: commands
 SELECT number, kind, text, by, at FROM commands
 WHERE run = (SELECT r.number FROM runs AS r WHERE r.run_id = :run_id AND /*reached r*/) AND number > :after
