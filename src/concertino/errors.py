@@ -246,7 +246,11 @@ class UnknownRunError(RunStateError):
 
 
 class RunExistsError(RunStateError):
-    """The store already has a run with this id: resume it, or choose another id."""
+    """The store already has a run with this id: resume it, or choose another id; `run_id` is the id in the store."""
+
+    def __init__(self, message: str, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
 
 
 class RunEndedError(RunStateError):

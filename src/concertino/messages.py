@@ -11,7 +11,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice, repeat
+from operator import not_
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
 from .records import record
@@ -274,7 +275,9 @@ def mark_valid(messages: Iterable[Message]) -> None:
 
 def unvalidated(messages: Iterable[Message]) -> list[Message]:
     """Return the messages that are not marked as valid. Anything but a message is among them."""
-    return [message for message in messages if not hasattr(message, "_valid")]
+    # Each turn looks through its whole history, so no line of Python may run for each message.
+    known = map(getattr, messages, repeat("_valid"), repeat(False))
+    return list(compress(messages, map(not_, known)))
 
 
 @dataclass(frozen=True)

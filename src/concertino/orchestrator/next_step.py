@@ -16,7 +16,7 @@ async def next_step(run: RunSession, hooks: Hooks, last: StepOutcome) -> StepOut
     A run that was about to finish takes another step if a message was sent to it meanwhile. If no step is possible,
     the message only joins the conversation.
     """
-    continues = isinstance(last, Continue)
+    continues = last is CONTINUE or isinstance(last, Continue)
     if not continues and isinstance(last, Suspend):
         return last
     if (run.steers or run.journal.commands > run.journal.processed) and (steers := await new_steers(run)):
@@ -33,7 +33,7 @@ async def next_step(run: RunSession, hooks: Hooks, last: StepOutcome) -> StepOut
     decide = hooks.should_continue_loop
     decision = await decide(run.context) if decide.own else decide.default(run.context)
     for step in (last, decision):
-        if isinstance(step, Continue) and step is not CONTINUE:
+        if step is not CONTINUE and isinstance(step, Continue):
             run.apply(step)
     most_steps = run.limits.steps or max(100, 2 * run.limits.tool_calls)
     if (

@@ -169,7 +169,7 @@ class TurnRunner:
                     turn, message=redactor.message(turn.message), calls=tuple(map(redactor.call, turn.calls))
                 )
         calls = attempt.calls if turn.message is message else turn.message.tool_calls
-        for call in (*calls, *turn.calls):
+        for call in calls if turn.calls is calls else (*calls, *turn.calls):
             if call.name not in run.registry.by_name:
                 turn = replace(
                     turn,
@@ -206,16 +206,16 @@ class TurnRunner:
             calls = decision
             self._answer_unrun(turn, "not run: the agent left this call out", but=calls)
         state.has_tool_calls = bool(calls)
-        meter, own = run.meter, run.limits.tool_calls - state.iteration
-        if (
-            len(calls) > max(own, 1)
-            or meter.tool_calls + len(calls) > meter.most_tool_calls
-            or (calls and state.step == state.last_step)
-        ):
-            calls = self._refuse(calls)
-            if not calls:
-                return calls, CONTINUE  # the model has called, and reads why nothing was run
         if calls:
+            count, meter = len(calls), run.meter
+            if (
+                (count > 1 and count > run.limits.tool_calls - state.iteration)
+                or meter.tool_calls + count > meter.most_tool_calls
+                or state.step == state.last_step
+            ):
+                calls = self._refuse(calls)
+                if not calls:
+                    return calls, CONTINUE  # the model has called, and reads why nothing was run
             if hooks.watches_selection:
                 hooks.observe_selection(run.context, calls)
             if hooks.config.enable_global_context_update:

@@ -141,6 +141,8 @@ class FaultyStore:
     steer_turn = _delegated("steer_turn")
     withdraw_turn = _delegated("withdraw_turn")
     due_turns = _delegated("due_turns")
+    postpone_turn = _delegated("postpone_turn")
+    approvals = _delegated("approvals")
     select_leaf = _delegated("select_leaf")
     set_title = _delegated("set_title")
     rate_turn = _delegated("rate_turn")

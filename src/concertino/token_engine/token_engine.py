@@ -50,6 +50,40 @@ class TokenEngine:
     A conversation that is too short for edits is not counted; the parts that plan edits are made when it is.
     """
 
+    __slots__ = (
+        "_below_floor",
+        "_carried",
+        "_clock",
+        "_cold",
+        "_conditions",
+        "_expired",
+        "_fold",
+        "_fresh",
+        "_monitor",
+        "_moved",
+        "_noted",
+        "_now",
+        "_pending",
+        "_planned",
+        "_prefix",
+        "_sent",
+        "_single_use",
+        "_skipped",
+        "_slack",
+        "_view",
+        "_window",
+        "append",
+        "breakpoints",
+        "carrying_cost",
+        "counter",
+        "example_count",
+        "limit",
+        "report",
+        "retention",
+        "tokens_before",
+        "tokens_of",
+    )
+
     def __init__(
         self,
         counter: TokenCounter,
@@ -180,8 +214,8 @@ class TokenEngine:
         self.example_count = example_count
         counted = state is not None and bool(state.edits or state.prepared or any(state.carrying_cost))
         continued = (
-            counted
-            and folded is not None
+            folded is not None
+            and (counted or folded.fold is not None)
             and folded.is_continued_by(messages, state, self.counter, self.retention, example_count)
         )
         if continued and folded is not None:

@@ -247,7 +247,7 @@ def stored_end(policy: DataPolicy, end: RunEnd) -> RunEnd:
         end,
         answer=stored_text(policy, end.answer),
         error=None if end.error is None else stored_text(policy, end.error),
-        keep_seconds=policy.text.seconds if isinstance(policy.text, KeepFor) else None,
+        keep_seconds=text_seconds(policy),
         erase_after=policy.erase_after,
     )
 
@@ -255,6 +255,16 @@ def stored_end(policy: DataPolicy, end: RunEnd) -> RunEnd:
 def stored_text(policy: DataPolicy, text: str) -> str:
     """Return a run's task, answer or error after the policy; "" for `drop`."""
     return _treated(policy.text, text, policy.hash_key)
+
+
+def text_seconds(policy: DataPolicy) -> float | None:
+    """Return the time for which texts may be kept; None: without a limit, or not at all."""
+    return policy.text.seconds if isinstance(policy.text, KeepFor) else None
+
+
+def keeps_text(policy: DataPolicy) -> bool:
+    """Return whether texts are kept unchanged, also if for a time only."""
+    return _stays(policy.text)
 
 
 def tool_name(policy: DataPolicy, name: str) -> str:

@@ -64,6 +64,7 @@ class _Gathered:
         mine.log.extend(other.log)
         mine.counts.update(other.counts)
         mine.data.update(other.data)
+        mine.carried = mine.carried if other.carried is None else other.carried
         mine.edits = [*mine.edits, *other.edits]
         mine.edited = other.edited or mine.edited
         return self
@@ -151,7 +152,7 @@ class Journal:
         """Record that *messages* replace the conversation except its last message."""
         common = self._gathered.common
         common.log.append(self.message_ids(messages))
-        common.edits = ()
+        common.carried, common.edits = None, ()
 
     def book(self, record: UsageRecord, settlement: Settlement | None, ended: OperationState | None = None) -> None:
         """Record usage, and what it takes from the accounts; if it is an attempt's, also the state it *ended* in."""
@@ -182,6 +183,10 @@ class Journal:
         common = self._gathered.common
         common.edits = [*common.edits, *edits]
         common.edited = edited or common.edited
+
+    def carry(self, example_count: int) -> None:
+        """Record that the view has the edits of the context in entry 0; *example_count* messages precede them."""
+        self._gathered.common.carried = example_count
 
     def operation(self, operation: Operation) -> None:
         """Record the state of a tool call."""

@@ -54,7 +54,8 @@ class Beginning(Write[bool]):
         root = _claimed_root(connection, start, claim)
         found = connection.execute(sql["begin_run"], {**self._row, "root": root}).fetchall()
         if not found:
-            raise RunExistsError(f"run {start.run_id!r} exists: resume it, or use another id")
+            problem = f"run {start.run_id!r} exists: resume it, or use another id"
+            raise RunExistsError(problem, start.run_id)
         ((run, top),) = found
         claimed: tuple[Any, ...] = (0, "", "", 0.0, None)
         if root is None:

@@ -221,7 +221,7 @@ def _texts(body: dict[str, Any]) -> list[str]:
     return [value for value in values if isinstance(value, str)]
 
 
-def text_of(connection: sqlite3.Connection, name: str, owner: int) -> str | None:
+def text_of(connection: sqlite3.Connection, name: str, owner: bytes) -> str | None:
     """Return the body of a shared text of a scope; None if it was erased."""
     row = connection.execute(queries()["text"], (name, owner)).fetchone()
     return None if row is None else str(row[0])

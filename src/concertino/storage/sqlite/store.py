@@ -169,9 +169,14 @@ class SqlStore(SqlApprovalRules, SqlConversations):
         run_id: str | None = None,
         open: bool = True,
         limit: int = 100,
+        after: Wait | None = None,
     ) -> Sequence[Wait]:
         """Return waits, the oldest first."""
-        return await self._connection.run(approvals.waits, scope, root_id, run_id, open, limit)
+        return await self._connection.run(approvals.waits, scope, root_id, run_id, open, limit, after)
+
+    async def approvals(self, scope: AnyScope, *, limit: int = 100, after: Wait | None = None) -> Sequence[Wait]:
+        """Return the open approvals that *scope* may answer, the oldest first."""
+        return await self._connection.run(approvals.approvals, scope, limit, after)
 
     async def wait(self, scope: AnyScope, key: str) -> Wait | None:
         """Return one wait, or None."""
