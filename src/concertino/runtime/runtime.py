@@ -107,15 +107,8 @@ class Runtime:
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
         self._turns = TurnStarter(self.store, self, lambda: self._agents)
-        self._watchdog = Watchdog(
-            self.store,
-            self,
-            self._turns.look,
-            lambda: [*self._agents, TitleAgent.name],
-            sweep=sweep,
-            tries=tries,
-            back_off=back_off,
-        )
+        parts = (self.store, self, self._turns.look, lambda: [*self._agents, TitleAgent.name])
+        self._watchdog = Watchdog(*parts, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
