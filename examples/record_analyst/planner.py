@@ -54,8 +54,16 @@ PHRASES = sorted(WORDS, key=len, reverse=True)
 PLURALS = {phrase: f"{phrase[:-1]}ies" if phrase.endswith("y") else f"{phrase}s" for phrase in PHRASES}
 COLUMN = "(" + "|".join(f"{re.escape(PLURALS[each])}|{re.escape(each)}" for each in PHRASES) + ")"
 SINGULAR = {plural: phrase for phrase, plural in PLURALS.items()}
-AGGREGATES = {"average": "average", "mean": "average", "total": "sum", "maximum": "maximum", "minimum": "minimum"}
-AGGREGATE = "(average|mean|total|maximum|minimum)"
+AGGREGATES = {
+    "average": "average",
+    "mean": "average",
+    "total": "sum",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    **dict.fromkeys(("highest", "longest", "largest"), "maximum"),
+    **dict.fromkeys(("lowest", "shortest", "smallest"), "minimum"),
+}
+AGGREGATE = f"({'|'.join(AGGREGATES)})"
 OPERATORS = {
     **dict.fromkeys(("above", "over", "more than", "greater than", "exceeding", "longer than", "higher than"), ">"),
     **dict.fromkeys(("below", "under", "less than", "fewer than", "shorter than", "lower than"), "<"),
@@ -67,9 +75,9 @@ OPERATORS = {
 OPERATOR = "(" + "|".join(sorted(filter(None, OPERATORS), key=len, reverse=True)) + ")"
 IGNORED = set(
     re.findall(
-        r"\w+",
-        "what is the a an of are there were was all flights flight show list give me and in with their did where that "
-        "which whose please do had have has for minutes miles degrees made by number how many",
+        r"[\w']+",
+        "what what's is the a an of are there were was all flights flight show list give me and in with their did "
+        "where that which whose please do had have has for minutes miles degrees made by number how many",
     )
 )
 NUMBERS = {"one": 1, "two": 2, "three": 3, "five": 5, "ten": 10, "twenty": 20}
@@ -154,7 +162,7 @@ def _shown(question: Question) -> tuple[str, dict[str, Any]] | None:
 def _grouped(question: Question) -> tuple[str, dict[str, Any]] | None:
     found = question.take(rf"{AGGREGATE} {COLUMN}")
     call = None if found is None else _measure(found, 1)
-    if call is None and (question.take("how many flights") or question.take("number of flights")):
+    if call is None and (question.take("how many flights") or question.take("(?:number|count) of flights")):
         call = {"measure": "count"}
     group = question.take(rf"(?:by|per|for each|for every) {COLUMN}")
     if call is None:
@@ -174,7 +182,7 @@ def _filters(question: Question) -> None:
         question.filter("dest", "=", found[1])
     if found := question.take(rf"(?:of |by |with |for )?(?:carrier )?(?-i:({'|'.join(sorted(CARRIERS))}))"):
         question.filter("carrier", "=", found[1])
-    value = r"(-?\d+(?:\.\d+)?|'[^']+'|\"[^\"]+\"|(?-i:[A-Z0-9][\w/-]*(?: [A-Z][\w/-]*)*))"
+    value = r"(-?\d+(?:\.\d+)?(?![\w/-])|'[^']+'|\"[^\"]+\"|(?-i:[A-Z0-9][\w/-]*(?: [A-Z][\w/-]*)*))"
     lead = r"(?:with|where|whose|and|at|on|in)?\s*(?:an? |the )?"
     while found := question.take(rf"{lead}{COLUMN} (?:is |was |of )?{OPERATOR}?\s*{value}"):
         text = found[3].strip("'\"")

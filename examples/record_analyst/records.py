@@ -110,7 +110,8 @@ def query(select: str, columns: Sequence[str], filters: Sequence[Filter], tenant
     values: list[str | float] = [tenant]
     for each in filters:
         sql = COLUMNS[each["column"]][0]
-        conditions.append(f"{sql} IS NULL" if each["operator"] == "missing" else f"{sql} {each['operator']} ?")
+        compared = f"{sql} {each['operator']} ? COLLATE NOCASE"
+        conditions.append(f"{sql} IS NULL" if each["operator"] == "missing" else compared)
         values += [] if each["operator"] == "missing" else [each["value"]]
     joined = " ".join(JOINS[name] for name in joins)
     return f"SELECT {select} FROM flights {joined} WHERE {' AND '.join(conditions)} {rest}", values
