@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import ContextFloorError, HookError, ProviderError
-from ..events import StepStarted, TextDelta, ToolsSelected, TurnCompleted
+from ..events import Audience, StepStarted, TextDelta, ToolsSelected, TurnCompleted
 from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
 from ..providers.base import Model
@@ -181,17 +181,27 @@ class TurnRunner:
         self._turn = turn
         if turn.message.parts:  # no provider accepts an empty message
             run.add(turn.message)
-        run.state.text = "" if turn.audience == "internal" else turn.message.text
+        run.state.text = turn.message.text
         self._native = frozenset([call.id for call in calls])
         run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
             await self._drop_early()
-        audience = run.audience
-        if turn.audience not in (None, audience):
-            audience = "draft" if run.parent is not None and turn.audience == "answer" else turn.audience
-            run.emit(TextDelta, turn.message.text, audience, None, attempt.usage_id)
-        run.emit(TurnCompleted, turn.message, audience, attempt.usage_id)
+        if turn.audience is None:
+            run.emit(TurnCompleted, turn.message, run.audience, attempt.usage_id)
+        else:
+            self._complete(turn, turn.audience, attempt.usage_id)
         return turn
+
+    def _complete(self, turn: Turn, audience: Audience, attempt: str) -> None:
+        """Send the message of *turn* to the readers that the agent chose; only a root run answers the user."""
+        run = self._run
+        if audience == "internal":
+            run.state.text = ""
+        elif audience == "answer" and run.parent is not None:
+            audience = "draft"
+        if audience != run.audience:
+            run.emit(TextDelta, turn.message.text, audience, None, attempt)
+        run.emit(TurnCompleted, turn.message, audience, attempt)
 
     async def _select(self, turn: Turn) -> tuple[Sequence[ToolCall], NextStep]:
         """Return the calls to run, and how the turn ends as far as the answer alone decides it."""
