@@ -189,6 +189,8 @@ class UserMessage(_Wired):
     media: tuple[Media, ...] = ()
     tool: str | None = None
     """Name of the tool whose result this is, for agents that parse tool calls from text."""
+    retain: Literal["window", "pin"] = "window"
+    """`pin`: the message stays in view, word for word. Others of the user's messages stay within `Retention.users`."""
     role: ClassVar[Literal["user"]] = "user"
 
 

@@ -373,7 +373,7 @@ async def test_a_message_with_media_cannot_steer() -> None:
 async def test_the_context_is_kept_with_the_turn(tmp_path: Path) -> None:
     """Another process continues the view: it edits nothing again, and sends what this one would have sent."""
     limits = Limits(context=4_000, output=200, tool_calls=100)
-    retention = Retention(results=2, messages=4, patience=0.3, floor=0, summaries=False)
+    retention = Retention(keep=300, frees=200, soft_limit=4_000, summaries=False)
 
     class Looker(AgentConfig[None]):
         name = "desk"

@@ -265,7 +265,7 @@ class RunSession:
         self.context: RunContext[Any]
         self.deadlines: Deadlines | None = None
         self.recallable = False
-        """Whether the model can call `recall`."""
+        """Whether the model can call `recall` once something has left its view."""
         self.output: Output | None = None
         """The agent's output type."""
         self.work: Callable[[], RunWork] = no_work
@@ -302,8 +302,20 @@ class RunSession:
         if self._fixed_of is not specs:
             self._fixed_of = specs
             self._fixed = {"system prompt": self.system, "tools": "\n".join([spec.text for spec in specs])}
-            self.recallable = RECALL in self.registry
+            self.recallable = bool(self.registry)
         return self._fixed
+
+    def offer_recall(self) -> bool:
+        """Add `recall` to the tools if something has left the view; return True if it was not among them.
+
+        A run without tools has a model that may not take any.
+        """
+        if not self.window.edited or not self.registry or RECALL in self.registry:
+            return False
+        from ..tools.builtin.recall_tool import Recall  # noqa: PLC0415 - few runs need it
+
+        self.registry.register(Recall())
+        return True
 
     @property
     def orphaned(self) -> bool:

@@ -11,15 +11,13 @@ from .caching.rules import Binding, binding, cache_rule
 from .counting.base import TokenCounter
 from .counting.calibration import LEAST_FACTOR, MOST_FACTOR, Calibration, TokenStatistics
 from .counting.sizes import DATA, FOREIGN, KINDS, PROSE
-from .retention import Retention
+from .retention import Retention, size_in
 from .view import View, unmeasured_view
 
 _NOTE = 32
 """Tokens for the note that a message was cut."""
 _LARGEST_MESSAGE = 0.75
 """Share of the budget that one message of the user may fill."""
-_HIGHEST_FLOOR = 32_000
-"""Tokens that `Retention.floor` covers at most, however large the window is."""
 _MARGIN, _MARGIN_EXACT = 0.1, 0.02
 """Safety margin for an estimate, and for a count with the model's own tokenizer, which omits what the provider adds."""
 _AFTER_REJECTION = 0.75
@@ -66,7 +64,7 @@ class WindowBudget:
         self.budget = self.hard_budget = limit
         """Counted tokens that a view should have at most, and that it must not exceed."""
         self.floor = 0
-        """Counted tokens of a view below which no edit is made to save cost."""
+        """Counted tokens of a view below which nothing is summarized."""
 
     def select(self, model: str) -> None:
         """Use the rules and the calibration of *model* from now on."""
@@ -90,7 +88,7 @@ class WindowBudget:
         if soft_limit is not None and soft_limit < most:
             soft = gauge.budget(by_kind, fixed, max(soft_limit, fixed + soft_limit // 2))
             self.budget = min(self.hard_budget, soft)
-        self.floor = min(int(retention.floor * self.budget), _HIGHEST_FLOOR)
+        self.floor = size_in(self.budget, retention.floor)
 
     def floor_error(self, view: View, reserve: int) -> ContextFloorError:
         """Return the error for a *view* that no edit can make fit; it names what fills the window."""

@@ -290,6 +290,10 @@ class ToolContext(Work):
         """Return the full text that was cut, reduced or summarized under *handle*; None if the handle is unknown."""
 
     @abstractmethod
+    def search(self, query: str, handle: str = "") -> list[str]:
+        """Return the passages that match *query* best, of all that is not in view, or of *handle* alone."""
+
+    @abstractmethod
     def truncate(self, text: str, reserve: int = 0) -> str:
         """Return the start of *text* that fits the result of this call, less *reserve* tokens.
 

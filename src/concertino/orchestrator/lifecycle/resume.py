@@ -12,7 +12,8 @@ from ...scope import Scope
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Claim
-from ...token_engine.summaries import prepared_edits
+from ...token_engine.edits import decode_edits
+from ...token_engine.recall import RECALL
 from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
@@ -142,13 +143,15 @@ def _restore(run: RunSession, found: Replay) -> None:
     if found.ready or run.chat.context is None:
         run.window.restore_prepared(found.ready)
     else:
-        run.window.restore_prepared(prepared_edits(run.chat.context, run.window.example_count))
+        run.window.restore_prepared(decode_edits(run.chat.context.prepared, run.window.example_count))
     run.added = found.added
     run.call_ids = call_ids(found.messages)
     kept = {spec.name for spec in found.tools}
     for name in run.registry.names():
         if name not in kept:  # a hook has removed it
             run.registry.unregister(name)
+    if any(spec.name == RECALL for spec in found.tools):
+        run.offer_recall()
     run.opened = found.request if found.stage == "requested" else found.turn
 
 

@@ -184,6 +184,10 @@ class CallContext(ToolContext):
         """See `ToolContext.recall`."""
         return self._run.window.recall(handle)
 
+    def search(self, query: str, handle: str = "") -> list[str]:
+        """See `ToolContext.search`."""
+        return self._run.window.search(query, handle)
+
     def truncate(self, text: str, reserve: int = 0) -> str:
         """See `ToolContext.truncate`."""
         run, tool = self._run, self._run.registry.get(self._call.name)
