@@ -151,7 +151,7 @@ class Planner:
         view.settle()
         view.omitted = state.omitted if complete else 0
         for index, message in enumerate(view.record):
-            if index >= example_count and (message.role == "user" or view.at(index) is message):
+            if index >= example_count and message.role in ("user", "tool") and view.at(index) is message:
                 self.spans.add(message, index)
         return complete
 
@@ -287,11 +287,14 @@ class Planner:
     def _quotes(self, span: SummaryJob) -> str:
         """Return the beginnings of the user's messages that *span* omits: the first one, and the newest ones."""
         record, left = self.view.record, _QUOTES
-        gone = [index for index in self.spans.users if span.first <= index < span.end and index not in span.kept]
+        gone = {
+            index: f" The user wrote: {message.text[:_QUOTED]}"
+            for index, message in enumerate(record[span.first : span.end], span.first)
+            if isinstance(message, UserMessage) and message.tool is None and index not in span.kept
+        }
         quotes: dict[int, str] = {}
-        for index in (*gone[:1], *reversed(gone[1:])):
-            message = record[index]
-            quote = f" The user wrote: {message.text[:_QUOTED]}" if isinstance(message, UserMessage) else ""
+        for index in (*list(gone)[:1], *reversed(list(gone)[1:])):
+            quote = gone[index]
             left -= len(quote)
             if left < 0:
                 break

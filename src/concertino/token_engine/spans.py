@@ -43,7 +43,7 @@ class Spans:
     def __init__(self, view: View, source: Spans | None = None) -> None:
         self._view = view
         self.users: list[int] = [] if source is None else list(source.users)
-        """Indexes of the user's messages."""
+        """Indexes of the user's messages that are shown."""
         self.pins: list[int] = [] if source is None else list(source.pins)
         """Indexes of pinned messages."""
         self.single_use: list[int] = [] if source is None else list(source.single_use)
@@ -66,6 +66,7 @@ class Spans:
             self.segments = [old for old in self.segments if not edit.first <= old.first < edit.end] + [edit]
             self.segments.sort(key=lambda segment: segment.first)
             self.summarized = max(self.summarized, edit.end)
+            self.users = [index for index in self.users if not edit.first <= index < edit.end or index in edit.kept]
         view = self._view
         self.single_use = [index for index in self.single_use if view.at(index) is view.record[index]]
 

@@ -18,7 +18,7 @@ _NOTE = 32
 """Tokens for the note that a message was cut."""
 _LARGEST_MESSAGE = 0.75
 """Share of the budget that one message of the user may fill."""
-_MARGIN, _MARGIN_EXACT = 0.25, 0.02
+_MARGIN, _MARGIN_EXACT = 0.15, 0.02
 """Safety margin for an estimate, and for a count with the model's own tokenizer, which omits what the provider adds."""
 _AFTER_REJECTION = 0.75
 """Share of a rejected request's tokens that the next attempt may have."""
