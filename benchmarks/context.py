@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.context_conversations import Conversation, conversation, drawn, joined, recorded
 from benchmarks.context_policies import POLICIES, REASONING, Cache, Figures, Sizes, is_record, simulate, summary_of
@@ -161,7 +162,6 @@ async def drive(
         return results.get(id, of)
 
     provider = Provider(played, spec, sizes)
-    vars(runs)["TokenEngine"] = partial(TokenEngine, clock=provider.clock)  # the conversation's time
     output = min(2_000, window // 4)
     resources = Resources(
         retention=retention,
@@ -169,18 +169,21 @@ async def drive(
     )
     history: list[Message] = []
     context, place = None, 0
-    while provider.position < len(provider.answers):
-        until = provider.answers[provider.position]
-        said = "\n".join(message.text for message in played.messages[place:until] if message.role == "user") or "-"
-        chat = Chat(model=provider, message=said, history=history, context=context, system_prompt=played.system)
-        async for event in ToolOrchestrator(chat, Driver(provider), ToolRegistry([work]), resources=resources).stream():
-            provider.figures.misses += isinstance(event, CacheMiss)
-            provider.figures.edits += isinstance(event, ContextEdited)
-            if isinstance(event, RunEnded):
-                assert event.result.status == "completed", event.result.error
-                history = [*history, *event.result.messages]
-                context = event.result.context
-        place = provider.answers[provider.position - 1] + 1
+    with patch.object(runs, "TokenEngine", partial(TokenEngine, clock=provider.clock)):  # the conversation's time
+        while provider.position < len(provider.answers):
+            until = provider.answers[provider.position]
+            said = "\n".join(message.text for message in played.messages[place:until] if message.role == "user") or "-"
+            chat = Chat(model=provider, message=said, history=history, context=context, system_prompt=played.system)
+            async for event in ToolOrchestrator(
+                chat, Driver(provider), ToolRegistry([work]), resources=resources
+            ).stream():
+                provider.figures.misses += isinstance(event, CacheMiss)
+                provider.figures.edits += isinstance(event, ContextEdited)
+                if isinstance(event, RunEnded):
+                    assert event.result.status == "completed", event.result.error
+                    history = [*history, *event.result.messages]
+                    context = event.result.context
+            place = provider.answers[provider.position - 1] + 1
     provider.figures.cost = provider.cache.cost
     return provider.figures, provider.system
 

@@ -27,7 +27,7 @@ from concertino import (
 )
 from concertino.events import Notice, RunResult
 from concertino.ids import new_run_id
-from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
+from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.testing import Answer, ScriptedModel, call
 from tests.tasks import advance
 

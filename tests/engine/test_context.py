@@ -338,7 +338,15 @@ async def test_replay_gives_what_was_sent_with_all_edits() -> None:
 
 
 async def test_settings_that_make_no_sense() -> None:
-    for wrong in ({"keep": -1}, {"floor": "9"}, {"users": True}, {"summaries": "no"}, {"patience": 0.0}, {"max_result_tokens": 0}, {"soft_limit": 0}):
+    for wrong in (
+        {"keep": -1},
+        {"floor": "9"},
+        {"users": True},
+        {"summaries": "no"},
+        {"patience": 0.0},
+        {"max_result_tokens": 0},
+        {"soft_limit": 0},
+    ):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             Retention(**wrong)  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ import pytest
 
 from concertino import AgentConfig, Chat, Limits, Resources, RunContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import ContextEdited, Notice, RunEvent
-from concertino.messages import AssistantMessage, SystemMessage, Text, UserMessage
+from concertino.messages import AssistantMessage, Text, UserMessage
 from concertino.testing import ScriptedModel, call
 from concertino.token_engine import EstimatingCounter, TiktokenCounter, TokenCounter
 

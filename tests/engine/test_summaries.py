@@ -101,7 +101,9 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
         AgentConfig(),
         ToolRegistry([slow]),
         resources=Resources(
-            store=store, retention=Retention(keep=900, frees=400, patience=0.01, price=1e9, floor=0), limits=within(100_000)
+            store=store,
+            retention=Retention(keep=900, frees=400, patience=0.01, price=1e9, floor=0),
+            limits=within(100_000),
         ),
     ).run()
     (account,) = await store.accounts(Scope(user="anna"))

@@ -119,8 +119,13 @@ class Summaries:
         if other is None:
             return model, _summary_request(request, messages, UserMessage(asked))
         output = run.limits_of(other).output
-        told = (*messages, UserMessage(asked))
-        return other, ModelRequest(other.name, request.system, told, request.tools, max_output_tokens=output)
+        return other, ModelRequest(
+            model=other.name,
+            system=request.system,
+            messages=(*messages, UserMessage(asked)),
+            tools=request.tools,
+            max_output_tokens=output,
+        )
 
     async def _ask(self, model: Model, request: ModelRequest) -> str | None:
         """Return the answer; None if it is not a complete text."""
