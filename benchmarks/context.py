@@ -41,11 +41,17 @@ from concertino.orchestrator import run as runs
 from concertino.providers.base import ModelEvent, ModelRequest, Reply
 from concertino.testing import asks_for_summary
 from concertino.token_engine import TokenEngine
-from concertino.token_engine.caching.rules import cache_rule
+from concertino.token_engine.caching.rules import CacheRule, cache_rule
 from concertino.usage import Tokens
 
 MODELS = {"A": "anthropic:claude-sonnet-4-5", "O": "openai:gpt-5", "G": "google:gemini-3-pro"}
 """By letter: a provider with cache breakpoints, one that caches any prefix, and one with a larger least prefix."""
+
+
+def rule_of(spec: str) -> CacheRule:
+    """Return the cache rule of a model (`provider:name`)."""
+    provider, _, name = spec.partition(":")
+    return cache_rule(provider, name)
 
 
 @dataclass
@@ -190,7 +196,7 @@ async def drive(
 
 def frontier(played: Conversation, spec: str, window: int, retentions: dict[str, Retention], sizes: Sizes) -> None:
     """Print a table of what each policy shows and costs."""
-    rule, ours, system = cache_rule(*spec.split(":")), dict[str, Figures](), 0
+    rule, ours, system = rule_of(spec), dict[str, Figures](), 0
     for name, retention in retentions.items():
         ours[name], system = asyncio.run(drive(played, spec, window, retention, sizes))
     limit = window - min(2_000, window // 4) - system
@@ -218,7 +224,7 @@ def natural(kind: str, parts: Sequence[Sequence[Message]], spec: str, retention:
     for seed, part in enumerate(parts):
         played = conversation(kind, part, seed)
         ours, system = asyncio.run(drive(played, spec, 200_000, retention, sizes))
-        whole = simulate(played, POLICIES[0](sizes, 10**9), cache_rule(*spec.split(":")), system).cost
+        whole = simulate(played, POLICIES[0](sizes, 10**9), rule_of(spec), system).cost
         ratios.append(ours.cost / whole)
     print(
         f"{kind}, {len(ratios)} of natural length: {statistics.mean(ratios):.3f} of no trimming, most {max(ratios):.3f}"

@@ -223,7 +223,9 @@ class OpenHands(Policy):
         while keep > 1 and self.tokens(view[-keep:]) > 0.5 * self.limit:
             keep //= 2
         start = self.groups(view, len(view) - keep)
-        head = [message for message in view[:4] if message.role != "tool"][:1] if full else view[: self._head(view)]
+        head = view[: self._head(view)]
+        if full:
+            head = head[:1]
         return head, view[max(start, len(head)) :]
 
     def _head(self, view: list[Message]) -> int:

@@ -150,9 +150,9 @@ async def test_older_messages_are_summarized_beside_the_run_and_billed(play: Pla
             assert isinstance(ask, UserMessage)
             assert ("earlier records" in ask.text) is bool(told), "what is summarized already is not told again"
     last = model.requests[-1].messages
-    told = [m.text for m in last if isinstance(m, UserMessage) and is_record(m)]
-    assert told
-    assert "The user wants to know." in told[0]
+    records = [m.text for m in last if isinstance(m, UserMessage) and is_record(m)]
+    assert records
+    assert "The user wants to know." in records[0]
     assert last[0] == UserMessage("go"), "the task stays"
     assert sum(event.summarized for event in seen.of(ContextEdited)) > 0
     assert seen.result.report is not None

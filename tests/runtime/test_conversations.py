@@ -396,7 +396,7 @@ async def test_the_context_is_kept_with_the_turn(tmp_path: Path) -> None:
             if number == 3 or not alone:
                 await runtime.close()
                 await store.close()
-        assert len(result.context.edits) > 3
+        assert len(result.context.edits) >= 3
         sent.append([list(request.messages) for request in model.requests])
     assert sent[0] == sent[1]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.context import MODELS, drive
+from benchmarks.context import MODELS, drive, rule_of
 from benchmarks.context_conversations import Conversation, conversation, drawn, joined
 from benchmarks.context_policies import Codex, Figures, Policy, Sizes, simulate
 
 from concertino import Retention
-from concertino.token_engine.caching.rules import cache_rule
 
 SIZES = Sizes()
 LONG = joined("drawn", [drawn(1, 90), drawn(2, 90)])
@@ -35,7 +34,7 @@ async def test_facts_stay_in_view_or_in_a_summary(window: int, model: str) -> No
 async def test_a_conversation_that_fits_costs_as_much_as_without_a_policy() -> None:
     played = conversation("drawn", drawn(3, 60))
     ours, system = await figures(played, 200_000)
-    whole = simulate(played, Policy(SIZES, 10**9), cache_rule("anthropic", "claude-sonnet-4-5"), system)
+    whole = simulate(played, Policy(SIZES, 10**9), rule_of(MODELS["A"]), system)
     assert ours.edits == 0
     assert ours.share(ours.verbatim) == 1
     assert ours.cost <= 1.001 * whole.cost
@@ -43,5 +42,5 @@ async def test_a_conversation_that_fits_costs_as_much_as_without_a_policy() -> N
 
 async def test_no_published_policy_is_cheaper_and_shows_more() -> None:
     ours, system = await figures(LONG, 64_000)
-    codex = simulate(LONG, Codex(SIZES, 62_000 - system), cache_rule("anthropic", "claude-sonnet-4-5"), system)
+    codex = simulate(LONG, Codex(SIZES, 62_000 - system), rule_of(MODELS["A"]), system)
     assert ours.cost < codex.cost or ours.share(ours.verbatim) > codex.share(codex.verbatim)

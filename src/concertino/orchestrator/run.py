@@ -12,7 +12,6 @@ from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import Operation, OperationState
 from ..providers.base import Model
 from ..scope import Scope
-from ..token_engine.recall import RECALL
 from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
 from ..tools.progress import Progress
@@ -304,18 +303,6 @@ class RunSession:
             self._fixed = {"system prompt": self.system, "tools": "\n".join([spec.text for spec in specs])}
             self.recallable = bool(self.registry)
         return self._fixed
-
-    def offer_recall(self) -> bool:
-        """Add `recall` to the tools if something has left the view; return True if it was not among them.
-
-        A run without tools has a model that may not take any.
-        """
-        if not self.window.edited or not self.registry or RECALL in self.registry:
-            return False
-        from ..tools.builtin.recall_tool import Recall  # noqa: PLC0415 - few runs need it
-
-        self.registry.register(Recall())
-        return True
 
     @property
     def orphaned(self) -> bool:

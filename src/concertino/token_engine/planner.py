@@ -111,7 +111,7 @@ class Planner:
 
     def __init__(self, view: View, counter: TokenCounter, retention: Retention, source: Planner | None = None) -> None:
         self.view = view
-        self.spans = Spans(view, None if source is None else source.spans)
+        self.spans: Spans = Spans(view, None if source is None else source.spans)
         self._counter = counter
         self._retention = retention
         self._failures = 0
@@ -229,7 +229,7 @@ class Planner:
         return size_in(max(budget - _SMALL, budget // 5), self._retention.users)
 
     def _largest(self, conditions: Conditions) -> SummaryJob | None:
-        """Return a span for a full window: the first that frees enough, or the one that frees most."""
+        """Return a span for a full window: the first with enough savings, or the one with the largest."""
         found: list[SummaryJob] = []
         frees = size_in(conditions.budget, self._retention.frees)
         for keep, merge in ((None, False), (None, True), (0.0, True)):

@@ -131,8 +131,10 @@ def found_in(messages: Iterable[Message], query: str, most: int) -> list[str]:
         sum([weight for word, weight in weights.items() if word in lower]) + 10 * (phrase in lower)
         for _, lower in passages
     ]
-    best = sorted((place for place, score in enumerate(scores) if score), key=lambda place: (-scores[place], -place))
-    return [passages[place][0] for place in sorted(best[:most])]
+    best = sorted(
+        (number for number, score in enumerate(scores) if score), key=lambda number: (-scores[number], -number)
+    )
+    return [passages[number][0] for number in sorted(best[:most])]
 
 
 def _passages(text: str) -> Iterator[str]:

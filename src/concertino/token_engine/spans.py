@@ -1,4 +1,4 @@
-"""Spans: the messages of a view that a summary may replace, and those that stay."""
+"""Spans: the messages of a view that a summary may replace, and the ones kept."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Spans:
         """Indexes of single-use results that are shown whole."""
         self.segments: list[Summarize] = [] if source is None else list(source.segments)
         """The summaries in the view, in order."""
-        self.summarized = 0 if source is None else source.summarized
+        self.summarized: int = 0 if source is None else source.summarized
         """Index up to which messages are summarized or omitted."""
 
     def add(self, message: Message, index: int) -> None:
@@ -128,11 +128,11 @@ class Spans:
         for index in self.pins[bisect_left(self.pins, first) : bisect_left(self.pins, end)]:
             start = view.groups[index]
             found.update(range(max(start, first), self.group_end(start)))
-        for place, index in enumerate((*self.users[-1:], *self.users[:1], *reversed(self.users[1:-1]))):
-            if place < 2 or index >= first:
+        for rank, index in enumerate((*self.users[-1:], *self.users[:1], *reversed(self.users[1:-1]))):
+            if rank < 2 or index >= first:
                 size = view.between(index, index + 1)
-                if not place or size <= users:
-                    users -= size if place else 0
+                if not rank or size <= users:
+                    users -= size if rank else 0
                     if first <= index < end:
                         found.add(index)
         return found

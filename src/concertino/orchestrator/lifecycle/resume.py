@@ -19,6 +19,7 @@ from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
 from ..journal.replay import Replay, replay
 from ..meter import Meter
+from ..model_call.request import offer_recall
 from ..resources import limits_from
 from ..run import RunSession
 from ..tool_calls.context import OUTSIDE, Parent
@@ -151,7 +152,7 @@ def _restore(run: RunSession, found: Replay) -> None:
         if name not in kept:  # a hook has removed it
             run.registry.unregister(name)
     if any(spec.name == RECALL for spec in found.tools):
-        run.offer_recall()
+        offer_recall(run)
     run.opened = found.request if found.stage == "requested" else found.turn
 
 

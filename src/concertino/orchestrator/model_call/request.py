@@ -17,6 +17,7 @@ from ...records import record
 from ...token_engine.counting.sizes import FRAME
 from ...token_engine.edits import Edit, Reduce, Summarize
 from ...token_engine.planner import Plan
+from ...token_engine.recall import RECALL
 from ...token_engine.spans import SummaryJob
 from ..hooks import Hooks
 from ..journal.replay import OpenRequest
@@ -178,7 +179,7 @@ class TurnRequests:
     ) -> Messages:
         """Return the part of the conversation that *model* is sent before *prompt*, within its context window."""
         run, window = self._run, self._run.window
-        if run.offer_recall():
+        if offer_recall(run):
             tools = run.registry.specs()
         name = run.model_id if model is run.model else model_id(model)
         self._planned = _Planned(name, tools, prompt=prompt)
@@ -197,7 +198,7 @@ class TurnRequests:
         edits = window.fit() if plan.edits_possible else []
         if edits:
             before = window.tokens_before
-            if run.offer_recall():  # with the first edit, which breaks the cached prefix anyway
+            if offer_recall(run):  # with the first edit, which breaks the cached prefix anyway
                 self._planned.tools = tools = run.registry.specs()
                 window.plan(run.fixed(tools), reserved, name, recallable=True, summaries=False)
                 edits += window.fit()
@@ -284,6 +285,19 @@ class TurnRequests:
         except BudgetError as error:
             return error
         return None
+
+
+def offer_recall(run: RunSession) -> bool:
+    """Add `recall` to the tools of *run* if something has left its view; return True if it was not among them.
+
+    A run without tools does not get it: its model may not take any.
+    """
+    if not run.window.edited or not run.registry or RECALL in run.registry:
+        return False
+    from ...tools.builtin.recall_tool import Recall  # noqa: PLC0415 - few runs need it
+
+    run.registry.register(Recall())
+    return True
 
 
 def _prompted(view: Messages, prompt: str) -> Sequence[Message]:
