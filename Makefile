@@ -50,7 +50,7 @@ bench-context: setup
 	$(BIN)/python -m benchmarks.context $(ARGS)
 
 bench: setup
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks --quick $(ARGS)
 
 guards: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.guards --lower

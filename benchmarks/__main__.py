@@ -11,22 +11,43 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import durable_figures, environments, figures, growth_figures, http_figures, report, trim_figures
+from benchmarks import (
+    durable_figures,
+    environments,
+    figures,
+    growth_figures,
+    http_figures,
+    product_figures,
+    report,
+    trim_figures,
+)
 from benchmarks.figures import LOAD, Goal, Job, Suite
 from benchmarks.report import Note
 
-SUITES = (figures.SUITE, growth_figures.SUITE, durable_figures.SUITE, http_figures.SUITE, trim_figures.SUITE)
+SUITES = (
+    figures.SUITE,
+    growth_figures.SUITE,
+    product_figures.SUITE,
+    durable_figures.SUITE,
+    http_figures.SUITE,
+    trim_figures.SUITE,
+)
 LONG = 6.0
 """Seconds after which a figure is not repeated."""
+PATIENCE = 180.0
+"""Most seconds that a system may take for a figure."""
+PATIENCE_WITH_PEERS = 15.0
+"""The same for a peer with `--quick`: its slow figures must not take most of the time."""
 
 
 class Measurement:
     """The state of one run of the benchmarks."""
 
-    def __init__(self, systems: list[str], *, timeout: float) -> None:
-        self.systems = systems
-        self.timeout = timeout
-        self.results: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in systems}
+    def __init__(self, timeouts: dict[str, float]) -> None:
+        self.systems = list(timeouts)
+        self.timeouts = timeouts
+        """The seconds that each system may take for a figure."""
+        self.results: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in timeouts}
         self.notes: dict[str, dict[str, Note]] = {}
         self.versions: dict[str, dict[str, str]] = {}
         self._long: set[tuple[str, str]] = set()
@@ -39,7 +60,7 @@ class Measurement:
             if problem is not None:
                 self.notes[name] = {"": Note(problem)}
                 continue
-            (found,) = self._ask(name, [("versions", {})])
+            (found,) = self._ask(name, [("versions", {})], PATIENCE)
             if "error" in found:
                 self.notes[name] = {"": Note(found["error"], wrong=True)}
             else:
@@ -60,7 +81,7 @@ class Measurement:
         """Do all jobs of a system in one process, which suffices to check that they work."""
         for name in self.systems:
             jobs = [(LOAD, {}), *jobs]
-            answers = self._ask(name, [(job.workload, parameters) for job, parameters in jobs])
+            answers = self._ask(name, [(job.workload, parameters) for job, parameters in jobs], self.timeouts[name])
             for (job, _), found in zip(jobs, answers, strict=True):
                 self._keep(name, job, found)
 
@@ -70,7 +91,7 @@ class Measurement:
 
     def _measure(self, name: str, job: Job, parameters: dict[str, Any]) -> None:
         begun = time.perf_counter()
-        timeout = min(self.timeout, job.timeout or self.timeout)
+        timeout = min(self.timeouts[name], job.timeout or PATIENCE)
         load, found = self._ask(name, [(LOAD.workload, {}), (job.workload, parameters)], timeout)
         if time.perf_counter() - begun > LONG:
             self._long.add((name, job.name))
@@ -84,14 +105,11 @@ class Measurement:
         else:
             self.results[name].setdefault(job.name, []).append(found)
 
-    def _ask(
-        self, name: str, jobs: list[tuple[str, dict[str, Any]]], timeout: float | None = None
-    ) -> list[dict[str, Any]]:
-        seconds = timeout or self.timeout
+    def _ask(self, name: str, jobs: list[tuple[str, dict[str, Any]]], timeout: float) -> list[dict[str, Any]]:
         try:
-            done = environments.run(name, json.dumps(jobs), timeout=seconds)
+            done = environments.run(name, json.dumps(jobs), timeout=timeout)
         except subprocess.TimeoutExpired:
-            return [{"error": f"over {seconds:.0f} s", "slow": True}] * len(jobs)
+            return [{"error": f"over {timeout:.0f} s", "slow": True}] * len(jobs)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
             return [{"error": f"crash: {last}"}] * len(jobs)
@@ -155,7 +173,10 @@ def _do(suite: Suite, systems: list[str], arguments: argparse.Namespace) -> Meas
     """Measure one suite and print its table."""
     load, jobs = os.getloadavg()[0], _jobs(suite, arguments)
     repetitions = arguments.repetitions or (1 if arguments.quick or arguments.self_check else 3)
-    measurement = Measurement(systems, timeout=30 if arguments.quick else 180)
+    hurry = arguments.quick and not arguments.self_check
+    measurement = Measurement(
+        {name: PATIENCE_WITH_PEERS if hurry and name in suite.peers else PATIENCE for name in systems}
+    )
     if arguments.self_check:
         measurement.all_at_once(jobs)
     else:

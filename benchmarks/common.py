@@ -48,7 +48,7 @@ class Turn:
 class Script:
     """The turns of the model in one run. Every run has a script of its own."""
 
-    __slots__ = ("clock", "marks", "paced", "pause", "position", "seen", "turns")
+    __slots__ = ("clock", "gap", "marks", "paced", "pause", "position", "reader", "seen", "sent", "turns")
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Script:
         *,
         pause: float = 0.0,
         paced: bool = False,
+        gap: float = 0.0,
         marks: frozenset[int] = frozenset(),
     ) -> None:
         self.turns = turns
@@ -63,6 +64,12 @@ class Script:
         """Seconds that the model takes for a turn."""
         self.paced = paced
         """Whether the model yields to the event loop before each piece of text."""
+        self.gap = gap
+        """Seconds before each piece."""
+        self.reader: asyncio.Event | None = None
+        """Set when a reader has the first piece: the others wait for it."""
+        self.sent: list[float] = []
+        """When `pieces` gave each piece, by the clock that all processes share."""
         self.marks = marks
         """Turns that read the process's CPU clock when they begin."""
         self.clock: dict[int, float] = {}
@@ -81,6 +88,16 @@ class Script:
         if position == 0 or position == len(self.turns) - 1:
             self.seen.append(messages)
         return self.turns[position]
+
+    async def pieces(self, turn: Turn) -> AsyncIterator[str]:
+        """Give the pieces of *turn*, each after the gap."""
+        for piece in turn.deltas:
+            if self.gap:
+                await asyncio.sleep(self.gap)
+                self.sent.append(time.monotonic())
+            yield piece
+            if self.reader is not None:
+                await self.reader.wait()
 
 
 SCRIPT: ContextVar[Script] = ContextVar("SCRIPT")

@@ -72,10 +72,10 @@ def _figures(module: ModuleType, loaded: _Figures, workload: str, parameters: di
         return loaded
     if workload == "versions":
         return _versions(module)
-    from benchmarks import durable, growth, http, trim, workloads
+    from benchmarks import durable, growth, http, product, trim, workloads
 
     known: dict[str, Any] = {}
-    for area in (workloads, growth, durable, http, trim):
+    for area in (workloads, growth, product, durable, http, trim):
         known.update(area.WORKLOADS)
     found: _Figures = asyncio.run(known[workload](module.build, **parameters))
     return found

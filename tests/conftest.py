@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("concertino", deadline=None)  # no test measures time
+# No test measures time: on a busy machine, making an example may take seconds.
+settings.register_profile("concertino", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("concertino")
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

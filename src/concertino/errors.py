@@ -36,6 +36,7 @@ ConcertinoError
 │   ├── UnknownRunError
 │   ├── RunExistsError
 │   ├── RunEndedError
+│   ├── UnreadMessagesError       the run may not end: it has not read a message
 │   ├── RunClaimedError           another process is working on the run
 │   ├── UnknownWaitError
 │   ├── NotAllowedError
@@ -94,10 +95,23 @@ class ResourcesError(ConfigurationError):
 class HookError(ConcertinoError):
     """A hook of an agent raised an exception or returned an invalid value, which fails the run."""
 
+    tool: str = ""
+    """The tool whose call the hook decided about, or that was running; "" outside a call."""
+    call_id: str = ""
+
     def __init__(self, agent: str, hook: str, problem: str, part: str = "") -> None:
         super().__init__(f"hook {hook} of agent {agent!r}{part} {problem}")
         self.agent = agent
         self.hook = hook
+
+    def during(self, tool: str, call_id: str) -> HookError:
+        """Return this error after naming the innermost call in which the hook failed."""
+        if not self.tool:
+            self.tool, self.call_id = tool, call_id
+        return self
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} (in a call of the tool {self.tool!r})" if self.tool else super().__str__()
 
 
 class ToolError(ConcertinoError):
@@ -232,11 +246,23 @@ class UnknownRunError(RunStateError):
 
 
 class RunExistsError(RunStateError):
-    """The store already has a run with this id: resume it, or choose another id."""
+    """The store already has a run with this id: resume it, or choose another id; `run_id` is the id in the store."""
+
+    def __init__(self, message: str, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
 
 
 class RunEndedError(RunStateError):
     """The run has ended."""
+
+
+class UnreadMessagesError(RunStateError):
+    """A store refused a run's end: the run has accepted a message that it has not read; `number` is the last one's."""
+
+    def __init__(self, message: str, number: int = 0) -> None:
+        super().__init__(message)
+        self.number = number
 
 
 class RunClaimedError(RunStateError):
@@ -344,6 +370,16 @@ class RunError(ConcertinoError):
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
         self.result = result
+
+    @property
+    def tool(self) -> str:
+        """The tool whose call failed the run; "" if no call did."""
+        return self.__cause__.tool if isinstance(self.__cause__, HookError) else ""
+
+    @property
+    def call_id(self) -> str:
+        """The model's id of that call."""
+        return self.__cause__.call_id if isinstance(self.__cause__, HookError) else ""
 
 
 def error_text(error: BaseException) -> str:

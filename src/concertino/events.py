@@ -210,6 +210,16 @@ class ToolStreamed(Event):
     content: str
 
 
+@record
+class MediaDigest:
+    """A medium without its content."""
+
+    media_type: str
+    name: str
+    digest: str
+    """`Media.digest`, by which a store keeps the content; empty for an address or a file at the provider."""
+
+
 @record(frozen=False)
 class ToolDone(Event):
     """A tool call succeeded."""
@@ -220,6 +230,10 @@ class ToolDone(Event):
     """The full result. The model may read a shortened version."""
     data: Any = None
     """The tool's structured result for the product; never sent to the model."""
+    stored: bool = True
+    """False if the result must not be kept (`ToolResult.stored`)."""
+    media: tuple[MediaDigest, ...] = ()
+    """The images and documents of the result."""
 
 
 @record(frozen=False)

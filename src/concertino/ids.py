@@ -31,6 +31,11 @@ def child_run_id(call_key: str, ordinal: int = 1) -> str:
     return "run_" + digest(f"{call_key}\n{ordinal}")
 
 
+def named_run_id(scope_key: str, name: str) -> str:
+    """Return the id of the run that a scope calls *name*; no other scope has a run of this id."""
+    return "run_" + digest(f"name:{scope_key}{name}")
+
+
 def usage_id(run_id: str, step: int, attempt: str) -> str:
     """Return the id of a usage record, the same for every execution of an attempt."""
     return f"{run_id}:{step}:{attempt}"

@@ -11,7 +11,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice, repeat
+from operator import not_
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
 from .records import record
@@ -115,9 +116,19 @@ class Media(_Digested):
     name: str = ""
 
     @property
+    def essence(self) -> str:
+        """Its type in lower case, without parameters such as `charset` or `codecs`."""
+        return self.media_type.partition(";")[0].strip().lower()
+
+    @property
     def kind(self) -> MediaKind:
         """Return what it is, by its type; everything but images, audio and video is a document."""
-        return _MEDIA_KINDS.get(self.media_type.partition("/")[0], "document")
+        return _MEDIA_KINDS.get(self.essence.partition("/")[0], "document")
+
+    @property
+    def is_text(self) -> bool:
+        """True for a type of text, which every model can read."""
+        return self.essence.startswith("text/") or self.essence in _TEXTS
 
     @property
     def digest(self) -> str:
@@ -130,12 +141,16 @@ class Media(_Digested):
             return digest
 
 
+_TEXTS = frozenset({
+    "application/json", "application/xml", "application/yaml", "application/x-yaml", "application/javascript",
+    "application/x-javascript", "application/sql", "application/toml", "application/x-ndjson",
+})  # fmt: skip
 _MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
 
 
 @record
 class MediaPart:
-    """An image that the model produced."""
+    """An image or a recording that the model produced."""
 
     media: Media
     kind: Literal["media"] = "media"
@@ -179,6 +194,7 @@ class SystemMessage(_Wired):
 
     text: str
     role: ClassVar[Literal["system"]] = "system"
+    stored: ClassVar[bool] = True
 
 
 @record
@@ -189,6 +205,8 @@ class UserMessage(_Wired):
     media: tuple[Media, ...] = ()
     tool: str | None = None
     """Name of the tool whose result this is, for agents that parse tool calls from text."""
+    stored: bool = True
+    """False for a message that must not be kept after the run, such as a tool's result."""
     retain: Literal["window", "pin"] = "window"
     """`pin`: the message stays in view, word for word. Others of the user's messages stay within `Retention.users`."""
     role: ClassVar[Literal["user"]] = "user"
@@ -203,6 +221,7 @@ class AssistantMessage(_Wired):
     model: str = ""
     """Name of the model as the provider reported it."""
     role: ClassVar[Literal["assistant"]] = "assistant"
+    stored: ClassVar[bool] = True
 
     @property
     def text(self) -> str:
@@ -239,6 +258,8 @@ class ToolMessage(_Wired):
     """The tool's own replacement for the result once it has left the view; None: an extract of it."""
     media: tuple[Media, ...] = ()
     """Images and documents next to `content`, for providers that accept them in results."""
+    stored: bool = True
+    """False for a result that must not be kept after the run."""
     retain: Retain = "window"
     handle: str = field(default="", compare=False)
     """The engine's short name for the full result, used to recall it; "" if the engine did not create the message."""
@@ -256,7 +277,9 @@ def mark_valid(messages: Iterable[Message]) -> None:
 
 def unvalidated(messages: Iterable[Message]) -> list[Message]:
     """Return the messages that are not marked as valid. Anything but a message is among them."""
-    return [message for message in messages if not hasattr(message, "_valid")]
+    # Each turn looks through its whole history, so no line of Python may run for each message.
+    known = map(getattr, messages, repeat("_valid"), repeat(False))
+    return list(compress(messages, map(not_, known)))
 
 
 @dataclass(frozen=True)

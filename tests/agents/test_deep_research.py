@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import pytest
 
-from concertino import OPERATOR, Chat, MemoryStore, Resources, RunResult, ToolOrchestrator, ToolRegistry
+from concertino import OPERATOR, Chat, MemoryStore, Resources, RunResult, Scope, ToolOrchestrator, ToolRegistry
 from concertino.agents import DeepResearchSupervisor
 from concertino.errors import LibraryError
-from concertino.messages import ForcedTool, SystemMessage
+from concertino.messages import ForcedTool, SystemMessage, ToolMessage
 from concertino.testing import ScriptedModel, call
 from concertino.tools import Hit, Page, Source, source_id
 from concertino.tools.builtin import feedback_questions
@@ -73,6 +73,21 @@ async def test_a_report_with_its_sources_is_the_answer() -> None:
     assert result.text == "# Tea\n\nBrew at 80 degrees [S1].\n\n## Sources\n\n- [S1] Tea — tea.md\n"
     assert result.data["report_generation"]["sources"] == [{"id": "S1", "title": "Tea", "location": "tea.md"}]
     assert result.tool_calls == {"supervisor": 2, "supervisor/researcher-1": 3}
+
+
+async def test_researches_of_one_user_share_nothing() -> None:
+    tools, ann = ToolRegistry(research_team(Shelf())), Scope("acme", "ann")
+    for _ in range(2):
+        scripts = {"You are a researcher": list(RESEARCHER)}
+        with ScriptedModel(call("researcher", query="How hot is tea?"), REPORT, scripts=scripts) as model:
+            await ToolOrchestrator(Chat("Tea?", model=model, scope=ann), DeepResearchSupervisor(), tools).run()
+        (history,) = [
+            message.content
+            for request in model.requests
+            for message in request.messages[-2:]
+            if isinstance(message, ToolMessage) and message.name == "search_history"
+        ]
+        assert [search["query"] for search in json.loads(history)] == ["tea"]
 
 
 async def test_only_the_three_research_tools_are_stored() -> None:

@@ -12,7 +12,9 @@ from concertino import (
     OPERATOR,
     AgentConfig,
     Allow,
+    AssistantMessage,
     Chat,
+    Continue,
     Deny,
     MemoryStore,
     Part,
@@ -26,6 +28,7 @@ from concertino import (
     SystemMessage,
     ToolMessage,
     ToolOrchestrator,
+    ToolResult,
     UserMessage,
     tool,
 )
@@ -40,13 +43,15 @@ from concertino.agents import (
     ToolGuardrail,
     UserMemory,
 )
-from concertino.errors import ConfigurationError, OverloadedError, RunStateError
+from concertino.errors import ConfigurationError, LibraryError, OverloadedError, RunStateError
 from concertino.events import ReasoningDelta, RunEnded, TextDelta, TurnCompleted
+from concertino.messages import Media
 from concertino.storage import ApprovalRule
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools import Hit, Page, Source
 
 SECRET = "the secret"
+PICTURE = Media("image/png", "aWc=", name="a.png")
 paid: list[int] = []
 
 
@@ -334,6 +339,83 @@ async def test_a_message_is_replaced_before_the_model_sees_it() -> None:
     assert list(model.requests[0].messages) == [UserMessage("mask ***")]
 
 
+async def test_hooks_see_the_message_as_it_was_admitted(tmp_path: Path) -> None:
+    """A hook may send the message of the chat to a model or a library, also after an approval in another process."""
+
+    class Noted(Part):
+        async def prepare(self, run: RunContext[Any]) -> list[SystemMessage]:
+            return [SystemMessage(await run.ask(run.chat.message))]
+
+        async def conclude(self, run: RunContext[Any], text: str) -> str:
+            return f"{run.chat.message} {len(run.chat.media)}"
+
+    refused = agent(InputGuardrail(refuse_secrets), Noted())
+    result = result_of(await events_of(ScriptedModel(), refused, message=SECRET, media=[PICTURE]))
+    assert result.text == "[This message was not admitted.] 0"
+
+    config = agent(InputGuardrail(refuse_secrets), Approvals("pay"), Noted())
+    models = ScriptedModel("noted", call("pay", euros=1)), ScriptedModel("done")
+    for model in models:
+        async with (
+            await SqliteStore.open(tmp_path / "runs.db") as store,
+            Runtime([config], Resources(model=model, store=store)) as runtime,
+        ):
+            if model is models[0]:
+                run = await runtime.start(Chat(f"mask {SECRET}", scope=ANN, media=[PICTURE]), "desk")
+                await runtime.approve(ANN, (await run.result()).waiting[0].key)
+            else:
+                result = await (await runtime.resume(ANN, run.id)).result()
+    assert list(models[0].requests[0].messages) == [UserMessage("mask ***")]
+    assert result.text == "mask *** 1"
+
+
+async def test_a_title_is_made_from_the_message_as_it_was_admitted() -> None:
+    model = ScriptedModel("ok", "A Title")
+    async with Runtime([agent(InputGuardrail(refuse_secrets))], Resources(model=model, store=MemoryStore())) as runtime:
+        conversation = await runtime.conversation(ANN, agent="desk")
+        await (await conversation.send(f"mask {SECRET}")).result()
+        assert await conversation.title() == "A Title"
+    assert list(model.requests[1].messages) == [UserMessage("User: mask ***\n\nAssistant: ok")]
+
+
+@pytest.mark.parametrize("audience", ["answer", "internal"])
+async def test_an_answer_that_a_hook_writes_is_judged_too(audience: Any) -> None:
+    judged: list[str] = []
+
+    async def check(run: RunContext[Any], text: str) -> Refusal | str | None:
+        judged.append(text)
+        return await refuse_secrets(run, text)
+
+    class Written(Part):
+        async def conclude(self, run: RunContext[Any], text: str) -> str:
+            return await run.ask("Write it.", audience=audience)
+
+    for written, shown in (
+        (f"it is {SECRET}", "I may not say that."),
+        (f"mask {SECRET}", "mask ***"),
+        ("fine", "fine"),
+    ):
+        judged.clear()
+        events = await events_of(ScriptedModel("notes", written), agent(OutputGuardrail(check), Written()))
+        assert judged == ["notes", written]
+        assert result_of(events).text == shown
+        assert text_of(events) == "notes" + (shown if audience == "answer" else "")
+        assert SECRET not in repr(events)
+
+
+async def test_a_question_for_the_user_needs_a_decision_about_its_text() -> None:
+    class Undecided(Part):
+        def review_answer(self, run: RunContext[Any], message: AssistantMessage) -> AssistantMessage | Continue:
+            return message if message.text == "notes" else Continue()
+
+        async def conclude(self, run: RunContext[Any], text: str) -> str:
+            return await run.ask("Write it.", audience="answer")
+
+    events = await events_of(ScriptedModel("notes", SECRET), agent(Undecided()))
+    assert "returned Continue for a text outside a turn" in (result_of(events).error or "")
+    assert SECRET not in repr(events)
+
+
 async def test_a_message_to_the_running_agent_is_judged_too() -> None:
     @tool(effect="read")
     async def steer() -> str:
@@ -368,6 +450,22 @@ async def test_tool_calls_and_their_results_are_judged() -> None:
     assert SECRET not in repr(await store.messages(OPERATOR, run.run_id))
 
 
+async def test_a_replaced_result_takes_its_media_along() -> None:
+    @tool(effect="read")
+    async def draw() -> ToolResult:
+        """Draw."""
+        return ToolResult(SECRET, media=(PICTURE,))
+
+    def results(run: RunContext[Any], call: Any, text: str) -> str | None:
+        return "[withheld]" if SECRET in text else None
+
+    model = ScriptedModel(call("draw"), "ok")
+    result = result_of(await events_of(model, agent(ToolGuardrail(results=results), tools=(draw,))))
+    (message,) = [message for message in result.messages if isinstance(message, ToolMessage)]
+    assert (message.content, message.media) == ("[withheld]", ())
+    assert model.requests[1].messages[-1] == message
+
+
 async def test_guardrails_and_redaction_work_together() -> None:
     config = agent(TextRedaction(), OutputGuardrail(refuse_secrets))
     events = await events_of(ScriptedModel("mail ann@example.org now"), config)
@@ -390,6 +488,13 @@ async def test_memory_stores_and_finds_facts_of_the_user() -> None:
     model = ScriptedModel("ok")
     await events_of(model, config, message="What tea?", scope=ANN, history=first.messages)
     assert list(model.requests[0].messages).count(facts) == 1, "known facts are not repeated"
+    await store.remember(ANN, "Ann likes green")
+    model = ScriptedModel("ok")
+    await events_of(model, config, message="What is green?", scope=ANN, history=first.messages)
+    assert [message.text for message in model.requests[0].messages if isinstance(message, SystemMessage)] == [
+        facts.text,
+        "Facts that the user has asked to remember:\n- Ann likes green",
+    ], "the beginning of a known fact is another fact"
     for session in (BOB, Scope()):
         model = ScriptedModel("ok")
         await events_of(model, config, message="Which tea?", scope=session)
@@ -426,6 +531,18 @@ async def test_documents_are_retrieved_and_can_be_searched() -> None:
     model = ScriptedModel("ok")
     await events_of(model, agent(Documents(shelf, retrieve=0), tools=()))
     assert len(model.requests[0].messages) == 1
+
+
+async def test_a_library_that_fails_does_not_end_the_run() -> None:
+    class Closed(Shelf):
+        async def search(self, query: str, limit: int = 8) -> Any:
+            raise LibraryError("the backend is down")
+
+    model = ScriptedModel("I cannot look.")
+    closed: Any = Closed()
+    result = result_of(await events_of(model, agent(Documents(closed), tools=())))
+    assert result.text == "I cannot look."
+    assert model.requests[0].messages[1] == SystemMessage("The documents could not be searched: the backend is down")
 
 
 async def test_research_is_a_tool() -> None:

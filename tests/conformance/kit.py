@@ -13,12 +13,23 @@ from hypothesis import strategies as st
 from concertino import OPERATOR, MemoryStore, Scope, SqliteStore
 from concertino.messages import Message, UserMessage
 from concertino.operations import Operation
-from concertino.storage import Claim, Entry, EntryKind, EntryMessage, Head, Memories, RunEnd, RunStart, Store
+from concertino.storage import (
+    ApprovalRules,
+    Claim,
+    Entry,
+    EntryKind,
+    EntryMessage,
+    Head,
+    Memories,
+    RunEnd,
+    RunStart,
+    Store,
+)
 from concertino.usage import Tokens, UsageRecord
 from concertino.waits import Resolution, Wait
 
 
-class FullStore(Store, Memories, Protocol):
+class FullStore(Store, Memories, ApprovalRules, Protocol):
     """All ports."""
 
 

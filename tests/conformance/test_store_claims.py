@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from concertino import OPERATOR, Operator
-from concertino.errors import RunClaimedError, RunEndedError, StaleClaimError, StorageError, UnknownRunError
+from concertino.errors import (
+    RunClaimedError,
+    RunEndedError,
+    StaleClaimError,
+    StorageError,
+    UnknownRunError,
+    UnreadMessagesError,
+)
 from concertino.storage import Claim, Entry, process_owner
 
 from .kit import SCOPE, FullStore, claim_tree, end, record, start, start_tree, whole
@@ -30,6 +37,32 @@ async def test_an_entry_must_be_the_next(store: FullStore) -> None:
     with pytest.raises(StaleClaimError):
         await store.append(Entry(run_id="r1", seq=1, claim=tree.claim, kind="model_requested"))
     assert len(await store.messages(OPERATOR, "r1")) == 1
+
+
+async def test_a_run_ends_only_when_it_has_read_its_messages(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await store.send(SCOPE, "r1", "stop")
+    await store.send(SCOPE, "r1", "steer", "a")
+    for read in (0, 1):
+        with pytest.raises(UnreadMessagesError, match="has not read message 2") as refused:
+            await store.append(tree.entry("ended", end=end(), read=read))
+        assert refused.value.number == 2
+    found = await store.run(OPERATOR, "r1")
+    assert found is not None
+    assert (found.end, found.entries) == (None, 1)
+    await store.send(SCOPE, "r1", "stop")  # a stop is no message
+    await tree.append("ended", end=end(), read=2)
+    with pytest.raises(RunEndedError):
+        await store.send(SCOPE, "r1", "steer", "b")
+
+
+async def test_a_run_that_breaks_off_reads_nothing(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await store.send(SCOPE, "r1", "steer", "a")
+    await tree.end(status="failed")
+    found = await store.run(OPERATOR, "r1")
+    assert found is not None
+    assert found.end is not None
 
 
 async def test_one_of_concurrent_appends_is_written(store: FullStore) -> None:

@@ -140,6 +140,61 @@ async def test_the_queue(store: FullStore) -> None:
     assert await shown(store) == ["r3", "r2", "r4", "r1"]
 
 
+async def idle_queue(store: FullStore, conversation_id: str, scope: Scope = SCOPE, agent: str = "supervisor") -> None:
+    """Queue a turn in a conversation that then becomes idle."""
+    await store.open_conversation(scope, conversation_id, agent)
+    tree = await turn(store, f"r-{conversation_id}", end=False, conversation_id=conversation_id, scope=scope)
+    await store.queue_turn(scope, conversation_id, queued(f"q-{conversation_id}"))
+    await tree.end()
+
+
+async def due(store: FullStore, **asked: Any) -> list[str]:
+    return [each.turn.run_id for each in await store.due_turns(OPERATOR, **asked)]
+
+
+async def test_due_turns_of_all_tenants_come_in_turn(store: FullStore) -> None:
+    """Otherwise the queues of one tenant would hide those of all others."""
+    for number in range(6):
+        await idle_queue(store, f"a{number}")
+    for number in range(2):
+        await idle_queue(store, f"b{number}", RIVAL)
+    assert await due(store, limit=4) == ["q-a0", "q-b0", "q-a1", "q-b1"]
+    assert len(await due(store)) == 8
+
+
+async def test_due_turns_of_some_agents(store: FullStore) -> None:
+    for number in range(3):
+        await idle_queue(store, f"a{number}", agent="other")
+    await idle_queue(store, "b")
+    assert await due(store, limit=2, agents=["supervisor"]) == ["q-b"]
+    assert await due(store, agents=[]) == []
+
+
+async def test_a_postponed_turn_is_not_due(store: FullStore) -> None:
+    await idle_queue(store, "a")
+    await idle_queue(store, "b")
+    await store.postpone_turn(SCOPE, "a", "q-a", 60.0)
+    assert await due(store, limit=1) == ["q-b"]
+    await store.postpone_turn(SCOPE, "a", "q-a", 0.0)
+    assert await due(store) == ["q-a", "q-b"]
+
+
+async def test_texts_of_a_conversation_expire(store: FullStore) -> None:
+    await opened(store)
+    await turn(store, "r1")
+    await turn(store, "r2", "r1")
+    await store.set_title(SCOPE, "c1", "One", keep_seconds=0.0)
+    await store.rate_turn(SCOPE, "c1", "r1", Feedback(rating="up", text="yes"), keep_seconds=0.0)
+    await store.rate_turn(SCOPE, "c1", "r2", Feedback(rating="up", text="yes"), keep_seconds=60.0)
+    await store.sweep(OPERATOR)
+    found = await store.conversation(SCOPE, "c1")
+    assert found is not None
+    assert found.title == ""
+    assert (await store.turn(SCOPE, "c1", "r1")).feedback == Feedback(rating="up")
+    assert (await store.turn(SCOPE, "c1", "r2")).feedback == Feedback(rating="up", text="yes")
+    assert await store.set_title(SCOPE, "c1", "Two", replace=False) == "Two"
+
+
 async def test_a_queued_turn_starts_once(store: FullStore) -> None:
     await opened(store)
     tree = await turn(store, "r1", end=False)
@@ -230,6 +285,7 @@ async def test_search(store: FullStore) -> None:
     await store.due_turns(OPERATOR)
     await store.due_turns(OPERATOR)
     assert [each.run_id for each in await store.search_turns(SCOPE, "SAY r1")] == ["r1"]
+    assert await store.search_turns(SCOPE, "sa") == (), "words are found, not parts of them"
     assert await store.search_turns(SCOPE, "say nothing") == ()
     assert await store.search_turns(SCOPE, " \u2026 ") == ()
     assert await store.search_turns(RIVAL, "ask r1") == ()
@@ -256,6 +312,7 @@ async def test_a_conversation_is_of_its_scope(store: FullStore) -> None:
         store.queue_turn(RIVAL, "c1", queued("r2")),
         store.steer_turn(RIVAL, "c1", "", "x"),
         store.withdraw_turn(RIVAL, "c1", "r1"),
+        store.postpone_turn(RIVAL, "c1", "r1", 1.0),
         store.select_leaf(RIVAL, "c1", "r1"),
         store.set_title(RIVAL, "c1", "x"),
         store.rate_turn(RIVAL, "c1", "r1", None),

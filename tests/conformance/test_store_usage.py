@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from concertino import OPERATOR, MemoryStore, Scope
+from concertino import OPERATOR, MemoryStore, Scope, TenantScope
 from concertino.errors import StorageError, UnknownRunError
+from concertino.scope import AnyScope
 from concertino.usage import Tokens
 
 from .kit import FullStore, record, start_tree, whole
@@ -71,17 +73,18 @@ async def test_sums(store: FullStore) -> None:
         return {each.by: (each.attempts, each.tokens.prompt, str(each.cost)) for each in found}
 
     cost, twice, thrice = (f"0.{n}00000000000000000000000000{n}" for n in (1, 2, 3))
-    assert await sums("run") == {("r1",): (3, 30, twice), ("r2",): (1, 10, cost)}
-    assert await sums("agent") == {("supervisor",): (3, 30, twice), ("supervisor/helper",): (1, 10, cost)}
-    assert await sums("model") == {("scripted:large",): (1, 10, "0"), ("scripted:small",): (3, 30, thrice)}
-    assert await sums("tenant", "user") == {("o1", "ann"): (3, 30, twice), ("o2", "bob"): (1, 10, cost)}
+    assert await sums("run") == {("r1",): (3, 20, twice), ("r2",): (1, 10, cost)}
+    assert await sums("agent") == {("supervisor",): (3, 20, twice), ("supervisor/helper",): (1, 10, cost)}
+    assert await sums("model") == {("scripted:large",): (1, 0, "0"), ("scripted:small",): (3, 30, thrice)}
+    assert await sums("tenant", "user") == {("o1", "ann"): (3, 20, twice), ("o2", "bob"): (1, 10, cost)}
     with pytest.raises(StorageError, match="sum by 'tenant' and 'user'"):
         await sums("user")
     today = datetime.now(UTC).date().isoformat()
-    assert (await sums("day"))[(today,)] == (4, 40, thrice)
+    assert (await sums("day"))[(today,)] == (4, 30, thrice)
     (total,) = await store.usage_sums(OPERATOR, [])
     assert (total.by, total.attempts, total.unpriced, total.estimated, total.unknown) == ((), 4, 1, 2, 1)
-    assert total.tokens == Tokens(40, 20, 16, 12, 8, 4)
+    assert total.tokens == Tokens(30, 15, 12, 9, 6, 3)
+    assert total.unknown_tokens == Tokens(10, 5, 4, 3, 2, 1)
     assert (
         list(await store.usage_sums(OPERATOR, ["run"], until=1000.0))
         == list(await store.usage_sums(OPERATOR, [], since=4e9))
@@ -90,6 +93,25 @@ async def test_sums(store: FullStore) -> None:
     assert len(await store.usage_sums(OPERATOR, ["run"], since=1000.0, until=4e9)) == 2
     with pytest.raises(StorageError, match="'weather'"):
         await store.usage_sums(OPERATOR, ["run", "weather"])
+
+
+async def test_unsettled_usage_is_listed_in_pages(store: FullStore) -> None:
+    ann, bob = Scope("o1", "ann"), Scope("o2", "bob")
+    one, two = await start_tree(store, "r1", scope=ann), await start_tree(store, "r2", scope=bob)
+    await one.append(usage=[record(n, source="unknown", cost=None) for n in (1, 2, 3)])
+    await one.append(usage=[record(4, source="measured"), record(5, source="estimated")])
+    await two.append(usage=[record(1, "r2", source="unknown", cost=None)])
+
+    async def ids(scope: AnyScope, **page: Any) -> list[str]:
+        return [each.id for each in await store.unsettled_usage(scope, **page)]
+
+    assert await ids(ann) == ["r1/1", "r1/2", "r1/3"]
+    assert await ids(ann, limit=2) == ["r1/1", "r1/2"]
+    assert await ids(ann, after="r1/2") == ["r1/3"]
+    assert await ids(TenantScope("o2")) == ["r2/1"]
+    assert await ids(OPERATOR, after="r1/3") == ["r2/1"]
+    await store.settle_usage(ann, record(2, source="measured"))
+    assert await ids(ann) == ["r1/1", "r1/3"]
 
 
 @given(costs=st.lists(st.decimals(0, 10**9, places=12), max_size=30))

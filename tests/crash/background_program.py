@@ -1,6 +1,8 @@
 """An agent with sub-agents in the background, in a process that kills itself at a point of its store.
 
-python -m tests.crash.background_program FOLDER POINT
+python -m tests.crash.background_program FOLDER POINT [busy]
+
+Busy: the approval of a sub-agent is answered while its parent works, not while all wait.
 """
 
 from __future__ import annotations
@@ -42,11 +44,17 @@ class Oracle:
 
     provider, name = "scripted", "oracle"
 
+    def __init__(self, *, busy: bool = False) -> None:
+        self._busy = busy
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See the port."""
         await asyncio.sleep(0)
         results = [m for m in request.messages if isinstance(m, UserMessage) and m.tool == "buyer"]
-        called = any(isinstance(m, ToolMessage) for m in request.messages)
+        called = [m.name for m in request.messages if isinstance(m, ToolMessage)]
+        if called and self._busy and "boss" in request.system and "work" not in called:
+            yield Reply(AssistantMessage((ToolCall("c3", "work", "{}"),), "tool_calls", self.name), Tokens(prompt=1))
+            return
         if called:
             text = f"{len(results)} of 2" if "boss" in request.system else "bought"
             yield Reply(AssistantMessage((Text(text),), "end", self.name), Tokens(prompt=1, completion=1))
@@ -68,6 +76,19 @@ async def pay(how: str, context: ToolContext) -> str:
     return "paid"
 
 
+@tool(effect="read")
+async def work(context: ToolContext) -> str:
+    """Work until the sub-agent waits, and approve its call as another process does."""
+    async with await SqliteStore.open(context.deps / "runs.db") as store:
+        desk = Runtime([], Resources(store=store))
+        while not (waits := await store.waits(OPERATOR, root_id="run_1", open=False)):  # noqa: ASYNC110 - see `until`
+            await asyncio.sleep(0.002)
+        for wait in waits:
+            if wait.resolution is None:
+                await desk.approve(OPERATOR, wait.key)
+    return "worked"
+
+
 class Buyer(AgentConfig[None]):
     name = "buyer"
     prompt = "You buy."
@@ -80,21 +101,21 @@ class Buyer(AgentConfig[None]):
 class Boss(AgentConfig[None]):
     name = "boss"
     prompt = "You are the boss."
-    tools = (delegate(Buyer(), description="Buys.", background=True),)
+    tools = (delegate(Buyer(), description="Buys.", background=True), work)
 
 
-async def run(folder: Path, points: Points) -> RunResult:
+async def run(folder: Path, points: Points, *, busy: bool = False) -> RunResult:
     """Start the run or resume it, and approve what it asks for, until it has ended."""
     async with await SqliteStore.open(folder / "runs.db") as store:
         faulty: Any = FaultyStore(store, points)
-        resources = Resources(store=faulty, models=lambda _: Oracle(), deps=folder)
+        resources = Resources(store=faulty, models=lambda _: Oracle(busy=busy), deps=folder)
         runtime = Runtime([Boss()], resources)
         while True:
             stored = await store.run(OPERATOR, "run_1")
             if stored is not None and stored.end is not None:
                 return await runtime.result(OPERATOR, "run_1")
             if stored is None:
-                live = await runtime.start(Chat("go", model=Oracle()), "boss", run_id="run_1")
+                live = await runtime.start(Chat("go", model=Oracle(busy=busy)), "boss", run_id="run_1")
             else:
                 live = await runtime.resume(OPERATOR, "run_1")
             result = await live.result()
@@ -110,4 +131,4 @@ def _kill_at(point: int) -> Points:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1]), _kill_at(int(sys.argv[2]))))
+    asyncio.run(run(Path(sys.argv[1]), _kill_at(int(sys.argv[2])), busy="busy" in sys.argv))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -17,6 +19,7 @@ from .kit import steal
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 4
+PAIRS = int(os.environ.get("PAIRS", "6"))
 
 
 async def check(folder: Path, result: RunResult, where: str) -> int:
@@ -24,7 +27,8 @@ async def check(folder: Path, result: RunResult, where: str) -> int:
     assert (result.status, result.text) == ("completed", "2 of 2"), where
     delivered = [m.text for m in result.messages if isinstance(m, UserMessage) and m.tool]
     assert sorted(delivered) == [f"[result of buyer-{number}]\nbought" for number in (1, 2)], where
-    assert result.tool_calls == {"boss": 2, "boss/buyer-1": 1, "boss/buyer-2": 1}, where
+    below = {"boss/buyer-1": 1, "boss/buyer-2": 1}
+    assert result.tool_calls in ({"boss": 2, **below}, {"boss": 3, **below}), where
     keys = (folder / "paid").read_text().splitlines()
     assert len(set(keys)) == 2, where
     async with await SqliteStore.open(folder / "runs.db") as store:
@@ -56,3 +60,24 @@ async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
         result = await run(folder, Points(lambda _name, _number: None))
         booked = await check(folder, result, f"killed at point {number}, {points.passed[number - 1]}")
         assert least <= booked <= least + 1 + 3, "at most what was in flight is asked again"
+
+
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("part", range(2))
+async def test_killed_twice(part: int, busy: bool, tmp_path: Path) -> None:
+    """The second process dies while it restores or delivers what the first one left."""
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    points = Points(lambda _name, _number: None)
+    await check(whole, await run(whole, points, busy=busy), "not killed")
+    kills = Random(part)
+    for pair in range(PAIRS):
+        folder = tmp_path / str(pair)
+        folder.mkdir()
+        at = [kills.randint(3, len(points.passed)), kills.randint(1, len(points.passed) // 2)]
+        for number in at:
+            program = [sys.executable, "-m", "tests.crash.background_program", str(folder), str(number)]
+            process = await asyncio.create_subprocess_exec(*program, *["busy"] * busy, cwd=ROOT)
+            await process.wait()
+        result = await run(folder, Points(lambda _name, _number: None), busy=busy)
+        await check(folder, result, f"killed at points {at}")

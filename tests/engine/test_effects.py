@@ -101,6 +101,14 @@ async def raises() -> Done:
     raise ConnectionError("the bank is down")
 
 
+async def exits() -> Done:
+    raise SystemExit(1)
+
+
+async def cancels() -> Done:
+    raise asyncio.CancelledError
+
+
 async def says(value: Done | NotDone | None) -> Done | NotDone | None:
     return value
 
@@ -127,9 +135,11 @@ async def test_what_may_run_again_does(effect: Any, function: Any) -> None:
         (lambda: says(NotDone()), "work 1", 2),
         (lambda: says(None), UNKNOWN, 1),
         (raises, UNKNOWN, 1),
+        (exits, UNKNOWN, 1),
+        (cancels, UNKNOWN, 1),
         (None, UNKNOWN, 1),
     ],
-    ids=["done", "done with data", "not done", "cannot tell", "raises", "no probe"],
+    ids=["done", "done with data", "not done", "cannot tell", "raises", "exits", "cancels", "no probe"],
 )
 async def test_a_once_call_that_was_interrupted(
     answer: Any, wanted: str, times: int, function: Any, authorizes: bool
@@ -155,6 +165,19 @@ async def test_a_once_call_that_was_interrupted(
     assert len([e for e in events if isinstance(e, ToolFailed)]) == (wanted == UNKNOWN)
     if answer is raises:
         assert "its probe failed: ConnectionError" in notices(events)[0]
+
+
+async def test_a_probe_that_hangs_leaves_the_outcome_unknown() -> None:
+    hangs.add("work")
+
+    async def probe(key: str) -> Done:
+        await asyncio.Event().wait()
+        return Done()
+
+    config = agent(tool(effect="once", name="work", probe=probe, timeout=0.05)(body))
+    events, results, _ = await two_lives(config, call("work", n=1), "end")
+    assert results == [UNKNOWN]
+    assert "its probe failed: no result within the time limit" in notices(events)[0]
 
 
 @pytest.mark.parametrize("parallel", [True, False])

@@ -33,6 +33,7 @@ async def test_a_run_leaves_nothing_to_the_garbage_collector(add: Tool, stored: 
 
     await once()
     gc.collect()
+    gc.freeze()  # what earlier tests left alive, such as their threads, may become garbage meanwhile
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
@@ -44,4 +45,5 @@ async def test_a_run_leaves_nothing_to_the_garbage_collector(add: Tool, stored: 
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+        gc.unfreeze()
         gc.enable()

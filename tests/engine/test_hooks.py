@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -41,6 +41,7 @@ from concertino import (
 from concertino.errors import ToolArgumentsError
 from concertino.events import Notice, TextDelta
 from concertino.messages import ForcedTool, Text, ToolMessage
+from concertino.providers import Logprob, ModelEvent, Reply
 from concertino.testing import ScriptedModel, call
 
 from .conftest import Play
@@ -83,7 +84,9 @@ async def test_a_hook_that_raises_ends_the_run_and_is_named(hook: str, add: Tool
     agent = type("Broken", (Asks,), {hook: broken})()
     seen = await _everything(agent, add)
     assert seen.result.status == "failed"
-    assert seen.result.error == f"HookError: hook {hook} of agent 'asks' raised ZeroDivisionError: oops"
+    of_a_call = hook in {"preprocess_tool_arguments", "authorize_tool_call", "handle_special_tools"}
+    where = " (in a call of the tool 'add')" if of_a_call else ""
+    assert seen.result.error == f"HookError: hook {hook} of agent 'asks' raised ZeroDivisionError: oops{where}"
 
 
 @pytest.mark.parametrize("hook", sorted(set(HOOKS) - {"initialize_agent_state"}))
@@ -394,3 +397,31 @@ async def test_a_hook_can_tell_the_user_something(play: Play) -> None:
     with ScriptedModel("hi") as model:
         seen = await play(model, Telling())
     assert seen.of(Notice) == []  # an agent without tools is not asked
+
+
+async def test_hooks_see_the_probabilities_of_the_last_answer() -> None:
+    class Sure(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            async for event in super().stream(request):
+                if isinstance(event, Reply) and request.logprobs is not None and event.message.text:
+                    yield dataclasses.replace(event, logprobs=(Logprob(event.message.text, -0.5),))
+                else:
+                    yield event
+
+    seen: list[Any] = []
+
+    class Watching(AgentConfig[None]):
+        def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
+            return dataclasses.replace(request, logprobs=0)
+
+        def review_answer(self, run: RunContext[None], message: AssistantMessage) -> AssistantMessage:
+            seen.append(run.logprobs)
+            return message
+
+        def on_no_tool_calls(self, run: RunContext[None]) -> NextStep:
+            seen.append(run.logprobs)
+            return Continue() if len(seen) < 4 else Finish()
+
+    with Sure("perhaps", "yes") as model:
+        await ToolOrchestrator(Chat("hi", model=model), Watching()).run()
+    assert seen == [(Logprob("perhaps", -0.5),)] * 2 + [(Logprob("yes", -0.5),)] * 2

@@ -28,6 +28,7 @@ from concertino import (
     SystemMessage,
     Text,
     Tokens,
+    ToolCall,
     ToolMessage,
     ToolOrchestrator,
     ToolRegistry,
@@ -36,7 +37,7 @@ from concertino import (
 from concertino.agents import MainThreadAgent, delegate
 from concertino.errors import ConfigurationError
 from concertino.orchestrator import replay, requests
-from concertino.providers import ModelEvent, Reply, TextChunk
+from concertino.providers import ModelEvent, ReasoningChunk, Reply, TextChunk, ToolCallChunk
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools.builtin import Recall
 
@@ -124,6 +125,59 @@ async def test_calls_beyond_the_limit_in_one_turn_are_answered_without_running(c
     assert (result.text, agent.reasons, len(ran)) == ("enough", ["tool_calls"], 25)
     assert len(answers) == count
     assert answers.count("not run: the limit of 25 tool calls is reached") == count - 25
+
+
+class Whole:
+    """Sends its answers whole, without pieces: all its *calls* at once, and then "enough"."""
+
+    provider, name = "scripted", "whole"
+
+    def __init__(self, calls: int, text: str = "") -> None:
+        parts = (Text(text),) if text else ()
+        self.first = AssistantMessage(
+            (*parts, *[ToolCall(f"c{number}", "recall", '{"handle": "zzzzzzz"}') for number in range(calls)]),
+            "tool_calls" if calls else "end",
+            self.name,
+        )
+        self.requests: list[ModelRequest] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Answer."""
+        self.requests.append(request)
+        yield Reply(AssistantMessage((Text("enough"),)) if self.requests[1:] else self.first, Tokens(10, 5))
+
+    async def close(self) -> None:
+        """Release nothing."""
+
+
+@pytest.mark.parametrize(("context", "count"), [(128_000, 10_000), (16_000, 1_000)])
+async def test_calls_whose_results_no_context_holds_are_not_run(context: int, count: int) -> None:
+    agent, model = Reasons(Recall()), Whole(count)
+    result = await go(agent, model, limited(context=context))
+    assert (result.status, result.text, agent.reasons) == ("completed", "enough", ["answer"])
+    assert result.tool_call_count == 0
+    assert len(result.messages) < 5
+
+
+async def test_an_answer_that_arrives_whole_is_counted() -> None:
+    agent = Reasons(Recall())
+    result = await go(agent, Whole(1, "x" * 2_000), limited(received=1_000))
+    assert (result.text, agent.reasons) == ("enough", ["received"])
+
+
+@pytest.mark.parametrize("chunk", [TextChunk(""), ReasoningChunk(""), ToolCallChunk("c", "refund", "")])
+async def test_endless_chunks_of_nothing_end(chunk: ModelEvent) -> None:
+    class Empty(Endless):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            """Answer."""
+            while True:
+                self.sent += 1
+                yield chunk
+
+    agent, model = Reasons(), Empty()
+    result = await go(agent, model, limited(output=200))
+    assert (result.status, agent.reasons) == ("limited", ["answer"])
+    assert model.sent < 2 * (200 * 12 + 1_024) + 10
 
 
 async def test_calls_that_do_not_count_reach_the_limit_of_the_tree() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +19,26 @@ from concertino import (
     Chat,
     DataPolicy,
     Limits,
+    MemoryStore,
     Resources,
+    RunContext,
     Runtime,
     Scope,
     SqliteStore,
+    ToolData,
     ToolOrchestrator,
+    ToolRegistry,
     ToolResult,
+    delegate,
     tool,
 )
+from concertino.agents import EMAIL
 from concertino.errors import ConfigurationError
+from concertino.event_form import event_from_json, event_json
+from concertino.events import MediaDigest, RunEvent, ToolDone
 from concertino.messages import Media, ToolMessage, UserMessage
 from concertino.providers import ModelRequest
-from concertino.testing import ScriptedModel, call
+from concertino.testing import Answer, ScriptedModel, call
 
 PICTURE = Media("image/png", base64.b64encode(b"\x89PNG a cat " * 50).decode(), name="cat.png")
 PAPER = Media("application/pdf", base64.b64encode(b"%PDF a paper " * 50).decode(), name="paper.pdf")
@@ -93,6 +104,56 @@ async def test_media_reach_the_model_from_messages_and_results() -> None:
     result = await run.run()
     assert seen == [["paper.pdf"], ["paper.pdf", "cat.png"]]
     assert [message.media for message in result.messages if isinstance(message, ToolMessage)] == [(PICTURE,)]
+
+
+async def test_media_reach_the_caller_of_a_tool_outside_a_turn() -> None:
+    """The result of `run.call` has the media, and a run that is resumed reads them again."""
+    store, kept, ready, wait = MemoryStore(), list[tuple[Media, ...]](), asyncio.Event(), asyncio.Event()
+
+    class Caller(Viewer):
+        async def prepare(self, run: RunContext[Any]) -> list[UserMessage]:
+            result = await run.call("chart")
+            kept.append(result.media)
+            ready.set()
+            await wait.wait()
+            return [UserMessage(result.content, result.media)]
+
+    model = ScriptedModel("A cat.")
+    first, second = (Runtime([Caller()], Resources(store=store, model=model)) for _ in range(2))
+    run = await first.start(Chat("Look.", model=model), "viewer")
+    await ready.wait()
+    await first.close()
+    wait.set()
+    assert (await (await second.resume(Scope(), run.id)).result()).text == "A cat."
+    await second.close()
+    assert kept == [(PICTURE,), (PICTURE,)]
+    assert media_of(model.requests[0]) == ["cat.png"]
+
+
+async def test_a_tool_may_return_a_medium_alone() -> None:
+    """The model gets the picture, not its data as text."""
+
+    @tool(effect="read")
+    async def shot() -> Media:
+        """Take a picture."""
+        return PICTURE
+
+    model = ScriptedModel(call("shot"), "A cat.")
+    await ToolOrchestrator(Chat("Look.", model=model), AgentConfig(), ToolRegistry([shot])).run()
+    result = model.requests[1].messages[-1]
+    assert isinstance(result, ToolMessage)
+    assert (result.content, result.media) == ("", (PICTURE,))
+
+
+async def test_the_media_of_a_sub_agents_answer_reach_its_parent() -> None:
+    """They are the result's, next to the text or alone."""
+    paint = delegate(Viewer(), name="paint", description="Paints.", tools=[])
+    for text in ("A cat.", ""):
+        model = ScriptedModel(call("paint", query="a cat"), Answer(text=text, media=(PICTURE,)), "Here it is.")
+        await ToolOrchestrator(Chat("A cat, please.", model=model), AgentConfig(), ToolRegistry([paint])).run()
+        result = model.requests[2].messages[-1]
+        assert isinstance(result, ToolMessage)
+        assert (result.content, result.media) == (text, (PICTURE,))
 
 
 async def test_a_message_may_consist_of_media_alone() -> None:
@@ -202,3 +263,36 @@ async def test_media_are_erased_with_the_last_run_that_has_them(tmp_path: Path) 
         assert kept.message == UserMessage("Look.", (PAPER,))
         await store.erase(bob)
     assert copies(tmp_path, PAPER) == 0
+
+
+@pytest.mark.parametrize(("patterns", "name"), [((), "ann@example.com.png"), ((EMAIL,), "[email]")])
+async def test_the_event_of_a_call_has_digests_of_its_media(patterns: Any, name: str) -> None:
+    @tool(effect="read")
+    def draw() -> ToolResult:
+        """Draw."""
+        return ToolResult("a cat", media=(replace(PICTURE, name="ann@example.com.png"),))
+
+    class Careful(Viewer):
+        def get_data_policy(self) -> DataPolicy:
+            return DataPolicy(patterns=patterns)
+
+    with ScriptedModel(call("draw"), "a cat") as model:
+        run = ToolOrchestrator(Chat("draw", model=model), Careful(), ToolRegistry([draw]))
+        (done,) = [event async for event in run.stream() if isinstance(event, ToolDone)]
+    assert done.media == (MediaDigest("image/png", name, PICTURE.digest),)
+    form = json.dumps(event_json(done))
+    assert event_from_json(json.loads(form)) == done
+    assert str(PICTURE.data) not in form
+
+
+async def test_observers_see_no_media_that_the_policy_forbids() -> None:
+    class Careful(Viewer):
+        def get_data_policy(self) -> DataPolicy:
+            return DataPolicy(other_tools=ToolData(results="redact"))
+
+    seen: list[RunEvent] = []
+    with ScriptedModel(call("chart"), "a cat") as model:
+        run = ToolOrchestrator(Chat("draw", model=model), Careful(), ToolRegistry([chart]), observers=[seen.append])
+        await run.run()
+    (done,) = [event for event in seen if isinstance(event, ToolDone)]
+    assert done.media == ()

@@ -146,6 +146,33 @@ async def test_a_huge_result_is_bounded_before_it_is_stored(play: Play, shape: A
     assert [notice.code for notice in seen.of(Notice)] == ["tool_data_dropped"]
 
 
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_large_structure_is_encoded_in_a_thread(play: Play, streams: bool) -> None:
+    encoded: list[bool] = []
+
+    class Row:
+        def model_dump(self, mode: str) -> str:
+            encoded.append(threading.current_thread() is threading.main_thread())
+            return "row"
+
+    rows = {"small": [Row()], "large": [Row(), *["x"] * 200_000]}
+
+    @tool(name="dump")
+    async def dump(size: str) -> Any:
+        """Dump."""
+        return ToolResult(rows[size], data={"rows": 1})
+
+    @tool(name="dump")
+    async def stream(size: str) -> Any:
+        """Dump."""
+        yield rows[size]
+
+    with ScriptedModel(call("dump", size="small"), call("dump", size="large"), "big") as model:
+        seen = await play(model, tools=[stream if streams else dump])
+    assert seen.result.status == "completed"
+    assert encoded == ([True, True, False, False] if streams else [True, False])
+
+
 async def test_a_streamed_piece_is_bounded(play: Play) -> None:
     @tool(max_bytes=1_000)
     async def dump() -> Any:

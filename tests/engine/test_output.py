@@ -30,6 +30,7 @@ from concertino import (
     delegate,
     tool,
 )
+from concertino.agents import InputGuardrail, OutputGuardrail, Refusal
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import PartialOutput, TextDelta
 from concertino.providers import OutputSchema
@@ -133,14 +134,82 @@ async def test_a_schema_without_a_strict_form_is_sent_as_it_is(play: Play) -> No
 @pytest.mark.parametrize("kind", [object(), {"type": 12}, {"x": {1, 2}}, asyncio.Event])
 async def test_a_type_without_a_schema_is_refused(kind: Any) -> None:
     orchestrator = ToolOrchestrator(Chat("hi", model=ScriptedModel()), typed(kind))
-    with pytest.raises(ConfigurationError, match="invalid output_type"):
+    with pytest.raises(ConfigurationError, match="output_type"):
         await orchestrator.run()
 
 
-async def test_a_referenced_schema_is_never_fetched(play: Play) -> None:
-    kind = {"type": "object", "properties": {"x": {"$ref": "http://127.0.0.1:9/schema"}}}
-    with ScriptedModel('{"x": 1}') as model, pytest.raises(Exception, match=r"127\.0\.0\.1"):
-        await ToolOrchestrator(Chat("hi", model=model), typed(kind)).run()
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"properties": {"x": {"$ref": "http://127.0.0.1:9/schema"}}}, r"127\.0\.0\.1.*schemas are not fetched"),
+        ({"properties": {f"p{n}": {} for n in range(2_000)}}, "more than 2,000 parts; use a smaller one"),
+        (json.loads('{"not":' * 800 + "{}" + "}" * 800), "the JSON Schema is invalid: RecursionError"),
+    ],
+    ids=["fetched", "large", "deep"],
+)
+async def test_a_hostile_schema_is_refused_before_the_run_starts(schema: Any, problem: str) -> None:
+    orchestrator = ToolOrchestrator(Chat("hi", model=ScriptedModel()), typed(schema))
+    with pytest.raises(ConfigurationError, match=problem):
+        await orchestrator.run()
+
+
+@pytest.mark.parametrize("ask", [False, True])
+async def test_a_check_that_takes_too_long_blocks_nothing_and_is_an_invalid_answer(ask: bool) -> None:
+    kind = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
+    hostile = json.dumps({"x": "a" * 60 + "!"})
+
+    class Asks(AgentConfig[None]):
+        async def conclude(self, run: RunContext[None], text: str) -> str:
+            return json.dumps(await run.ask("Which?", output_type=kind))
+
+    turns = 0
+
+    async def ticks() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0.01)
+            turns += 1
+
+    script = ["hm"] if ask else []
+    with ScriptedModel(*script, hostile, '{"x": "aa"}') as model:
+        ticking = asyncio.create_task(ticks())
+        result = await ToolOrchestrator(Chat("hi", model=model), Asks() if ask else typed(kind)).run()
+        ticking.cancel()
+    assert "too expensive to check" in model.requests[-1].messages[-1].text
+    assert result.text == '{"x": "aa"}'
+    assert turns > 10  # the event loop went on during the check
+
+
+class Reading(BaseModel):
+    kelvin: list[float]
+
+
+@dataclass
+class Measured:
+    value: float
+    label: str = ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "where"),
+    [
+        (Reading, '{"kelvin": [1.5, 1e999]}', "kelvin.1"),
+        (Reading, '{"kelvin": [1.5, "NaN"]}', "kelvin.1"),
+        (Measured, '{"value": " -Infinity"}', "value"),
+        (dict[str, float], '{"a": "inf"}', "a"),
+        ({"type": "object", "properties": {"x": {"type": "number"}}}, '{"x": 1e999}', "x"),
+        (float, '{"result": "nan"}', "the answer"),
+    ],
+)
+async def test_a_number_that_is_not_finite_is_refused(kind: Any, text: str, where: str) -> None:
+    with ScriptedModel(text) as model, pytest.raises(RunError, match=f"{where}: the number is not finite"):
+        await ToolOrchestrator(Chat("hi", model=model), typed(kind, output_retries=0)).run()
+
+
+async def test_a_text_may_name_what_is_not_a_number() -> None:
+    with ScriptedModel('{"value": 1, "label": "Nan"}') as model:
+        result = await ToolOrchestrator(Chat("hi", model=model), typed(Measured)).run()
+    assert result.output == Measured(1.0, "Nan")
 
 
 async def test_an_invalid_answer_is_asked_for_again_with_the_error(play: Play) -> None:
@@ -206,6 +275,20 @@ async def test_the_agents_own_ending_is_validated() -> None:
         pytest.raises(RunError, match="does not match the output type"),
     ):
         await ToolOrchestrator(Chat("hi", model=model), Concludes()).run()
+
+
+@pytest.mark.parametrize("refuses", [InputGuardrail, OutputGuardrail])
+async def test_a_refusal_ends_the_run_without_a_value(refuses: Any) -> None:
+    agent = typed(Person, parts=(refuses(lambda run, text: Refusal("Ask a doctor.")),))
+    store = MemoryStore()
+    script = [] if refuses is InputGuardrail else ['{"name": "Bo", "tags": []}']
+    with ScriptedModel(*script) as model:
+        async with Runtime([agent], Resources(store=store, model=model)) as runtime:
+            run = await runtime.start(Chat("hi"), "agent")
+            first = await run.result()
+    later = await Runtime([agent], Resources(store=store)).result(OPERATOR, run.id)
+    for result in (first, later):
+        assert (result.status, result.text, result.output, result.error) == ("completed", "Ask a doctor.", None, None)
 
 
 async def test_a_failed_run_has_no_output() -> None:

@@ -35,6 +35,7 @@ from tests.policy.faults import (
     small_disk,
     spoiled_page,
     stopped_writer,
+    synced_size,
 )
 
 STEPS = 6
@@ -224,9 +225,9 @@ async def live(path: str) -> None:
         assert (await run.result()).status == "completed"
 
 
-def photographs(path: Path, folder: Path, seed: int) -> list[Path]:
-    """Copies of the file and its log, as they lie there while a run goes on, each at one moment."""
-    rng, copies = random.Random(seed), list[Path]()
+def photographs(path: Path, folder: Path, seed: int) -> list[tuple[Path, int]]:
+    """Copies of the file and its log while a run goes on, each of one moment, and the log's synced size."""
+    rng, copies = random.Random(seed), list[tuple[Path, int]]()
     program = f"import asyncio; from {__name__} import live; asyncio.run(live({str(path)!r}))"
     with subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[2]) as process:
         while process.poll() is None:
@@ -239,7 +240,7 @@ def photographs(path: Path, folder: Path, seed: int) -> list[Path]:
                 for suffix in ("", "-wal"):
                     with contextlib.suppress(FileNotFoundError):
                         shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
-                copies.append(copy)
+                copies.append((copy, synced_size(Path(f"{path}-shm"))))
             os.kill(process.pid, signal.SIGCONT)
     assert process.returncode == 0
     return copies
@@ -257,9 +258,9 @@ async def test_a_power_cut_leaves_a_journal_that_is_a_prefix(tmp_path: Path, see
     whole = await journal_of(path)
     assert whole is not None
     lengths = []
-    for number, copy in enumerate(copies):
+    for number, (copy, synced) in enumerate(copies):
         if number % 2:
-            lose_the_end(Path(f"{copy}-wal"), rng, garbled=number % 4 == 1)
+            lose_the_end(Path(f"{copy}-wal"), rng, synced=synced, garbled=number % 4 == 1)
         part = await journal_of(copy)
         check_integrity(copy)
         if part is not None:
@@ -267,7 +268,7 @@ async def test_a_power_cut_leaves_a_journal_that_is_a_prefix(tmp_path: Path, see
             replay(part)
             lengths.append(len(part.entries))
     assert len(set(lengths)) > 3, "the photographs are of different moments"
-    for copy in copies[-2:]:
+    for copy, _ in copies[-2:]:
         async with await SqliteStore.open(copy) as store:
             stored = await store.run(OPERATOR, "run")
             if stored is not None and stored.end is None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from concertino import AgentConfig, Tool, ToolContext, ToolError, ToolResult, tool
+from concertino import AgentConfig, Tool, ToolContext, ToolError, ToolResult, delegate, tool
 from concertino.errors import ConfigurationError
 from concertino.events import ToolDone, ToolFailed, ToolProgress, ToolStarted, ToolStreamed, UsageRecorded
 from concertino.messages import AssistantMessage, ToolMessage
@@ -420,3 +420,29 @@ async def test_parallel_calls_have_ids_and_results_one_to_one(play: Play, add: T
     message = next(m for m in seen.result.messages if isinstance(m, AssistantMessage))
     assert [c.id for c in message.tool_calls] == [r.call_id for r in results(model)]
     assert len(seen.of(ToolStarted)) == len(seen.of(ToolDone)) == 32
+
+
+async def test_tools_of_a_run_and_its_sub_agents_share_state_from_a_factory(play: Play) -> None:
+    class Basket(list[str]):
+        """What was put in."""
+
+    @tool(effect="read")
+    async def put(item: str, context: ToolContext) -> str:
+        """Put an item in."""
+        basket = context.shared(Basket)
+        basket.append(item)
+        return " ".join(basket)
+
+    class Helper(AgentConfig[None]):
+        name = "helper"
+        prompt = "You help."
+        tools = (put,)
+
+    tools = [put, delegate(Helper(), description="Helps.")]
+    for _ in range(2):
+        scripts = {"You help": [call("put", item="cake"), "done"]}
+        with ScriptedModel(call("put", item="tea"), call("helper", query="cake"), "ok", scripts=scripts) as model:
+            await play(model, tools=tools)
+        assert [r.content for r in results(model)] == ["tea", "done"]
+        shared = [m.content for m in model.requests[3].messages if isinstance(m, ToolMessage)]
+        assert shared == ["tea cake"], "the next run has a basket of its own"

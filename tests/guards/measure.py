@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import tracemalloc
 from asyncio import events
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -28,9 +29,11 @@ import concertino
 from concertino import (
     AgentConfig,
     Chat,
+    Conversation,
     MemoryStore,
     ModelRequest,
     Resources,
+    Scope,
     SqliteStore,
     ToolContext,
     ToolOrchestrator,
@@ -322,6 +325,55 @@ async def _feed_growth() -> Iterator[tuple[str, int]]:
     return iter(found)
 
 
+async def _conversations(counter: Counter) -> Iterator[tuple[str, int]]:
+    """Return the work for a turn of a short and of a long conversation, in all threads of a process that holds it."""
+    agent, found = _agent(4), []
+    for messages in (100, 1_000):
+        steps = [call("work", n=n) for n in range(messages // 2 - 1)]
+        resources = Resources(store=MemoryStore(), model=ScriptedModel(*steps, *["ok"] * 6))
+        async with Runtime([agent], resources, sweep=3600, lease=3600) as runtime:
+            conversation = await runtime.conversation(Scope("acme", "ann"), agent=agent)
+
+            async def turn(conversation: Conversation = conversation) -> None:
+                await (await conversation.send("go")).result()
+
+            for _ in range(3):
+                await turn()
+            # As in `_steps`: a batch of events more or less.
+            calls = min([(await counter.count(turn))["package_calls"] for _ in range(3)])
+            found.append((f"turn of a conversation of {messages:,} messages: calls in the package", calls))
+    return iter(found)
+
+
+async def _step_instructions() -> Iterator[tuple[str, int]]:
+    """Return the instructions of Python that a run without a step takes, and a step: they grow also within a call."""
+    agent, totals = _agent(4), []
+    for warm_up in range(3):
+        await _run(agent, 2, None, f"warm-up-{warm_up}")
+    for steps in (0, 1, 1 + STEPS):
+        with instructions() as executed:
+            await _run(agent, steps, None, "counted")
+        totals.append(sum(executed))
+    start, one, many = totals
+    return iter([("start and end: instructions", start), ("step: instructions", (many - one) // STEPS)])
+
+
+async def _memory() -> Iterator[tuple[str, int]]:
+    """Return the bytes of a run in progress, at the peak of many, rounded up."""
+    agent, runs = _agent(4), 100
+
+    async def crowd() -> None:
+        await asyncio.gather(*[_answer(Chat(model=_Talker(2, paced=True), message="go"), agent) for _ in range(runs)])
+
+    await crowd()
+    gc.collect()
+    tracemalloc.start()
+    await crowd()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return iter([(f"{runs} runs at once: bytes of a run", -(-peak // runs // 256) * 256)])
+
+
 @contextmanager
 def instructions() -> Iterator[list[int]]:
     """Count the instructions of Python code that this thread executes inside the `with` block."""
@@ -365,9 +417,10 @@ def measure() -> dict[str, int]:
     """Return every count by name."""
     found: dict[str, int] = {}
     with counting() as counter:
-        for probe in (_in_memory, _on_disk, _deltas, _growth):
+        for probe in (_in_memory, _on_disk, _deltas, _growth, _conversations):
             found.update(asyncio.run(probe(counter)))
-    found.update(asyncio.run(_feed_growth()))
+    for uncounted in (_feed_growth, _step_instructions, _memory):
+        found.update(asyncio.run(uncounted()))
     trace = one_turn()
     found |= {"turn: files entered": len(trace.files), "turn: calls between files": trace.between.total()}
     return found | _import()

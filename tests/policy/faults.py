@@ -130,12 +130,24 @@ def read_only(disk: Path) -> Iterator[None]:
         subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
 
 
-def lose_the_end(log: Path, rng: random.Random, *, garbled: bool) -> None:
-    """What had not reached the disk is missing from *log*, or something else is there."""
-    if not log.exists():
+def synced_size(index: Path) -> int:
+    """Return how many bytes of a write-ahead log are on the disk for sure, by its *index* (the `-shm` file).
+
+    A checkpoint syncs the log before it copies frames to the database: https://sqlite.org/walformat.html, section 2.1.
+    """
+    if not index.exists():
+        return 0
+    header = index.read_bytes()[:136]
+    page_size, attempted = (int.from_bytes(header[at : at + n], sys.byteorder) for at, n in ((14, 2), (128, 4)))
+    return 32 + attempted * (24 + page_size) if attempted else 0
+
+
+def lose_the_end(log: Path, rng: random.Random, *, synced: int, garbled: bool) -> None:
+    """After its first *synced* bytes, *log* lacks what had not reached the disk, or has something else there."""
+    if not log.exists() or log.stat().st_size < synced:
         return
     with log.open("r+b") as file:
-        place = rng.randrange(log.stat().st_size + 1)
+        place = rng.randrange(synced, log.stat().st_size + 1)
         if garbled:
             file.seek(place)
             file.write(rng.randbytes(500))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 LARGE: set[str] = {
     "orchestrator/agent.py:AgentConfig",
-    "orchestrator/engine.py",
     "orchestrator/engine.py:ToolOrchestrator",
     "orchestrator/engine.py:__init__",
     "orchestrator/journal/entries.py",

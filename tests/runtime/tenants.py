@@ -90,6 +90,10 @@ class Tenants:
         return {model.key for model in self.opened if model.requests}  # type: ignore[attr-defined]
 
 
+def name_of_run(scope: Scope) -> str:
+    return f"run of {scope.tenant}"
+
+
 def started(scope: Scope) -> Chat:
     return Chat("go", model="scripted:m", scope=scope)
 
@@ -104,7 +108,7 @@ async def hang(path: str) -> None:
     product = Tenants(steps=(call("child", query="go"), Answer(before=second)))
     async with await SqliteStore.open(path) as store, Runtime([Clerk()], product, store=store) as runtime:
         for scope in (ANN, BOB):
-            await runtime.start(started(scope), "clerk", run_id=f"run of {scope.tenant}")
+            await runtime.start(started(scope), "clerk", run_id=name_of_run(scope))
         await asyncio.Event().wait()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from concertino import AgentConfig, Chat, DataPolicy, KeepFor, Resources, Scope, SqliteStore, TenantScope, tool
-from concertino.errors import OverloadedError, UnknownRunError
+from concertino.errors import ConfigurationError, OverloadedError, UnknownRunError
 from concertino.events import (
     AttemptFailed,
     RunEnded,
@@ -170,6 +170,24 @@ async def test_the_pieces_of_a_retried_attempt_are_void(store: Store) -> None:
         whole = await read(process, run.id)
         assert shown(whole) == "", "a late reader gets the turn instead of pieces"
         assert [e.message.text for _, e in whole if isinstance(e, TurnCompleted)] == ["right"]
+
+
+async def test_a_runtime_that_was_left_reads_what_is_stored_and_can_be_entered_again(store: Store) -> None:
+    model = ScriptedModel("one", "two")
+    process = runtime(store, model, Desk())
+    async with process:
+        first = await process.start(Chat("x", model=model), "desk")
+        await first.result()
+    assert await read(process, first.id) == await read(runtime(store, ScriptedModel(), Desk()), first.id)
+    async with process:
+        second = await process.start(Chat("x", model=model), "desk")
+        assert isinstance((await read(process, second.id))[-1][1], RunEnded)
+
+
+async def test_an_unknown_end_is_refused(store: Store) -> None:
+    async with runtime(store, ScriptedModel(), Desk()) as process:
+        with pytest.raises(ConfigurationError, match="invalid until 'suspend': choose from ended, suspended"):
+            process.events(Scope(), "run_1", until="suspend")  # type: ignore[arg-type]  # on purpose
 
 
 async def test_another_scope_finds_no_run(store: Store) -> None:

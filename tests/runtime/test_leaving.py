@@ -85,3 +85,12 @@ async def test_a_caller_that_is_cancelled_while_it_resumes_a_run(caplog: pytest.
         result = await (await runtime.resume(CARLA, run_id)).result()
         assert (result.status, result.text) == ("completed", "Done.")
     assert [entry for entry in caplog.records if entry.levelno >= logging.WARNING] == []
+
+
+async def test_leaving_before_the_watchdog_has_begun() -> None:
+    """A block that fails at once does not wait for a watchdog that nobody stops any more."""
+    resources, run_id = await _answered(MemoryStore())
+    with pytest.raises(RuntimeError, match="at once"):
+        async with Runtime([Clerk()], resources):
+            raise RuntimeError("at once")
+    await _ends(resources, run_id)

@@ -24,11 +24,12 @@ from concertino import (
     TenantScope,
 )
 from concertino.errors import ConfigurationError, MissingKeyError, OverloadedError, ResourcesError
+from concertino.ids import named_run_id
 from concertino.storage import Store
 from concertino.testing import ScriptedModel, call
 
 from .kit import ended, texts
-from .tenants import ANN, BOB, Clerk, Tenants, started
+from .tenants import ANN, BOB, Clerk, Tenants, name_of_run, started
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ async def test_a_run_goes_on_with_its_tenants_resources_after_an_approval(path: 
         product.more = lambda scope: {"retry": Retry(attempts=2), "limits": lambda *_: Limits(output=100)}
     async with await SqliteStore.open(path) as store, Runtime([Clerk()], first, store=store, sweep=60) as runtime:
         for scope in (ANN, BOB):
-            live = await runtime.start(started(scope), "clerk", run_id=f"run of {scope.tenant}")
+            live = await runtime.start(started(scope), "clerk", run_id=name_of_run(scope))
             assert (await live.result()).status == "suspended"
     assert first.asked == [(ANN, "clerk"), (BOB, "clerk")], "a sub-agent uses its root's"
     assert [model.key for model in first.opened] == ["key of acme", "key of globex"]  # type: ignore[attr-defined]
@@ -51,8 +52,8 @@ async def test_a_run_goes_on_with_its_tenants_resources_after_an_approval(path: 
         for scope in (BOB, ANN):
             (wait,) = await store.waits(scope)
             await runtime.approve(scope, wait.key)
-            await ended(store, f"run of {scope.tenant}")
-            result = await runtime.result(scope, f"run of {scope.tenant}")
+            await ended(store, named_run_id(scope.key, name_of_run(scope)))
+            result = await runtime.result(scope, named_run_id(scope.key, name_of_run(scope)))
             assert result.text == "done"
             assert texts(result.messages) == [f"paid by {scope.tenant}", "asked"]
     assert second.asked == [(BOB, "clerk"), (ANN, "clerk")]
@@ -72,8 +73,8 @@ async def test_a_killed_processes_runs_go_on_with_their_tenants_resources(path: 
     product = Tenants(steps=(call("child", query="go"), call("child", query="again"), "done"))
     async with await SqliteStore.open(path) as store, Runtime([Clerk()], product, store=store, sweep=0.01) as runtime:
         for scope in (ANN, BOB):
-            await ended(store, f"run of {scope.tenant}")
-            assert (await runtime.result(scope, f"run of {scope.tenant}")).text == "done"
+            await ended(store, named_run_id(scope.key, name_of_run(scope)))
+            assert (await runtime.result(scope, named_run_id(scope.key, name_of_run(scope)))).text == "done"
             (child,) = [run for run in await store.runs(scope) if run.start.parent_call and run.start.task == "again"]
             assert texts([each.message for each in await store.messages(scope, child.start.run_id)]) == [
                 f"data of {scope.tenant}"

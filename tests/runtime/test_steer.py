@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,21 +14,26 @@ from concertino import (
     AgentConfig,
     Ask,
     Chat,
+    Fail,
     Finish,
+    Limits,
     MemoryStore,
+    NextStep,
     Operator,
     Resources,
     RunContext,
     SystemMessage,
     ToolCall,
+    ToolMessage,
     ToolOrchestrator,
     UserMessage,
+    delegate,
     tool,
 )
-from concertino.errors import ConfigurationError, RunEndedError, UnknownRunError
+from concertino.errors import ConfigurationError, RunEndedError, RunStateError, UnknownRunError
 from concertino.events import RunEvent, Steered, StepStarted, ToolStarted
 from concertino.storage import Store
-from concertino.testing import Answer, ScriptedModel, call
+from concertino.testing import Answer, FaultyStore, Points, ScriptedModel, call
 
 from .kit import is_valid, plain, runtime, seen, state
 
@@ -201,3 +208,160 @@ async def test_a_limit_still_holds(store: Store) -> None:
     result = await live.result()
     assert result.status == "completed"
     assert isinstance(model.requests[-1].messages[-1], SystemMessage)
+
+
+# -- at the end --------------------------------------------------------------------------------------------------------
+
+
+def at_end(store: Store, act: Callable[[], Awaitable[None]], point: str = "append:ended:before") -> FaultyStore:
+    """Return *store*, which calls *act* at *point*, the first time."""
+    acted = False
+
+    async def at(name: str, _number: int) -> None:
+        nonlocal acted
+        if name == point and not acted:
+            acted = True
+            await act()
+
+    return FaultyStore(store, Points(at))
+
+
+class Concludes(Desk):
+    async def conclude(self, run: RunContext[None], text: str) -> str:
+        return f"{text}!"
+
+
+@pytest.mark.parametrize("agent", [Desk, Concludes])
+async def test_a_message_that_arrives_before_the_end_is_recorded_keeps_the_run_going(
+    store: Store, agent: type[Desk]
+) -> None:
+    async def send() -> None:
+        await process.steer(OPERATOR, live.id, "and this?")
+
+    opened = asyncio.Event()
+    model = ScriptedModel(Answer(text="done", before=opened.wait), "done again")
+    process = runtime(at_end(store, send), model, agent())
+    live = await process.start(Chat(model=model, message="go", history=[UserMessage("before")]), "desk")
+    opened.set()
+    result = await live.result()
+    tail = "!" if agent is Concludes else ""
+    assert (result.status, result.text) == ("completed", "done again" + tail)
+    assert said(model.requests[1].messages) == ["before", "go", "and this?"]
+    assert is_valid(result.messages)
+    stored = await runtime(store, model, agent()).result(OPERATOR, live.id)
+    assert (stored.text, stored.messages) == (result.text, result.messages)
+
+
+async def test_a_message_after_the_end_is_refused(store: Store) -> None:
+    refused: list[Exception] = []
+
+    async def send() -> None:
+        with pytest.raises(RunEndedError) as error:
+            await process.steer(OPERATOR, live.id, "late")
+        refused.append(error.value)
+
+    opened = asyncio.Event()
+    model = ScriptedModel(Answer(text="done", before=opened.wait))
+    process = runtime(at_end(store, send, "append:ended:after"), model, Desk())
+    live = await process.start(Chat(model=model, message="go"), "desk")
+    opened.set()
+    assert said((await live.result()).messages) == ["go"]
+    assert refused
+
+
+async def test_a_stop_before_the_end_counts_if_a_message_comes_first(store: Store) -> None:
+    async def send() -> None:
+        await process.steer(OPERATOR, live.id, "and this?")
+        stopping.append(asyncio.create_task(process.stop(OPERATOR, live.id)))
+        await asyncio.sleep(0)
+
+    stopping: list[asyncio.Task[Any]] = []
+    opened = asyncio.Event()
+    model = ScriptedModel(Answer(text="done", before=opened.wait))
+    process = runtime(at_end(store, send), model, Desk())
+    live = await process.start(Chat(model=model, message="go"), "desk")
+    opened.set()
+    assert (await live.result()).status == "cancelled"
+    await stopping[0]
+    assert len(model.requests) == 1
+
+
+async def test_a_sub_agent_reads_its_messages_before_it_ends(store: Store) -> None:
+    async def send() -> None:
+        (child,) = [run for run in await store.runs(OPERATOR) if run.start.root_id != run.start.run_id]
+        await process.steer(OPERATOR, child.start.run_id, "and this?")
+
+    class Child(Desk):
+        prompt = "You are the child."
+
+    model = ScriptedModel(call("child", query="a"), "the end", scripts={"the child": ["found", "found more"]})
+    parent = AgentConfig[None]()
+    parent.tools = (delegate(Child(), name="child", description="A child."),)
+    process = runtime(at_end(store, send), model, parent)
+    live = await process.start(Chat(model=model, message="go"), parent)
+    result = await live.result()
+    assert [m.content for m in result.messages if isinstance(m, ToolMessage)] == ["found more"]
+
+
+@pytest.mark.parametrize("limited", [False, True])
+async def test_a_run_that_cannot_take_another_step_has_the_message_in_its_conversation(
+    store: Store, limited: bool
+) -> None:
+    class Stubborn(Desk):
+        def on_no_tool_calls(self, run: RunContext[None]) -> NextStep:
+            return Finish() if limited else Fail("no")
+
+        def on_limit(self, run: RunContext[None], reason: str) -> NextStep:
+            return Fail("no")
+
+    async def send() -> None:
+        await process.steer(OPERATOR, live.id, "and this?")
+
+    opened = asyncio.Event()
+    model = ScriptedModel(Answer(text="done", before=opened.wait))
+    process = runtime(at_end(store, send), model, Stubborn(), limits=lambda *_: Limits(steps=1))
+    live = await process.start(Chat(model=model, message="go"), "desk")
+    opened.set()
+    result = await live.result()
+    assert result.status == "failed"
+    assert said(result.messages) == ["go", "and this?"]
+
+
+async def test_every_message_that_is_accepted_is_read(store: Store) -> None:
+    """Messages race the end of the run: each is read by the model, or refused."""
+    taken: list[str] = []
+
+    async def send(number: int, turns: int) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        with suppress(RunEndedError):
+            await process.steer(OPERATOR, live.id, f"note {number}")
+            taken.append(f"note {number}")
+
+    opened = asyncio.Event()
+    model = ScriptedModel(Answer(text="x", before=opened.wait), *["x"] * 40)
+    process = runtime(store, model, Desk())
+    live = await process.start(Chat(model=model, message="go"), "desk")
+    sending = [asyncio.create_task(send(number, 3 * number)) for number in range(40)]
+    opened.set()
+    result = await live.result()
+    await asyncio.gather(*sending)
+    assert sorted(said(result.messages)) == sorted(["go", *taken])
+    assert sorted(said(model.requests[-1].messages)) == sorted(["go", *taken])
+
+
+async def test_without_a_store_the_end_is_no_gap_either() -> None:
+    class Late(Desk):
+        async def conclude(self, run: RunContext[None], text: str) -> str:
+            if len(model.requests) == 1:
+                orchestrator.steer("one more")
+            return text
+
+    model = ScriptedModel("x", "y")
+    orchestrator = ToolOrchestrator(Chat(model=model, message="go"), Late())
+    with pytest.raises(RunStateError, match="has not started"):
+        orchestrator.steer("early")
+    result = await orchestrator.run()
+    assert (result.text, said(result.messages)) == ("y", ["go", "one more"])
+    with pytest.raises(RunEndedError):
+        orchestrator.steer("late")

@@ -21,6 +21,7 @@ from concertino import (
     RunContext,
     ToolCall,
     ToolContext,
+    ToolOrchestrator,
     tool,
 )
 from concertino.agents import delegate
@@ -232,6 +233,42 @@ async def test_twice_and_at_once(store: Store) -> None:
         with pytest.raises(RunEndedError):
             await process.stop(OPERATOR, live.id)
     await check(store, live.id)
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+async def test_again_while_a_tool_cleans_up(how: str) -> None:
+    works, cleans, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def writes() -> str:
+        """Write, and clean up when cancelled."""
+        works.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleans.set()
+            await cleaned.wait()
+        return "never"
+
+    class Writer(AgentConfig[None]):
+        name = "writer"
+        prompt = "You write."
+        tools = (writes,)
+
+    engine = ToolOrchestrator(Chat(model=ScriptedModel(call("writes"), "end"), message="go"), Writer())
+    running = asyncio.create_task(engine.run())
+    again = engine.stop if how == "stop" else running.cancel
+    await works.wait()
+    again()
+    await cleans.wait()
+    again()
+    if how == "cancel":  # nobody waits for the tool any longer
+        await asyncio.wait([running])
+    cleaned.set()
+    await asyncio.wait([running])
+    assert engine.result is not None
+    assert engine.result.receipt is not None
+    assert names(engine.result.receipt)["unknown" if how == "stop" else "not_stopped"] == ["writes"]
 
 
 async def test_what_cannot_be_stopped(store: Store) -> None:

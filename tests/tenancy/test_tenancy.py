@@ -34,7 +34,7 @@ from concertino import (
     tool,
 )
 from concertino.agents import delegate
-from concertino.errors import UnknownRunError
+from concertino.errors import RunExistsError, UnknownRunError
 from concertino.runtime import Conversation
 from concertino.testing import Answer, ScriptedModel, call
 
@@ -334,7 +334,6 @@ def test_a_live_run_is_unknown_too(reader: AnyScope) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.xfail(strict=True, reason="a chosen run id is unique in the store, not in its scope")
 async def test_an_id_that_a_caller_chooses_is_its_own() -> None:
     """An id that the engine makes has 80 random bits; one that a product chooses may be guessed."""
     async with MemoryStore() as store:
@@ -342,3 +341,8 @@ async def test_an_id_that_a_caller_chooses_is_its_own() -> None:
         for scope in (Scope("acme", "ann"), Scope("rival", "ann")):
             live = await runtime.start(Chat("go", scope=scope), "helper", run_id="order-17")
             await live.result()
+            with pytest.raises(RunExistsError) as exists:
+                await runtime.start(Chat("go", scope=scope), "helper", run_id="order-17")
+            assert exists.value.run_id == live.id
+            assert (await runtime.result(scope, live.id)).status == "completed"
+        await runtime.close()

@@ -188,5 +188,7 @@ def test_messages_of_the_summary_stay_recallable_after_a_start() -> None:
     last, state, folded = finished(counter)
     engine = started(counter, list(last.record()), state, folded)
     handle = next(edit.handle for edit in last.edits if isinstance(edit, Summarize))
-    assert "Let me look." in (engine.recall(handle) or "")
+    found = engine.recall(handle)
+    assert found is not None
+    assert "Let me look." in found.text
     assert any("They looked" in m.text for m in engine.preview() if isinstance(m, UserMessage))

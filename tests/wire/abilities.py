@@ -127,6 +127,7 @@ ABILITIES = (
     Ability("images", _same("QUJD"), {}, lambda kind: _media(kind, "image/png")),
     Ability("PDFs", _same("QUJD"), {}, lambda kind: _media(kind, "application/pdf")),
     Ability("audio", _same("QUJD", "anthropic", "responses"), {}, lambda kind: _media(kind, "audio/wav")),
+    Ability("video", _same("QUJD", "anthropic", "responses", "chat"), {}, lambda kind: _media(kind, "video/mp4")),
     Ability("signed reasoning sent back", _same("c2lnbmVk", "chat"), {"tools": (TOOL,)}, _reasoned),
     Ability("opaque blocks sent back", _same("as it came", "chat"), {}, _opaque),
     Ability("cache breakpoints", {"anthropic": "cache_control", "responses": "prompt_cache_breakpoint",

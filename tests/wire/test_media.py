@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -21,15 +22,16 @@ PDF = Media("application/pdf", "JVBERg==")
 WAV, MP4 = Media("audio/wav", "UklGRg=="), Media("video/mp4", "AAAA")
 DOCX = Media("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "UEs=")
 ZIP, TIFF = Media("application/zip", "UEs="), Media("image/tiff", "SUk=")
+GIF, HEIC = Media("image/gif", "R0lG"), Media("image/heic", "AAAAaGVpYw==")
 JSON = Media("application/json", "eyJhIjoxfQ==", name="a.json")
 
 TAKEN: dict[str, tuple[Media, ...]] = {
-    "anthropic": (PNG, JPG, PDF, JSON),
-    "responses": (PNG, JPG, PDF, DOCX, JSON),
-    "chat": (PNG, JPG, PDF, WAV, JSON),
-    "google": (PNG, JPG, PDF, WAV, MP4, JSON, TIFF),
+    "anthropic": (PNG, JPG, GIF, PDF, JSON),
+    "responses": (PNG, JPG, GIF, PDF, DOCX, JSON),
+    "chat": (PNG, JPG, GIF, PDF, WAV, JSON),
+    "google": (PNG, JPG, HEIC, PDF, WAV, MP4, JSON),
 }
-ALL = (PNG, JPG, PDF, WAV, MP4, DOCX, ZIP, TIFF, JSON)
+ALL = (PNG, JPG, GIF, HEIC, PDF, WAV, MP4, DOCX, ZIP, TIFF, JSON)
 
 
 def in_message(media: Media) -> tuple[UserMessage | AssistantMessage | ToolMessage, ...]:
@@ -88,6 +90,26 @@ PRODUCED: dict[str, tuple[dict[str, Any], Media]] = {
         PNG,
     ),
 }
+
+
+SPOKEN = (
+    {"choices": [{"index": 0, "delta": {"role": "assistant", "audio": {"id": "audio_1", "transcript": "Hel"}}}]},
+    {"choices": [{"index": 0, "delta": {"audio": {"data": "AAE=", "transcript": "lo"}}}]},
+    {"choices": [{"index": 0, "delta": {"audio": {"data": "AgM="}}}]},
+    {"choices": [{"index": 0, "delta": {"audio": {"expires_at": 1}}, "finish_reason": "stop"}]},
+)
+
+
+async def test_a_spoken_answer_is_its_transcript_and_a_recording() -> None:
+    streamed = reply_of(await played("chat", sse(*SPOKEN))).message
+    assert (streamed.text, streamed.media) == ("Hello", (Media("audio/pcm", "AAECAw=="),))
+    audio = {"id": "audio_1", "data": "UklGRgAA", "transcript": "Hello", "expires_at": 1}
+    choice = {"index": 0, "message": {"role": "assistant", "content": None, "audio": audio}, "finish_reason": "stop"}
+    whole = reply_of(await played("chat", json.dumps({"choices": [choice]}))).message
+    assert (whole.text, whole.media) == ("Hello", (Media("audio/wav", "UklGRgAA"),))
+    body = written("chat", UserMessage("Say hello"), streamed, UserMessage("Again"))
+    assert json.loads(body.data)["messages"][1] == {"role": "assistant", "content": "Hello"}
+    assert body.dropped == ("audio of an answer",)
 
 
 @pytest.mark.parametrize("kind", list(PRODUCED))
@@ -158,3 +180,58 @@ async def test_a_stored_conversation_keeps_produced_images(tmp_path: Any) -> Non
     assert json.loads(next(part for part in answer.parts if part.kind == "media").raw or "") == {
         "thoughtSignature": "c2ln"
     }
+
+
+YAML = Media("application/yaml", "YTogMQ==", name="a.yaml")
+FILES = {
+    "a text with a charset": Media("text/plain; charset=utf-8", "aGk="),
+    "an image in capitals": Media("IMAGE/PNG", "aWc="),
+    "a PDF at an address": Media("application/pdf", url="https://example.org/a"),
+}
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "responses", "google"])
+@pytest.mark.parametrize("media", FILES.values(), ids=FILES)
+def test_parameters_and_capitals_of_a_type_do_not_matter(kind: str, media: Media) -> None:
+    body = written(kind, UserMessage("Look", (media,)))
+    assert "charset" not in body.data.decode()
+    assert "image/png" in body.data.decode() or "IMAGE" not in media.media_type
+
+
+@pytest.mark.parametrize(
+    "media",
+    [
+        Media("text/plain", url="https://example.org/a.txt"),
+        Media(DOCX.media_type, url="https://example.org/a.docx"),
+        Media("application/zip", file_id="file_1"),
+    ],
+    ids=lambda media: media.media_type,
+)
+def test_anthropic_gets_no_document_that_it_does_not_read(media: Media) -> None:
+    with pytest.raises(UnsupportedError, match=media.media_type):
+        written("anthropic", UserMessage("Look", (media,)))
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_every_format_takes_every_text_file(kind: str) -> None:
+    text = written(kind, UserMessage("Look", (YAML,))).data.decode()
+    assert "a: 1" in text or "YTogMQ==" in text
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("kind", ["anthropic", "chat"])
+def test_a_text_file_is_read_in_its_charset(kind: str, charset: str) -> None:
+    file = Media("text/csv", base64.b64encode("Grüße, 3 €".encode(charset)).decode())
+    assert "Grüße, 3 €" in json.dumps(sent(kind, UserMessage("Look", (file,))), ensure_ascii=False)
+
+
+def test_gemini_gets_in_a_result_what_a_result_may_contain() -> None:
+    call = ToolCall("a", "look", "{}")
+    result = ToolMessage("a", "look", "Here", media=(PNG, WAV, DOCX))
+    asked = UserMessage("Q"), AssistantMessage((call,)), result, AssistantMessage((Text("A"),)), UserMessage("Q")
+    (response, *after) = sent("google", *asked)["contents"][2]["parts"]
+    assert response["functionResponse"]["parts"] == [{"inlineData": {"mimeType": "image/png", "data": "aWc="}}]
+    assert after == [
+        {"inlineData": {"mimeType": "audio/wav", "data": "UklGRg=="}},
+        {"text": "(a document that cannot be shown here)"},
+    ]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from concertino.errors import ProviderError
-from concertino.providers import Reply
+from concertino.providers import ModelEvent, ReasoningChunk, Reply, TextChunk
 
 from .test_faults import FULL, KINDS
-from .wire_kit import events_of, model_of, serving
+from .wire_kit import events_of, model_of, reply_of, serving
 
 ANSWERED: dict[str, dict[str, Any]] = {
     "anthropic": {"type": "message", "id": "m", "model": "m", "role": "assistant", "stop_reason": "tool_use",
@@ -33,6 +33,28 @@ ANSWERED: dict[str, dict[str, Any]] = {
                "candidates": [{"index": 0, "finishReason": "STOP", "content": {"parts": [
                    {"text": "a", "thoughtSignature": "s"}, {"functionCall": {"name": "n", "args": {}}}]}}]},
 }  # fmt: skip
+
+
+def assert_texts(events: list[ModelEvent]) -> None:
+    """Check that texts are texts, whatever a server sent: the engine joins them, hashes them and looks them up."""
+    reply = reply_of(events)
+    chunks = [event for event in events if isinstance(event, TextChunk | ReasoningChunk)]
+    assert all(isinstance(chunk.text, str) for chunk in chunks)
+    assert isinstance(reply.message.model, str)
+    for part in reply.message.parts:
+        if part.kind == "tool_call":
+            assert all(isinstance(text, str) for text in (part.id, part.name, part.arguments))
+        elif part.kind in ("text", "reasoning"):
+            assert isinstance(part.text, str)  # type: ignore[union-attr]
+
+
+def assert_credible(reply: Reply) -> None:
+    """Check that measured counts can be true: an answer has input and output, and no part exceeds its sum."""
+    tokens = reply.tokens
+    if tokens is not None:
+        assert tokens.cached + tokens.cache_write <= tokens.prompt
+        assert tokens.reasoning <= tokens.completion
+        assert reply.source != "measured" or (tokens.prompt and (tokens.completion or not reply.message.parts))
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -61,10 +83,13 @@ def variants(answer: dict[str, Any], odds: tuple[Any, ...]) -> Iterator[dict[str
 async def test_a_whole_answer(kind: str) -> None:
     replies = 0
     async with serving() as server, model_of(kind, server) as model:
-        for answer in variants(ANSWERED[kind], (None, "x", 7, 1.5, True, [], {}, ...)):
+        for answer in variants(ANSWERED[kind], (None, "x", 7, -7, 1.5, 1e30, True, [], {}, ...)):
             server.play(json.dumps(answer), headers={"content-type": "application/json"})
             with suppress(ProviderError):
-                replies += isinstance((await events_of(model))[-1], Reply)
+                events = await events_of(model)
+                assert_texts(events)
+                assert_credible(reply_of(events))
+                replies += 1
     assert replies > 50
 
 
@@ -84,7 +109,10 @@ async def test_a_streamed_answer(kind: str) -> None:
         for body in streams(kind):
             server.play(body)
             try:
-                replies += isinstance((await events_of(model))[-1], Reply)
+                events = await events_of(model)
+                assert_texts(events)
+                assert_credible(reply_of(events))
+                replies += 1
             except ProviderError as error:
                 partials += error.partial is not None
     assert replies > 100

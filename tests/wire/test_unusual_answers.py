@@ -214,3 +214,65 @@ async def test_a_redirect_to_another_origin_never_carries_the_key(kind: str) -> 
             await events_of(model)
     secrets = [value for asked in there.asked for name, value in asked.headers.items() if name != "user-agent"]
     assert not [value for value in secrets if value in ("key", "Bearer key")]
+
+
+NO_INPUT: list[tuple[str, str]] = [
+    (
+        "anthropic",
+        sse(
+            {"type": "message_start", "message": {"model": "m", "usage": {}}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "ok"}},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}},
+            {"type": "message_stop"},
+        ),
+    ),
+    ("chat", sse({**choice(0, "ok", "stop"), "usage": {"prompt_tokens": 0, "completion_tokens": 7}}, "[DONE]")),
+    (
+        "google",
+        sse(
+            {
+                "candidates": [{"content": {"parts": [{"text": "ok"}]}, "finishReason": "STOP"}],
+                "usageMetadata": {"candidatesTokenCount": 7},
+            }
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "body"), NO_INPUT)
+async def test_an_answer_without_input_is_never_a_measured_zero(kind: str, body: str) -> None:
+    async with serving() as server, model_of(kind, server) as model:
+        server.play(body)
+        result = await ToolOrchestrator(Chat("Hi", model=model), AgentConfig()).run()
+    (record,) = result.usage
+    assert (record.source, record.tokens.completion) == ("estimated", 7)
+    assert record.tokens.prompt > 0
+
+
+async def test_output_of_nothing_is_never_a_measured_zero() -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 0, "completion_tokens_details": {"reasoning_tokens": 4}}
+    reply = reply_of(await played("chat", sse({**choice(0, "ok", "stop"), "usage": usage}, "[DONE]")))
+    assert (reply.source, reply.tokens) == ("estimated", Tokens(prompt=9))
+
+
+@pytest.mark.parametrize("count", [10**12, 10**30])
+async def test_counts_that_no_answer_has_are_unknown(count: int) -> None:
+    usage = {"prompt_tokens": count, "completion_tokens": 1}
+    reply = reply_of(await played("chat", sse({**choice(0, "ok", "stop"), "usage": usage}, "[DONE]")))
+    assert (reply.tokens, reply.source) == (None, "unknown")
+
+
+async def test_a_provider_cannot_report_less_than_no_searches() -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 1, "server_tool_use": {"web_search_requests": -1_000}}
+    reply = reply_of(await played("chat", sse({**choice(0, "ok", "stop"), "usage": usage}, "[DONE]")))
+    assert reply.receipt is not None
+    assert reply.receipt.server_tools == {}
+
+
+async def test_arguments_cannot_begin_far_behind_the_end_of_a_list() -> None:
+    call = {"name": "look", "partialArgs": [{"jsonPath": "$.a[5000000]", "stringValue": "x"}]}
+    first = {"functionCall": {"name": "look", "willContinue": True}}
+    parts = [first, {"functionCall": call | {"name": ""}}]
+    answer = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
+    with pytest.raises(BrokenStreamError):
+        await played("google", sse(answer))

@@ -144,6 +144,9 @@ async def test_sources_are_kept_and_not_sent() -> None:
     (kept,) = [part for part in answer.parts if part.kind == "opaque"]
     assert (kept.type, json.loads(kept.raw)) == ("citations", ["u", "v"])
     assert sent("perplexity", answer)["messages"] == [{"role": "assistant", "content": "A"}]
+    found = {"title": "A page", "url": "u", "date": "2026-11-01", "snippet": "..."}
+    cited = await played("perplexity", {**chat.chunk("stop", content="A"), "search_results": [found]})
+    assert sent("perplexity", cited)["messages"] == [{"role": "assistant", "content": "A"}]
     noted = await played("some", chat.chunk("stop", content="A", annotations=[{"type": "url_citation"}]))
     assert "annotations" not in json.dumps(sent("some", noted))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ConfigurationError, RunError, ToolError
+from ..messages import AssistantMessage
 from ..orchestrator.agent import AgentConfig, check_parts
 from ..tools.base import Tool, ToolContext, ToolResult
 from ..tools.registry import ToolRegistry
@@ -60,7 +61,9 @@ class AgentTool(Tool):
             raise ToolError(f"{self._agent.name} failed: {error}") from error
         if result.status == "limited" and not result.text:
             raise ToolError(f"{self._agent.name} could give no answer within the limits")
-        return ToolResult(result.text or "(no answer)", summary=None)
+        answer = result.messages[-1] if result.messages else None
+        media = answer.media if isinstance(answer, AssistantMessage) else ()
+        return ToolResult(result.text or ("" if media else "(no answer)"), summary=None, media=media)
 
 
 def delegate(

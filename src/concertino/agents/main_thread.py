@@ -47,7 +47,7 @@ class MainThreadAgent(AgentConfig[None]):
         """Move RAG's passages into the user's message; force RAG after a chatbot call that needs its files."""
         if outcome.is_error:
             return None
-        if call.name == RAG_TOOL and outcome.content.strip():
+        if call.name == RAG_TOOL and outcome.stored and outcome.content.strip():
             return Special(
                 result="(the passages were added to the user's message)",
                 messages=_with_passages(run.messages[:-1], outcome.content),
@@ -69,7 +69,9 @@ def _with_passages(messages: Sequence[Message], passages: str) -> tuple[Message,
     for index in range(len(changed) - 1, -1, -1):
         message = changed[index]
         if isinstance(message, UserMessage):
-            changed[index] = UserMessage(f"{passages}\n\nThe user asks: {message.text}", message.media)
+            # Each line is marked, so that no document can pretend to be the user.
+            quoted = "\n".join([f"> {line}" for line in passages.splitlines()])
+            changed[index] = UserMessage(f"{quoted}\n\nThe user asks: {message.text}", message.media)
             break
     return tuple(changed)
 

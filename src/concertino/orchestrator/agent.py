@@ -308,12 +308,30 @@ def _check_hooks(kind: type[AgentConfig[Any] | Part]) -> None:
     for name, value in inspect.getmembers_static(kind):
         if name in HOOKS:
             _check_signature(kind, name, value)
+            _check_inheritance(kind, name)
         elif _is_method(value) and not name.startswith("_") and not hasattr(AgentConfig, name):
             similar = difflib.get_close_matches(name, HOOKS, 1, 0.8)
             if similar:
                 raise ConfigurationError(
                     f"{kind.__name__}.{name} is not a hook: rename it to {similar[0]}, or start its name with '_'"
                 )
+
+
+def _check_inheritance(kind: type, name: str) -> None:
+    """Raise `ConfigurationError` if *kind* inherits a hook twice, and one would never be called: each may be a rule."""
+    definers = [base for base in kind.__mro__ if name in vars(base) and base is not AgentConfig]
+    for other in definers[1:]:
+        first = definers[0]
+        if not issubclass(first, other) and "__class__" not in _closure(vars(first)[name]):  # it calls no `super()`
+            raise ConfigurationError(
+                f"{kind.__name__} inherits {name} from {first.__name__} and {other.__name__}, and only the first would "
+                f"be called: make them `Part`s and list them in `parts`, or define {name} in {kind.__name__}"
+            )
+
+
+def _closure(function: object) -> tuple[str, ...]:
+    code = getattr(inspect.unwrap(function), "__code__", None)  # type: ignore[arg-type]  # any value has no wrapper
+    return () if code is None else code.co_freevars
 
 
 def _is_method(value: object) -> bool:

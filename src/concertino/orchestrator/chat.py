@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from fnmatch import fnmatchcase
+from typing import Any, Self
 
 from ..context_state import ContextState
+from ..errors import ConfigurationError
 from ..messages import Media, Message
-from ..providers.base import Model
+from ..providers.base import Model, ModelRequest
 from ..records import record
 from ..scope import Scope
 from ..storage.types import Budget, TurnStart
+
+Examples = Mapping[str, Sequence[Message]] | Mapping[str | tuple[str, ...], Sequence[Message]]
+"""Example messages by model id, pattern of ids, or a tuple of both; a mapping is invariant in its keys."""
 
 
 @record
@@ -47,16 +53,23 @@ class Chat:
     """Replaces the prompt of an agent that allows it (`allow_prompt_override`)."""
     personalization: str = field(default="", repr=False, kw_only=True)
     """How the user wants to be answered."""
+    personalization_enabled: bool = field(default=True, kw_only=True)
+    """The user's switch: False leaves `personalization` out."""
     memories: Sequence[str] = field(default=(), repr=False, kw_only=True)
     """Facts about the user."""
+    memory_enabled: bool = field(default=True, kw_only=True)
+    """The user's switch: False leaves `memories` out and takes the memory tools away."""
     project_rules: str = field(default="", repr=False, kw_only=True)
+    project_attachments: Sequence[Attachment] = field(default=(), repr=False, kw_only=True)
+    """Files of the project, for all of its conversations. Unlike `attachments`, they do not force a search."""
     attachments: Sequence[Attachment] = field(default=(), repr=False, kw_only=True)
     send_tools: bool = field(default=True, kw_only=True)
     """Whether the agent may call tools; the hook `should_send_tools` reads it. Sub-agents have tools all the same."""
     chatbot_id: str | None = field(default=None, kw_only=True)
     """The chatbot that the user talks to: its tool is forced first."""
-    few_shot: Mapping[str, Sequence[Message]] = field(default_factory=dict, repr=False, kw_only=True)
-    """Examples to begin with, by model id, for models that need them."""
+    few_shot: Examples = field(default_factory=dict, repr=False, kw_only=True)
+    """Examples to begin with, for models that need them: by model id, by a pattern of ids (`openai:gpt-4*`), or by a
+    tuple of both. The id itself decides before the first key that matches it."""
     budget: Budget | None = field(default=None, kw_only=True)
     """What the run and its sub-agents may spend together; needs a store. Budgets of users and tenants are set in the
     store (`Store.set_budget`)."""
@@ -64,12 +77,32 @@ class Chat:
     turn: TurnStart | None = field(default=None, kw_only=True)
     """The turn of its conversation that the run is; set by `Conversation.send`."""
 
+    def __new__(cls, *_: Any, **fields: Any) -> Self:
+        """Raise `ConfigurationError` for a field that a chat does not have."""
+        if unknown := fields.keys() - cls.__dataclass_fields__.keys():
+            remedy = "see the fields of Chat"
+            if unknown & ModelRequest.__dataclass_fields__.keys():
+                remedy = "settings of a model's request belong to the agent's hook `build_request`"
+            raise ConfigurationError(f"Chat({min(unknown)}=...): there is no such field; {remedy}")
+        return object.__new__(cls)
+
+    def examples(self, model: str) -> Sequence[Message]:
+        """Return the examples for the model with the id *model*."""
+        if not self.few_shot or model in self.few_shot:
+            return self.few_shot.get(model, ())
+        for key, messages in self.few_shot.items():
+            if any(fnmatchcase(model, pattern) for pattern in ((key,) if isinstance(key, str) else key)):
+                return messages
+        return ()
+
     def for_child(self, task: str, model: Model) -> Chat:
-        """Return the chat of a sub-agent: the same user and model, without the conversation."""
+        """Return the chat of a sub-agent: the same user, switches and model, without the conversation."""
         return Chat(
             task,
             model=model,
             scope=self.scope,
             conversation_id=self.conversation_id,
+            memory_enabled=self.memory_enabled,
+            personalization_enabled=self.personalization_enabled,
             budget=self.budget,
         )

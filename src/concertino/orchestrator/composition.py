@@ -156,11 +156,15 @@ def strictest(first: DataPolicy, second: DataPolicy) -> DataPolicy:
             arguments=_stricter_of(one.arguments, other.arguments), results=_stricter_of(one.results, other.results)
         )
 
+    def both(name: str) -> ToolData:
+        return tool_data(first.tool(name), second.tool(name))
+
+    by_function = callable(first.tools) or callable(second.tools)
     return DataPolicy(
         text=_stricter_of(first.text, second.text),
         reasoning=_stricter_of(first.reasoning, second.reasoning),
         media=_stricter_of(first.media, second.media),
-        tools={name: tool_data(first.tool(name), second.tool(name)) for name in {**first.tools, **second.tools}},
+        tools=both if by_function else {name: both(name) for name in {*first.named_tools, *second.named_tools}},
         other_tools=tool_data(first.other_tools, second.other_tools),
         keep_whole_results=first.keep_whole_results and second.keep_whole_results,
         hash_key=first.hash_key or second.hash_key,

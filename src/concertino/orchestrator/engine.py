@@ -6,9 +6,18 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, assert_never
 
-from ..errors import ConfigurationError, LimitError, RunError, RunStateError, StorageError, ToolError
+from ..errors import (
+    ConfigurationError,
+    LimitError,
+    RunEndedError,
+    RunError,
+    RunStateError,
+    StorageError,
+    UnreadMessagesError,
+)
 from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus
 from ..ids import new_run_id
 from ..tools.registry import ToolRegistry
@@ -19,20 +28,21 @@ from .hooks import Hooks, hooks_of, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import Replay
-from .lifecycle.input import admit, first_message, new_steers
+from .lifecycle.input import first_message, show_admitted
 from .lifecycle.open import apply_policy, begin, build_messages, open_run
-from .lifecycle.result import final_outcome, open_waits, result_of, typed_output
-from .lifecycle.resume import child_result, resume
+from .lifecycle.result import concluded, keep_conversation, open_waits, result_of, typed_output
+from .lifecycle.resume import resume
 from .lifecycle.seal import close_open_turn, seal_below
-from .meter import at_limit, interrupted
-from .model_call.attempt import ORPHANED
+from .meter import interrupted
 from .model_call.request import TurnRequests
 from .model_call.summarize import PATIENCE
+from .next_step import next_step
 from .outcome import CONTINUE, Continue, Fail, Finish, Limited, StepOutcome, Suspend
 from .plain import load_state
 from .recorder import record_end
 from .resources import Resources
 from .run import RunContext, RunSession, RunWork, no_work
+from .sub_agents import spawn
 from .tool_calls.context import Parent
 from .turn import TurnRunner
 from .validation import check_run
@@ -165,17 +175,29 @@ class ToolOrchestrator:
         self._cancel(STOP_DEADLINE, parked=self._resources.store is not None)
 
     def steer(self, message: str) -> None:
-        """Add a user's message before the next step of a run without a store; with one, use `Runtime.steer`."""
-        if self._run is not None:
-            self._run.steers.append(message)
+        """Add a user's message before the next step of a run without a store; with one, use `Runtime.steer`.
+
+        Raises `RunStateError` if the run has not started, and `RunEndedError` if it has ended.
+        """
+        if self._run is None:
+            raise RunStateError("steer: the run has not started; put the message into its Chat")
+        if self._result is not None:
+            raise RunEndedError(f"run {self.run_id!r} has ended: it takes no more messages")
+        self._run.steers.append(message)
 
     def _cancel(self, deadline: float, *, parked: bool) -> None:
-        if self._run is None or self._task is None or self._result is not None:
+        if self._run is None or self._task is None or self._task.done():
             return
         tree = self._run.tree
         tree.patience, tree.parked = deadline, tree.parked or parked
-        self._stopped = True
-        self._task.cancel()
+        self._cancel_task()
+
+    def _cancel_task(self) -> None:
+        """Cancel the task once: a second time would cut the run's ending short. A run with a result is ending."""
+        if not self._stopped and self._task is not None:
+            self._stopped = True
+            if self._result is None:
+                self._task.cancel()
 
     def _ensure_result(self, run: RunSession) -> None:
         """Set the result of a run that was cancelled before its task began."""
@@ -192,7 +214,7 @@ class ToolOrchestrator:
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
-    async def _drive(self, run: RunSession) -> None:  # noqa: C901, PLR0912 - one loop, and every way in which it ends
+    async def _drive(self, run: RunSession) -> None:  # noqa: C901, PLR0912, PLR0915 - one loop, all its ends
         """Prepare, take turns while the agent continues, and conclude. However it ends, `result` is set."""
         hooks = hooks_of(self._config)
         task = asyncio.current_task()
@@ -202,30 +224,31 @@ class ToolOrchestrator:
         run.meter.open_runs += 1
         try:
             turns, outcome = await self._prepare(run, hooks)
-            while self._takes_turns:
-                try:
-                    if self._prepares:
-                        self._prepares = False
-                        for message in await within_patience(run, "prepare", hooks.prepare(run.context)):
-                            run.add(message)
-                    if self._reached is not None:
-                        reached, self._reached = self._reached, None
-                        outcome = await interrupted(run, hooks, reached)
-                    while run.opened is not None or isinstance(
-                        outcome := await self._next_step(run, hooks, outcome), Continue
-                    ):
-                        if run.background is not None and run.opened is None:
-                            await run.background.before_step()
-                        outcome = await turns.run()
-                    if run.background is not None:
-                        outcome = await run.background.settled(outcome)
-                    self._takes_turns = isinstance(outcome, Continue)
-                except LimitError as error:  # it does not end the run: the agent decides
-                    self._reached = error
-                except asyncio.CancelledError:
-                    if self._reached is None or self._stopped or task.uncancel():
-                        raise
-            await self._conclude(run, hooks, outcome)
+            while self._takes_turns:  # again if a message of the user comes before the end is recorded
+                while self._takes_turns:
+                    try:
+                        if self._prepares:
+                            self._prepares = False
+                            for message in await within_patience(run, "prepare", hooks.prepare(run.context)):
+                                run.add(message)
+                        if self._reached is not None:
+                            reached, self._reached = self._reached, None
+                            outcome = await interrupted(run, hooks, reached)
+                        while run.opened is not None or isinstance(
+                            outcome := await next_step(run, hooks, outcome), Continue
+                        ):
+                            if run.background is not None and run.opened is None:
+                                await run.background.before_step()
+                            outcome = await turns.run()
+                        if run.background is not None:
+                            outcome = await run.background.settled(outcome)
+                        self._takes_turns = isinstance(outcome, Continue)
+                    except LimitError as error:  # it does not end the run: the agent decides
+                        self._reached = error
+                    except asyncio.CancelledError:
+                        if self._reached is None or self._stopped or task.uncancel():
+                            raise
+                self._takes_turns = not await self._conclude(run, hooks, outcome)
         except BaseException as raised:
             if not await self._broke_off(run, raised):
                 raise
@@ -263,6 +286,8 @@ class ToolOrchestrator:
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
             outcome = found.outcome
+            if hooks.review_input.own:
+                show_admitted(run)
             if found.background:
                 run.work().restore_background(found.background)
         else:
@@ -272,7 +297,7 @@ class ToolOrchestrator:
             build_messages(run, self._config, text, None if found is None else found.started.skipped)
             self._prepares = hooks.prepare.own and outcome is CONTINUE
         self._requests = TurnRequests(run, hooks)
-        return TurnRunner(run, hooks, self._requests, self._spawn), outcome
+        return TurnRunner(run, hooks, self._requests, _SPAWN), outcome
 
     async def _start(self, run: RunSession, hooks: Hooks) -> Replay | None:
         """Record the start of the run, or return the replay of the run that is resumed."""
@@ -282,7 +307,7 @@ class ToolOrchestrator:
             nonlocal made
             from .work import OutsideWork  # noqa: PLC0415 - most runs do none
 
-            made = made or OutsideWork(run, hooks, self._spawn)
+            made = made or OutsideWork(run, hooks, _SPAWN)
             return made
 
         run.work = work
@@ -303,68 +328,22 @@ class ToolOrchestrator:
             run.meter.start(self._time_is_over)
         return found
 
-    async def _next_step(self, run: RunSession, hooks: Hooks, last: StepOutcome) -> StepOutcome:
-        """Return `Continue` for another step, after applying what the last one and the hook decided; else how it ends.
-
-        A run that was about to finish takes another step if a message was sent to it meanwhile.
-        """
-        if not isinstance(last, Continue | Finish):
-            return last
-        steers: list[str] = []
-        if run.steers or run.journal.commands > run.journal.processed:
-            steers = await new_steers(run)
-        if isinstance(last, Finish):
-            if not steers:
-                return last if run.output is None else final_outcome(run, last)
-            run.answer(run.state.text if last.text is None else last.text)
-            last = CONTINUE
-        if steers and (refused := await admit(run, hooks, steers)) is not None:
-            return refused
-        state, meter = run.state, run.meter
-        if state.last_step and state.step >= state.last_step:
-            return Finish()
-        decide = hooks.should_continue_loop
-        decision = await decide(run.context) if decide.own else decide.default(run.context)
-        for step in (last, decision):
-            if isinstance(step, Continue) and step is not CONTINUE:
-                run.apply(step)
-        most_steps = run.limits.steps or max(100, 2 * run.limits.tool_calls)
-        if (
-            state.step < most_steps
-            and meter.model_calls + meter.open_runs < meter.most_model_calls
-            and meter.tool_calls < meter.most_tool_calls
-            and meter.received < meter.most_received
-            and meter.reached is None
-        ) or (state.last_step or not isinstance(decision, Continue)):
-            return decision if run.output is None else final_outcome(run, decision)
-        reached = meter.limit() or ("steps", f"the limit of {most_steps:,} steps is reached")
-        return await at_limit(run, hooks, *reached, state.step + 1)
-
-    async def _conclude(self, run: RunSession, hooks: Hooks, outcome: StepOutcome) -> None:
-        """Set the answer and end the run: as `Limited` if a limit has left it without one."""
+    async def _conclude(self, run: RunSession, hooks: Hooks, outcome: StepOutcome) -> bool:
+        """Set the answer and end the run. Return False if a message to the run came first; then nothing has ended."""
         if isinstance(outcome, Suspend):
-            await self._end(run, "suspended")
-            return
-        if isinstance(outcome, Finish):
-            run.answer(run.state.text if outcome.text is None else outcome.text)
-        before = run.state.text
-        if hooks.conclude.own:
-            try:
-                run.answer(await within_patience(run, "conclude", hooks.conclude(run.context, before)))
-            except LimitError as reached:
-                run.notify("budget_reached" if reached.reason == "budget" else "limit_reached", str(reached))
-        if isinstance(outcome, Limited) and run.state.text not in (before, ""):
-            outcome = Finish()  # the agent has an answer of its own
-        elif isinstance(outcome, Finish) and run.state.limit is not None and not run.state.text.strip():
-            outcome = Limited("no answer was possible within the limits")
+            return await self._end(run, "suspended")
+        replaced = isinstance(outcome, Finish) and outcome.text not in (None, run.state.text)
+        outcome = await concluded(run, hooks, outcome)
         match outcome:
             case Fail():
-                await self._end(run, "failed", run.clean(outcome.error))
+                return await self._end(run, "failed", run.clean(outcome.error))
             case Limited():
-                await self._end(run, "limited", outcome.why)
+                return await self._end(run, "limited", outcome.why)
             case Finish() | Continue():
-                output, error = (None, None) if run.output is None else typed_output(run, run.output)
-                await self._end(run, "completed" if error is None else "failed", error, output)
+                output = error = None
+                if run.output is not None:
+                    output, error = await typed_output(run, run.output, replaced=replaced)
+                return await self._end(run, "completed" if error is None else "failed", error, output)
             case _:
                 assert_never(outcome)
 
@@ -372,9 +351,8 @@ class ToolOrchestrator:
 
     def _stop_requested(self) -> None:
         """Cancel the run's task after an external stop request or a lost lease, unless called from that task."""
-        if self._task is not None and self._result is None and asyncio.current_task() is not self._task:
-            self._stopped = True
-            self._task.cancel()
+        if asyncio.current_task() is not self._task:
+            self._cancel_task()
 
     def _time_is_over(self) -> None:
         """Interrupt the run, so that its agent can end it."""
@@ -383,19 +361,33 @@ class ToolOrchestrator:
             self._reached = LimitError(why, "seconds")
             self._task.cancel()
 
-    async def _end(self, run: RunSession, status: RunStatus, error: str | None = None, output: Any = None) -> None:
-        """End a run that has completed or failed by its own decision, or suspend it."""
+    async def _end(self, run: RunSession, status: RunStatus, error: str | None = None, output: Any = None) -> bool:
+        """End a run that has completed or failed by its own decision, or suspend it.
+
+        Return False if the run has accepted a message that it has not read: it has not ended then.
+        """
         assert self._requests is not None
         if self._requests.summaries is not None:
             await self._requests.summaries.settle(PATIENCE)
         waiting = await open_waits(run) if status == "suspended" else ()
+        if run.steers and status != "suspended":
+            return False
         self._result = result_of(run, status, error, waiting, output)
         if status != "suspended":
             if self._resume and self._parent is None:
                 await seal_below(run.tree, "cancelled", "the run above it has ended")
-            await record_end(run, status, error)
+            try:
+                await record_end(run, status, error, read=run.journal.processed)
+            except UnreadMessagesError:
+                run.ended, self._result = False, None
+                if self._stopped:  # meanwhile
+                    raise asyncio.CancelledError from None
+                return False
+        if run.chat.conversation_id or run.chat.history:  # otherwise no further run is likely
+            keep_conversation(run)
         if self._parent is None:
             await run.tree.release()
+        return True
 
     async def _broke_off(self, run: RunSession, raised: BaseException) -> bool:
         """End a run that an exception has ended. Return False if *raised* must be raised again."""
@@ -456,54 +448,13 @@ class ToolOrchestrator:
         run.tree.add_task(run.id, task)
         await asyncio.wait([task], timeout=run.tree.patience if status == "cancelled" else None)
 
-    # -- sub-agents ----------------------------------------------------------------------------------------------
-
-    async def _spawn(
-        self,
-        parent: Parent,
-        agent: AgentConfig[Any],
-        task: str,
-        registry: ToolRegistry | None,
-        tool_call_limit: int | None,
-    ) -> RunResult:
-        """Run a sub-agent for a call. Its events, usage and tool calls are part of this run's, however it ends.
-
-        If the call is repeated after a crash or a wait, its sub-agent is found and resumed, or has ended.
-        """
-        run = parent.run
-        if run.ended:
-            raise ToolError(ORPHANED)
-        if not parent.again and (why := run.meter.refuse_spawn(run.path)) is not None:
-            raise ToolError(why)
-        result, started = await child_result(run, parent, agent.output_type) if parent.again else (None, False)
-        if result is None:
-            child = ToolOrchestrator(
-                run.chat.for_child(task, run.model),
-                agent,
-                registry,
-                resources=run.resources,
-                tool_call_limit=tool_call_limit,
-                parent=parent,
-                resume=started,
-            )
-            try:
-                result = await child._run_below()
-            finally:
-                if child.result is not None:
-                    run.count_calls(child.result.tool_calls)
-        else:
-            run.count_calls(result.tool_calls)
-            run.meter.restore_run(result.tool_calls)
-        if run.ended:
-            raise ToolError(ORPHANED)
-        if result.status in ("failed", "cancelled"):
-            raise RunError(result.error or "the sub-agent failed", result)
-        return result
-
-    async def _run_below(self) -> RunResult:
+    async def run_below(self) -> RunResult:
         """Run as a sub-agent, in the task of the call that spawned it."""
         run = self._open()
         self._task = asyncio.current_task()
         await self._drive(run)
         assert self._result is not None
         return self._result
+
+
+_SPAWN = partial(spawn, ToolOrchestrator)

@@ -205,6 +205,10 @@ class RedactedStream:
             self._pieces.flush(event.call_id)
         texts = {name: value for name in _TEXTS if (value := getattr(event, name, None)) is not None}
         changed: dict[str, Any] = {name: self._redactor.value(value) for name, value in texts.items()}
+        if isinstance(event, ToolDone) and event.media:
+            texts["media"] = event.media
+            clean = [dataclasses.replace(each, name=self._redactor.text(each.name)) for each in event.media]
+            changed["media"] = tuple(clean)
         self._inner.put(event if changed == texts else dataclasses.replace(event, **changed))
 
     async def drained(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from ..errors import HookError, LimitError, ToolError
 from ..events import RunEvent, StoppedWork
-from ..messages import AssistantMessage, Message, ToolCall
+from ..messages import AssistantMessage, Message, Text, ToolCall
 from ..providers.base import ModelRequest
 from ..usage import UsageRecord
 from .agent import DECISIONS, OBSERVERS, AgentConfig, deciders
@@ -205,6 +205,28 @@ async def within_patience(run: RunSession, hook: str, work: Coroutine[Any, Any, 
             run.tree.note_stopped("not_stopped", StoppedWork(agent_path=run.path, what="hook", name=hook))
         raise
     return task.result()
+
+
+async def reviewed(run: RunSession, hooks: Hooks, message: AssistantMessage) -> AssistantMessage:
+    """Return *message*, which a hook or a tool shows as the answer, as the agent's `review_answer` admits it.
+
+    Raises `HookError` for any other decision: there is no turn that could continue or fail.
+    """
+    decision = await hooks.review_answer(run.context, message)
+    if isinstance(decision, Finish):
+        decision = AssistantMessage((Text(decision.text),) if decision.text else ())
+    if not isinstance(decision, AssistantMessage):
+        name = type(decision).__name__
+        raise hooks.review_answer.error(f"returned {name} for a text outside a turn: return a message or a Finish")
+    run.admitted = decision.text
+    return decision
+
+
+async def reviewed_text(run: RunSession, hooks: Hooks, text: str) -> str:
+    """Return the *text* of a hook as `reviewed` admits it, unless it was admitted before."""
+    if not hooks.review_answer.own or not text or text == run.admitted:
+        return text
+    return (await reviewed(run, hooks, AssistantMessage((Text(text),)))).text
 
 
 def hooks_of(config: AgentConfig[Any]) -> Hooks:

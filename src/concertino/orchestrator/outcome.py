@@ -130,7 +130,8 @@ class Special:
     messages: tuple[Message, ...] | None = None
     """The conversation from now on. The current turn's message and results follow it."""
     withhold: bool = False
-    """Whether the original result is not kept: the model cannot recall it, and it is not stored."""
+    """Whether the original result, with its media, is not kept: the model cannot recall it, and no message has it. The
+    `ToolDone` event, also in the log of a `Runtime`, precedes this decision and has it."""
 
     def __post_init__(self) -> None:
         if self.result is not None and not isinstance(self.result, str):
@@ -155,6 +156,8 @@ class Outcome:
     """Text that replaces the content once it is no longer sent."""
     media: tuple[Media, ...] = ()
     """Images and documents next to `content`."""
+    stored: bool = True
+    """Whether the result may be kept after the run; see `ToolResult.stored`."""
     retain: Retain = "window"
     handle: str = ""
     """The handle under which the model can recall the whole result."""
@@ -169,7 +172,7 @@ def result_message(outcome: Outcome, *, native: bool) -> Message:
     """Return an outcome as a message: a user message if the model's message does not contain the call."""
     call = outcome.call
     if not native:
-        return UserMessage(f"[result of {call.name}]\n{outcome.content}", outcome.media, tool=call.name)
+        return UserMessage(f"[result of {call.name}]\n{outcome.content}", outcome.media, call.name, outcome.stored)
     return ToolMessage(
         call.id,
         call.name,
@@ -178,6 +181,7 @@ def result_message(outcome: Outcome, *, native: bool) -> Message:
         outcome.whole,
         outcome.summary,
         outcome.media,
+        stored=outcome.stored,
         retain=outcome.retain,
         handle=outcome.handle,
     )

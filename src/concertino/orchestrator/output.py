@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,6 +18,7 @@ from pydantic_core import from_json
 from ..errors import ConfigurationError, InvalidOutputError
 from ..messages import AssistantMessage, Message, Text, UserMessage
 from ..providers.base import Model, ModelRequest, OutputSchema
+from ..tools.schema import JsonSchema
 from .strict_schema import strict_form
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ _INSTRUCTIONS = (
 )
 _FENCE = re.compile(r"\s*```[a-z]*[ \t]*\n(.*?)(?:\n?```\s*)?\Z", re.DOTALL)
 _MOST_PROBLEMS = 10
+_NOT_FINITE = re.compile(r'"[\s+-]*(nan|inf)', re.IGNORECASE)
 _STEP = 64
 """The least number of new characters between two partial values."""
 
@@ -43,7 +47,10 @@ class Output:
 
     def __init__(self, kind: Any) -> None:
         if isinstance(kind, Mapping):
-            self._check, schema = _JsonSchema(kind), dict(kind)
+            schema = dict(kind)
+            checked = JsonSchema(schema, "output_type", "values", InvalidOutputError, most=_MOST_PROBLEMS)
+            checked.require_valid()
+            self._check: Callable[[Any], Any] = checked.validate
         else:
             self._check, schema = _typed(kind)
         self._takes_text = str in get_args(kind)
@@ -74,7 +81,7 @@ class Output:
             if self.instructions not in request.system:
                 request.system = f"{request.system}\n\n{self.instructions}".strip()
 
-    def validate(self, text: str) -> Any:
+    async def validate(self, text: str) -> Any:
         """Return the value of a whole answer. Raises `InvalidOutputError`, naming the problems."""
         try:
             value = from_json(_json_part(text), allow_inf_nan=False)
@@ -86,7 +93,9 @@ class Output:
             value = value[_FIELD]
         elif self._takes_text and not isinstance(value, dict | list):
             return text  # a number as an answer in words
-        return self._check(value)
+        _require_finite(value)  # JSON has no infinity, but 1e999 reads as one
+        checked = self._check(value)
+        return await checked if inspect.isawaitable(checked) else checked
 
     def partial(self, text: str, *, open_strings: bool = True) -> Any:
         """Return the value that the beginning of an answer has so far, as plain JSON; None if it has none.
@@ -150,32 +159,6 @@ class PartialReader:
         return value
 
 
-class _JsonSchema:
-    """Validates JSON against a schema that the product wrote. Never fetches a referenced schema."""
-
-    __slots__ = ("_validator",)
-
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        import jsonschema  # noqa: PLC0415 - slow to import, and rarely used
-        from referencing import Registry  # noqa: PLC0415 - as above
-
-        kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-        try:
-            kind.check_schema(dict(schema))
-        except jsonschema.SchemaError as error:
-            raise ConfigurationError(f"invalid output_type: the JSON Schema is invalid: {error.message}") from None
-        self._validator = kind(schema, registry=Registry())
-
-    def __call__(self, value: Any) -> Any:
-        errors = [
-            f"{'.'.join(map(str, error.absolute_path))}: {error.message}" if error.absolute_path else error.message
-            for error in self._validator.iter_errors(value)
-        ]
-        if errors:
-            raise InvalidOutputError("; ".join(errors[:_MOST_PROBLEMS]))
-        return value
-
-
 def _typed(kind: Any) -> tuple[Any, dict[str, Any]]:
     """Return the check and the schema of a Python type."""
     try:
@@ -189,13 +172,30 @@ def _typed(kind: Any) -> tuple[Any, dict[str, Any]]:
         ) from None
 
     def check(value: Any) -> Any:
+        text = json.dumps(value)
         try:
-            return adapter.validate_json(json.dumps(value))
+            made = adapter.validate_json(text)
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False, include_input=False)
             raise InvalidOutputError("; ".join(map(_problem, problems[:_MOST_PROBLEMS]))) from None
+        if _NOT_FINITE.search(text):  # pydantic reads the text "NaN" as a number
+            _require_finite(adapter.dump_python(made, warnings=False))
+        return made
 
     return check, schema
+
+
+def _require_finite(value: Any) -> None:
+    """Raise `InvalidOutputError` if *value*, or a part of it, is infinite or not a number."""
+    parts: list[tuple[str, Any]] = [("", value)]
+    while parts:
+        path, part = parts.pop()
+        if isinstance(part, float) and not math.isfinite(part):
+            raise InvalidOutputError(f"{path.lstrip('.') or 'the answer'}: the number is not finite")
+        if isinstance(part, Mapping):
+            parts += [(f"{path}.{name}", each) for name, each in part.items()]
+        elif isinstance(part, list | tuple | set | frozenset):
+            parts += [(f"{path}.{index}", each) for index, each in enumerate(part)]
 
 
 def _problem(error: Any) -> str:
@@ -231,8 +231,8 @@ def output_of(kind: Any) -> Output | None:
     if isinstance(kind, Mapping):
         try:
             return _of_schema(json.dumps(kind))
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"invalid output_type {kind!r:.80}: {error}; use a JSON Schema") from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigurationError(f"invalid output_type: {error}; use a JSON Schema") from None
     try:
         return _of_type(kind)
     except TypeError:

@@ -12,6 +12,10 @@ MAX_CUSTOM_DATA = 65_536
 """Longest JSON text of a custom event's data, in characters."""
 
 
+AT_ONCE = 100_000
+"""Bytes of a structure that may be encoded in one go: a few milliseconds, in which no other thread can run."""
+
+
 def as_text(value: Any) -> str:
     """Return text unchanged and other values as JSON, with `str` for values that JSON cannot represent."""
     if isinstance(value, str):
@@ -24,9 +28,17 @@ def bounded_text(value: Any, most: int) -> str:
 
     The time and the memory that it takes depend on *most*, not on the size of the value.
     """
+    text = text_at_once(value, most)
+    return cut_bytes(_start_of(value, most), most) if text is None else text
+
+
+def text_at_once(value: Any, most: int) -> str | None:
+    """Return `bounded_text` of *value*; None for a structure that takes long to encode."""
     if not isinstance(value, str):
-        value = as_text(value) if type(value) is int or is_within(value, most) else _start_of(value, most)
-    return cut_bytes(value, most) if 4 * len(value) > most else value  # a character has at most four bytes
+        if type(value) is not int and not is_within(value, AT_ONCE):
+            return None
+        value = as_text(value)
+    return cut_bytes(value, most)
 
 
 def is_within(value: Any, most: int) -> bool:
@@ -52,8 +64,8 @@ def is_within(value: Any, most: int) -> bool:
 
 def cut_bytes(text: str, most: int) -> str:
     """Return *text* without its middle if it has more than *most* bytes in UTF-8."""
-    # Encode no more of a huge text than may be kept.
-    if len(text) <= most and len(text.encode(errors="surrogatepass")) <= most:
+    # Encode no more of a huge text than may be kept, and nothing of a short one: a character has at most four bytes.
+    if 4 * len(text) <= most or (len(text) <= most and len(text.encode(errors="surrogatepass")) <= most):
         return text
     half = most // 2
     start = text[:half].encode(errors="surrogatepass")[:half].decode(errors="ignore")

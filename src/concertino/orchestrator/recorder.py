@@ -169,8 +169,11 @@ async def record_summary(run: RunSession, ready: Sequence[Edit]) -> None:
         await run.journal.append(SummaryReady(ready=tuple(ready)), run.state.step, aside=True)
 
 
-async def record_end(run: RunSession, status: RunStatus, error: str | None) -> None:
-    """Record the end, with the context for the next run of the conversation. Nothing but usage can follow."""
+async def record_end(run: RunSession, status: RunStatus, error: str | None, *, read: int | None = None) -> None:
+    """Record the end, with the context for the next run of the conversation. Nothing but usage can follow.
+
+    With *read*, raises `UnreadMessagesError` if a message with a greater number was sent to the run.
+    """
     if not run.journal.on:
         return
     ended: EndStatus = status  # type: ignore[assignment]  # a suspended run has not ended
@@ -188,7 +191,7 @@ async def record_end(run: RunSession, status: RunStatus, error: str | None) -> N
         context=context,
     )
     end = run.journal.end_of(ended, run.state.text, error)
-    await run.journal.append(entry, run.state.step, end=end)
+    await run.journal.append(entry, run.state.step, end=end, read=read)
 
 
 def _request_record(prepared: Prepared, reserve: Reservation | None) -> RequestRecord:

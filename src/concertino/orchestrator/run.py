@@ -10,7 +10,7 @@ from ..events import Audience, CustomEvent, Notice, NoticeCode, RunProgress
 from ..ids import handle_for, usage_id
 from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import Operation, OperationState
-from ..providers.base import Model
+from ..providers.base import Logprob, Model
 from ..scope import Scope
 from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
@@ -46,6 +46,7 @@ else:
 
 
 NEGATIVE = "reported with negative counts"
+NOT_REPORTED = "not reported by the provider"
 """Why usage is not booked as it was reported."""
 Prompt: TypeAlias = str | Sequence[Message]
 """A question, or the messages of a conversation that ends with it."""
@@ -81,6 +82,7 @@ class RunContext(Work, Generic[S]):
         "deps",
         "id",
         "limits",
+        "logprobs",
         "model_id",
         "own_progress",
         "parent",
@@ -112,6 +114,9 @@ class RunContext(Work, Generic[S]):
         self.agent_state: S = None  # type: ignore[assignment]  # until the agent has made its state
         self.data: dict[str, Any] = run.data
         """The structured result of each tool's last call, by tool name."""
+        self.logprobs: tuple[Logprob, ...] = ()
+        """The probabilities of the last answer's tokens, if `build_request` asked for them. They are not stored: after
+        a crash, a recorded answer has none."""
 
     @property
     def messages(self) -> Messages:
@@ -153,6 +158,7 @@ class RunSession:
         "_fixed_of",
         "_reserve",
         "added",
+        "admitted",
         "agent",
         "attempts",
         "audience",
@@ -250,6 +256,8 @@ class RunSession:
         """Messages sent to a run without a store."""
         self.added: list[Message] = []
         """Messages that this run added to the conversation."""
+        self.admitted = ""
+        """The last text outside a turn that the agent has judged and admitted."""
         self.attempts = 0
         self.skipped: tuple[int, ...] | None = ()
         """Indexes of messages that the next run of the conversation does not have: examples, an older summary. None

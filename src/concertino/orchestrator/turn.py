@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import ContextFloorError, ProviderError
+from ..errors import ContextFloorError, HookError, ProviderError
 from ..events import StepStarted, ToolsSelected, TurnCompleted
 from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
@@ -80,10 +80,12 @@ class TurnRunner:
         return await self._hooks.after_step(run.context, outcome)
 
     async def _new_turn(self) -> StepOutcome:
+        run = self._run
         prepared = await self._requests.prepare()
         if not isinstance(prepared, Prepared):
             return prepared
         attempt = await self._answer(prepared)
+        run.context.logprobs = attempt.logprobs
         if self._hooks.review_answer.own and (refused := await self._review(attempt)) is not None:
             return refused
         turn = await self._interpret(attempt)
@@ -164,7 +166,7 @@ class TurnRunner:
             if (redactor := run.redactor) is not None:
                 turn = Turn(redactor.message(turn.message), tuple(map(redactor.call, turn.calls)))
         calls = attempt.calls if turn.message is message else turn.message.tool_calls
-        for call in (*calls, *turn.calls):
+        for call in calls if turn.calls is calls else (*calls, *turn.calls):
             if call.name not in run.registry.by_name:
                 turn = Turn(
                     known_calls(turn.message, run.registry),
@@ -196,16 +198,16 @@ class TurnRunner:
             calls = decision
             self._answer_unrun(turn, "not run: the agent left this call out", but=calls)
         state.has_tool_calls = bool(calls)
-        meter, own = run.meter, run.limits.tool_calls - state.iteration
-        if (
-            len(calls) > max(own, 1)
-            or meter.tool_calls + len(calls) > meter.most_tool_calls
-            or (calls and state.step == state.last_step)
-        ):
-            calls = self._refuse(calls)
-            if not calls:
-                return calls, CONTINUE  # the model has called, and reads why nothing was run
         if calls:
+            count, meter = len(calls), run.meter
+            if (
+                (count > 1 and count > run.limits.tool_calls - state.iteration)
+                or meter.tool_calls + count > meter.most_tool_calls
+                or state.step == state.last_step
+            ):
+                calls = self._refuse(calls)
+                if not calls:
+                    return calls, CONTINUE  # the model has called, and reads why nothing was run
             if hooks.watches_selection:
                 hooks.observe_selection(run.context, calls)
             if hooks.config.enable_global_context_update:
@@ -283,7 +285,7 @@ class TurnRunner:
         failed = [result for result in outcomes if result.is_error]
         state.errored_tools = tuple([self._run.tool_name(result.call.name) for result in failed])
         for result in outcomes:
-            if result.data is not None:
+            if result.data is not None and result.stored:
                 run.keep_data(result.call.name, result.data)
         if self._hooks.config.enable_global_context_update:
             run.tree.content_index += 1
@@ -300,7 +302,10 @@ class TurnRunner:
         """Let the agent change results and conversation, and return the tool choice that it wants next."""
         choice: ToolChoice | None = None
         for outcome in outcomes:
-            special = await self._hooks.handle_special_tools(self._run.context, outcome.call, outcome)
+            try:
+                special = await self._hooks.handle_special_tools(self._run.context, outcome.call, outcome)
+            except HookError as error:
+                raise error.during(outcome.call.name, outcome.call.id)  # noqa: B904 - the same error
             if special is not None:
                 self._change(special, outcome)
                 choice = special.tool_choice or choice
@@ -312,7 +317,7 @@ class TurnRunner:
             outcome.content = special.result
         if special.withhold:
             outcome.whole = outcome.summary = outcome.data = None
-            outcome.handle = ""
+            outcome.media, outcome.handle = (), ""
         if special.messages is not None:
             # The current turn's message stays: its results follow it.
             self._run.replace(special.messages)
@@ -363,8 +368,10 @@ class TurnRunner:
     async def _stop(self) -> None:
         """End the calls that are running, and add them to the receipt."""
         if self._calls is not None:
-            await self._calls.stop(self._run.tree.patience)
-            self._calls.note_stopped()
+            try:
+                await self._calls.stop(self._run.tree.patience)
+            finally:
+                self._calls.note_stopped()
 
     def _break_off(self) -> None:
         """Complete the conversation: partial text is kept, and each call has a result."""

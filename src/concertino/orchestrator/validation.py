@@ -70,6 +70,12 @@ def _are_texts(values: Iterable[object]) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
+def _is_few_shot(value: object) -> bool:
+    if not isinstance(value, Mapping) or not all(map(_is_list, value.values())):
+        return False
+    return all(isinstance(key, str) or (isinstance(key, tuple) and _are_texts(key)) for key in value)
+
+
 def _is_instance_with(*names: str) -> Check:
     return lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in names)
 
@@ -102,7 +108,7 @@ _CHAT: dict[str, tuple[Check, str]] = {
         "use a model or its id; wiring.open_model('provider:name') opens one",
     ),
     "history": (_is_list, _USE_MESSAGES),
-    "few_shot": (_is_mapping_to(_is_list), f"for each model id, {_USE_MESSAGES}"),
+    "few_shot": (_is_few_shot, f"for each model id, pattern or tuple of them, {_USE_MESSAGES}"),
     "context": (_optional(_is_context), "use the `context` of an earlier result, or None to start anew"),
     "scope": (_is(Scope), "use a Scope"),
     "memories": (_is_list_of(str), "use a list of texts"),
@@ -111,7 +117,10 @@ _CHAT: dict[str, tuple[Check, str]] = {
     "budget": (_optional(_is(Budget)), "use a Budget, or None"),
     "system_prompt": _OPTIONAL_TEXT,
     "chatbot_id": _OPTIONAL_TEXT,
+    "project_attachments": (_is_list_of(Attachment), "use a list of Attachments"),
     "send_tools": (_is(bool), "use True or False"),
+    "memory_enabled": (_is(bool), "use True or False"),
+    "personalization_enabled": (_is(bool), "use True or False"),
     "summary": _TEXT,
     "conversation_id": _TEXT,
     "personalization": _TEXT,

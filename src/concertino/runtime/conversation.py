@@ -11,7 +11,6 @@ from typing import Literal, Protocol, assert_never, get_args
 from ..errors import (
     ConfigurationError,
     ConversationBusyError,
-    ErasedError,
     RunStateError,
     TurnExistsError,
     UnknownConversationError,
@@ -20,15 +19,18 @@ from ..events import RunEvent, RunResult, StopReceipt
 from ..ids import new_run_id
 from ..messages import Message
 from ..orchestrator.chat import Chat
-from ..orchestrator.journal.patterns import Redactor
-from ..providers.base import Model
+from ..orchestrator.journal.data_policy import DataPolicy
+from ..orchestrator.journal.patterns import redactor_of
+from ..providers.base import Model, model_id
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import ENDED_STATES, Feedback, QueuedTurn, Rating, StoredConversation, StoredTurn
+from .checks import check_number, check_text
 from .conversation_export import Export, exported
 from .event_log import Until
+from .kept_text import kept_text
 from .live_run import LiveRun
-from .turn_input import check_input, encode_input, started_input
+from .turn_input import check_input, encode_input, in_conversation, started_input
 from .turns import TurnStarter
 
 WhenBusy = Literal["queue", "steer", "interrupt", "refuse"]
@@ -50,7 +52,9 @@ class _Runs(Protocol):
         self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
     ) -> AsyncGenerator[tuple[int, RunEvent], None]: ...
 
-    async def redactor(self, scope: AnyScope, agent: str, run_id: str) -> Redactor | None: ...
+    async def data_policy(self, scope: AnyScope, agent: str, run_id: str) -> DataPolicy: ...
+
+    async def check(self, chat: Chat, agent: str) -> None: ...
 
     async def result(self, scope: AnyScope, run_id: str) -> RunResult: ...
 
@@ -178,14 +182,17 @@ class Conversation:
 
     async def branch(self, turn_id: str) -> None:
         """Make a turn the active leaf: the next message begins a new branch after it."""
+        check_text(turn_id=turn_id)
         await self._runs.store.select_leaf(self.scope, self.id, turn_id)
 
     async def switch(self, turn_id: str) -> str:
         """Activate the branch of a turn, up to the newest turn below it. Return the id of the leaf."""
+        check_text(turn_id=turn_id)
         return await self._runs.store.select_leaf(self.scope, self.id, turn_id, newest=True)
 
     async def withdraw(self, turn_id: str) -> bool:
         """Remove a queued turn. Return False if it has started already."""
+        check_text(turn_id=turn_id)
         return await self._runs.store.withdraw_turn(self.scope, self.id, turn_id)
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -199,11 +206,14 @@ class Conversation:
 
     async def turn(self, turn_id: str) -> ConversationTurn:
         """Return one turn."""
+        check_text(turn_id=turn_id)
         await self._runs.store.turn(self.scope, self.id, turn_id)
         return ConversationTurn(self, turn_id)
 
     async def turns(self, limit: int = 50, before: str | None = None) -> Sequence[StoredTurn]:
         """Return the turns of the active branch, the newest first; for the next page, *before* the last one's id."""
+        check_number(limit=limit)
+        check_text(before=before or "")
         return await self._runs.store.turns(self.scope, self.id, limit=limit, before=before)
 
     async def queue(self) -> Sequence[StoredTurn]:
@@ -228,14 +238,18 @@ class Conversation:
 
     async def set_title(self, title: str) -> None:
         """Replace the title."""
-        await self._runs.store.set_title(self.scope, self.id, await _redacted(self, title))
+        check_text(title=title)
+        title, seconds = kept_text(await _policy_of(self), title)
+        await self._runs.store.set_title(self.scope, self.id, title, keep_seconds=seconds)
 
     async def rate(self, turn_id: str, rating: Rating | None, text: str = "") -> None:
         """Store feedback on a turn's answer in place of earlier feedback; None without text removes it."""
         if rating not in (None, *get_args(Rating)):
             raise ConfigurationError(f"invalid rating {rating!r}: choose 'up', 'down' or None")
-        feedback = Feedback(rating=rating, text=await _redacted(self, text)) if rating or text else None
-        await self._runs.store.rate_turn(self.scope, self.id, turn_id, feedback)
+        check_text(turn_id=turn_id, text=text)
+        text, seconds = kept_text(await _policy_of(self), text) if text else ("", None)
+        feedback = Feedback(rating=rating, text=text) if rating or text else None
+        await self._runs.store.rate_turn(self.scope, self.id, turn_id, feedback, keep_seconds=seconds)
 
     async def delete(self) -> None:
         """Erase the conversation with its runs, which are stopped first. The ledger stays."""
@@ -253,6 +267,7 @@ class Conversation:
     ) -> ConversationTurn:
         if when_busy not in get_args(WhenBusy):
             raise ConfigurationError(f"invalid when_busy {when_busy!r}: choose from {', '.join(get_args(WhenBusy))}")
+        check_text(key=key, mode=mode)
         check_input(chat)
         first = when_busy == "interrupt"
         turn = QueuedTurn(run_id=new_run_id(), input={}, parent=parent, key=key, mode=mode, first=first)
@@ -280,7 +295,7 @@ class Conversation:
     ) -> str | None:
         """Queue or steer a message. Return the run id of its turn; None if the conversation has become idle."""
         store = self._runs.store
-        if when_busy != "refuse" and (redactor := await _redactor_of(self)) is not None:
+        if when_busy != "refuse" and (redactor := redactor_of(tuple((await _policy_of(self)).patterns))) is not None:
             chat = redactor.chat(chat)  # a queue is stored before a run could redact it
         match when_busy:
             case "refuse":
@@ -290,6 +305,9 @@ class Conversation:
                     raise ConfigurationError("a message to the turn in progress is text: queue one with media")
                 return await store.steer_turn(self.scope, self.id, turn.key, chat.message)
             case "queue" | "interrupt":
+                if chat.model is not None and not isinstance(chat.model, str):
+                    chat = dataclasses.replace(chat, model=model_id(chat.model))  # as the queue has it
+                await self._runs.check(in_conversation(chat, self.scope, self.id), self.agent)
                 turn = dataclasses.replace(turn, input=encode_input(chat))
                 return turn.run_id if await store.queue_turn(self.scope, self.id, turn) else None
             case _:
@@ -303,24 +321,15 @@ class Conversation:
 
     async def _input(self, turn_id: str) -> tuple[StoredTurn, Chat]:
         """Return a turn with the chat that it was given."""
+        check_text(turn_id=turn_id)
         turn = await self._runs.store.turn(self.scope, self.id, turn_id)
         journal = await self._runs.store.load(self.scope, turn_id)
         if journal is None:
             raise RunStateError(f"turn {turn_id} is queued: withdraw it, and send another message")
-        try:
-            return turn, started_input(journal)
-        except ErasedError:
-            if not turn.message:
-                raise
-            return turn, Chat(turn.message)
+        return turn, started_input(journal, turn.message)
 
 
-async def _redactor_of(conversation: Conversation) -> Redactor | None:
-    """Return the redactor for texts that are stored without a run."""
+async def _policy_of(conversation: Conversation) -> DataPolicy:
+    """Return the data policy for texts that are stored without a run."""
     leaf = (await conversation.read()).leaf
-    return await conversation._runs.redactor(conversation.scope, conversation.agent, leaf)
-
-
-async def _redacted(conversation: Conversation, text: str) -> str:
-    redactor = await _redactor_of(conversation) if text else None
-    return text if redactor is None else redactor.text(text)
+    return await conversation._runs.data_policy(conversation.scope, conversation.agent, leaf)

@@ -40,8 +40,13 @@ class EventLog:
         self._polling: asyncio.Task[None] | None = None
         self._closed = False
 
+    def open(self) -> None:
+        """Let readers follow runs, also after `close`."""
+        self._closed = False
+
     def writer(self, root_id: str) -> EventWriter:
         """Return the writer of a tree that starts or is resumed in this process."""
+        self.open()
         writer = self._writers[root_id] = EventWriter(self._store, root_id)
         self._wake(root_id)
         return writer
@@ -66,9 +71,13 @@ class EventLog:
     async def read(
         self, scope: AnyScope, root_id: str, after: int = 0, until: Until = "ended"
     ) -> AsyncGenerator[tuple[int, RunEvent], None]:
-        """Yield the events after number *after*, then follow the run. Raises `UnknownRunError`, and `StorageError`."""
+        """Yield the events after number *after*, then follow the run, unless the log is closed.
+
+        Raises `UnknownRunError`, and `StorageError`.
+        """
+        stays = not self._closed
         follows = False  # a reader that has caught up gets every piece
-        while not self._closed:
+        while not (stays and self._closed):
             page = await self._store.events(scope, root_id, after)
             found = unpack(page.rows, after)
             for number, event in found if follows else without_replaced(found):
@@ -76,7 +85,7 @@ class EventLog:
             after = found[-1][0] if found else max(after, page.last)
             if after < page.last:
                 continue
-            if page.closed or (until == "suspended" and await self._is_suspended(scope, root_id)):
+            if page.closed or not stays or (until == "suspended" and await self._is_suspended(scope, root_id)):
                 return
             follows = True
             writer = self._writers.get(root_id)
@@ -194,6 +203,6 @@ class EventLog:
         )
         if run.start.erase_after is None:
             with suppress(StorageError):
-                result = replayed_result(replay(journal), list(usage))
+                result = await replayed_result(replay(journal), list(usage))
         ended = RunEnded(root_id, result.agent_path, result.content_index, result)
         await self._store.end_events(scope, root_id, [[0, event_json(ended)]])

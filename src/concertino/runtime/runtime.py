@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, get_args
 
@@ -13,57 +12,47 @@ from ..errors import (
     ConfigurationError,
     ErasedError,
     NotAllowedError,
-    RunClaimedError,
-    RunEndedError,
     RunStateError,
     UnknownConversationError,
     UnknownRunError,
-    UnknownWaitError,
 )
 from ..events import RunEvent, RunResult, StopReceipt
-from ..ids import new_conversation_id, new_run_id, run_of, token
+from ..ids import named_run_id, new_conversation_id, new_run_id, run_of, token
 from ..orchestrator.agent import AgentConfig, check_parts
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
 from ..orchestrator.hooks import hooks_of
-from ..orchestrator.journal.data_policy import policy_of
+from ..orchestrator.journal.data_policy import DataPolicy, policy_of
 from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE
-from ..orchestrator.journal.patterns import Redactor, redactor_of
-from ..orchestrator.journal.replay import receipt_of, replay, requests, started_of
+from ..orchestrator.journal.patterns import redactor_of
+from ..orchestrator.journal.replay import replay, requests, started_of
 from ..orchestrator.lifecycle.fork import fork
+from ..orchestrator.lifecycle.refusal import check_start
 from ..orchestrator.lifecycle.result import replayed_result
-from ..orchestrator.lifecycle.seal import seal
 from ..orchestrator.resources import Resources
 from ..orchestrator.tool_calls.approval import arguments_text
 from ..providers.base import Model, ModelRequest
-from ..records import record
-from ..scope import AnyScope, Scope, TenantScope
+from ..scope import AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import StoredConversation, StoredTurn
 from ..storage.types import StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
+from .answers import AnswerOutcome, approval_of
+from .checks import check_number, check_text
 from .conversation import Conversation
 from .event_log import EventLog, Until
 from .live_run import LiveRun
 from .run_resources import ResourcesFunction, RunResources
+from .sealing import sealed
 from .title import TitleAgent, write_title
 from .turns import TurnStarter
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
 _MOST_DONE = 100
 """Number of runs from which a start drops the runs that are done, for a runtime without its watchdog."""
-
-
-@record
-class AnswerOutcome:
-    """The effect of an answer to a waiting call."""
-
-    won: bool
-    """Whether the answer was the first. If not, it changed nothing: `wait.resolution` is the answer that counts."""
-    wait: Wait
 
 
 class Runtime:
@@ -117,12 +106,12 @@ class Runtime:
         self._log = EventLog(self.store)
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._turns = TurnStarter(self.store, self)
+        self._turns = TurnStarter(self.store, self, lambda: self._agents)
         self._watchdog = Watchdog(
             self.store,
             self,
             self._turns.look,
-            lambda: self._agents,
+            lambda: [*self._agents, TitleAgent.name],
             sweep=sweep,
             tries=tries,
             back_off=back_off,
@@ -130,7 +119,8 @@ class Runtime:
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
-        self._watching = asyncio.create_task(self._watchdog.run(), name="concertino watchdog")
+        self._log.open()
+        self._watching = self._watchdog.start()
         return self
 
     async def __aexit__(
@@ -152,9 +142,20 @@ class Runtime:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     async def start(self, chat: Chat, agent: AgentConfig[Any] | str, *, run_id: str | None = None) -> LiveRun:
-        """Start a run and return it once it is recorded: from then on it cannot be lost."""
-        config, registry = self._agent(agent)
-        return await self._run(chat, config, registry, run_id or new_run_id(), resume=False)
+        """Start a run and return it once it is recorded: from then on it cannot be lost.
+
+        *run_id* is the caller's own id for the run, such as an order's: the same id cannot start a second run. A run
+        of a tenant is stored under an id that is derived from it, `LiveRun.id`, so that no tenant finds out what ids
+        another has used. Raises `RunExistsError`, whose `run_id` is the stored id.
+        """
+        check_text(run_id="" if run_id is None else run_id)
+        if run_id and isinstance(chat, Chat) and isinstance(chat.scope, Scope) and chat.scope.tenant:
+            run_id = named_run_id(chat.scope.key, run_id)
+        return await self._start(chat, agent, run_id or new_run_id())
+
+    async def _start(self, chat: Chat, agent: AgentConfig[Any] | str, run_id: str) -> LiveRun:
+        config, registry = (agent, None) if isinstance(agent, TitleAgent) else self._agent(agent)
+        return await self._run(chat, config, registry, run_id, resume=False)
 
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun:
         """Resume a run at the point where it stopped; a sub-agent's run is resumed with its root.
@@ -166,8 +167,9 @@ class Runtime:
         if (live := self._live.get(root_id)) is not None and not live.done:
             return live
         root = stored if root_id == run_id else await self._stored(owner, root_id)
-        config, registry = self._agent(root.start.agent)
         started = started_of(await self._journal(owner, root_id))
+        title = root.start.agent == TitleAgent.name
+        config, registry = (TitleAgent(policy_of(started.policy)), None) if title else self._agent(root.start.agent)
         return await self._run(Chat(model=started.model, scope=owner), config, registry, root_id, resume=True)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
@@ -177,7 +179,7 @@ class Runtime:
 
     def knows(self, agent: str) -> bool:
         """Return whether this process can run the agent of this name."""
-        return agent in self._agents
+        return agent in self._agents or agent == TitleAgent.name
 
     def events(
         self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
@@ -189,6 +191,9 @@ class Runtime:
         pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
         `UnknownRunError`; give the id of the root to read the events of a sub-agent.
         """
+        if until not in get_args(Until):
+            raise ConfigurationError(f"invalid until {until!r:.80}: choose from {', '.join(get_args(Until))}")
+        check_number(after=after)
         return self._log.read(scope, run_id, after, until)
 
     async def result(self, scope: AnyScope, run_id: str) -> RunResult:
@@ -203,10 +208,11 @@ class Runtime:
         start = journal.run.start
         agent, _ = self._agents.get(start.agent, (None, None))
         output_type = None if agent is None or start.run_id != start.root_id else agent.output_type
-        return replayed_result(replay(journal), list(await self.store.usage(scope, start.root_id)), output_type)
+        return await replayed_result(replay(journal), list(await self.store.usage(scope, start.root_id)), output_type)
 
     async def steer(self, scope: AnyScope, run_id: str, message: str) -> None:
         """Add a user's message to a run in any process: the agent sees it once, before its next step."""
+        check_text(message=message)
         if not message.strip():
             raise ConfigurationError("steer: the message is empty")
         await self.store.send(scope, run_id, "steer", await self._clean(scope, run_id, message))
@@ -226,16 +232,10 @@ class Runtime:
             if result.status == "cancelled":
                 return result.receipt or StopReceipt()
         await self.store.send(scope, run_id, "stop")  # also if the run was suspended, or ended, just before
-        loop = asyncio.get_running_loop()
-        until = loop.time() + deadline + 2 * self._sweep
-        while True:
-            with suppress(RunClaimedError, RunEndedError):
-                return await seal(self.store, scope, run_id, "cancelled", "the run was stopped")
-            if (await self._stored(scope, run_id)).end is not None:
-                return receipt_of(await self._journal(scope, run_id)) or StopReceipt()
-            if loop.time() > until:
-                raise RunStateError(f"run {run_id} has not stopped within {deadline:g} s: its process does not answer")
-            await asyncio.sleep(min(0.05, self._sweep))
+        receipt = await sealed(self.store, scope, run_id, deadline + 2 * self._sweep, min(0.05, self._sweep))
+        if receipt is None:
+            raise RunStateError(f"run {run_id} has not stopped within {deadline:g} s: its process does not answer")
+        return receipt
 
     async def retry(self, scope: AnyScope, run_id: str) -> None:
         """Give a dead letter another chance: the watchdog of any process resumes it.
@@ -260,6 +260,13 @@ class Runtime:
         """Return every request that the run's turns sent, from its journal: the step, the model's id, the request."""
         return requests(await self._journal(scope, run_id))
 
+    async def unsettled_usage(self, scope: AnyScope, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
+        """Return the usage records of *scope* that are `unknown`, the oldest first, for `settle_usage`.
+
+        For the next page, *after* is the id of the last record.
+        """
+        return await self.store.unsettled_usage(scope, limit=limit, after=after)
+
     async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
         """Replace an unknown or estimated usage record by the figures of the provider's bill; the record keeps its id.
 
@@ -278,6 +285,7 @@ class Runtime:
         """
         if not isinstance(scope, Scope):
             raise ConfigurationError(f"a conversation belongs to a Scope, not to {scope!r:.80}")
+        check_text(conversation_id="" if conversation_id is None else conversation_id)
         if agent is not None:
             name = self._agent(agent)[0].name
             stored = await self.store.open_conversation(scope, conversation_id or new_conversation_id(), name)
@@ -299,6 +307,8 @@ class Runtime:
 
         Raises `UnknownConversationError` if *before* is unknown.
         """
+        check_number(limit=limit)
+        check_text(before=before or "")
         return await self.store.conversations(scope, limit=limit, before=before)
 
     async def search(self, scope: AnyScope, text: str, limit: int = 20) -> Sequence[StoredTurn]:
@@ -306,14 +316,24 @@ class Runtime:
 
         A turn is found once it has ended, and only text that its data policy keeps without a time limit.
         """
+        check_number(limit=limit)
+        check_text(text=text)
         return await self.store.search_turns(scope, text, limit=limit)
 
     async def write_title(self, scope: Scope, conversation: StoredConversation, model: Model | str | None) -> str:
         """Write the title of a conversation. Use `Conversation.title`, which writes it once."""
-        policy = await hooks_of(self._agent(conversation.agent)[0]).get_data_policy()
-        return await write_title(self, TitleAgent(policy), scope, conversation, model)
+        policy = await self.data_policy(scope, conversation.agent, conversation.leaf)
+        return await write_title(self, policy, scope, conversation, model)
 
     # -- waits ---------------------------------------------------------------------------------------------------
+
+    async def approvals(self, scope: AnyScope, limit: int = 50, after: Wait | None = None) -> Sequence[Wait]:
+        """Return the open approvals that *scope* may answer, the oldest first; for the next page, *after* the last one.
+
+        Without names on a call, its owner may answer it; otherwise the people of the tenant that it names.
+        """
+        check_number(limit=limit)
+        return await self.store.approvals(scope, limit=limit, after=after)
 
     async def approve(
         self,
@@ -334,7 +354,7 @@ class Runtime:
         """
         if remember not in get_args(Remember):
             raise ConfigurationError(f"approve(remember={remember!r:.80}): use 'once', 'conversation' or 'always'")
-        scope, wait = await self._approval(scope, key)
+        scope, wait = await approval_of(self.store, scope, key)
         if wait.arguments and arguments_hash(wait.arguments) != wait.arguments_hash:
             raise NotAllowedError(f"{key} cannot be approved: its arguments were changed after they were shown")
         edited = None if arguments is None else arguments_text(dict(arguments))
@@ -342,7 +362,8 @@ class Runtime:
 
     async def deny(self, scope: AnyScope, key: str, reason: str = "") -> AnswerOutcome:
         """Deny a waiting call; the model reads the *reason*. Raises as `approve`."""
-        scope, _ = await self._approval(scope, key)
+        check_text(reason=reason)
+        scope, _ = await approval_of(self.store, scope, key)
         return await self._answer(scope, key, "denied", reason)
 
     async def resolve(self, scope: AnyScope, key: str, content: Any, *, failed: bool = False) -> AnswerOutcome:
@@ -356,22 +377,6 @@ class Runtime:
             raise RunStateError(f"{key} waits for an approval: use approve or deny")
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
         return await self._answer(scope, key, "failed" if failed else "result", text)
-
-    async def _approval(self, scope: AnyScope, key: str) -> tuple[AnyScope, Wait]:
-        """Return the approval that waits under *key*, and the scope that answers it."""
-        wait = await self.store.wait(scope, key)
-        if wait is None and isinstance(scope, Scope):
-            # An approver is named by the call, and need not own the run.
-            scope = TenantScope(scope.tenant, by=scope.user)
-            wait = await self.store.wait(scope, key)
-            wait = wait if wait is not None and scope.by in wait.who else None
-        if wait is None:
-            raise UnknownWaitError(f"no call waits under {key!r}")
-        if wait.kind != "approval":
-            raise RunStateError(f"{key} waits for a result, not for an approval: use resolve")
-        if wait.who and scope.by not in wait.who:
-            raise NotAllowedError(f"{scope.by!r} may not answer {key}; those who may: {', '.join(wait.who)}")
-        return scope, wait
 
     async def _answer(
         self,
@@ -400,22 +405,27 @@ class Runtime:
         self._drop_done()
         await self._watchdog.look()
 
-    async def redactor(self, scope: AnyScope, agent: str, run_id: str) -> Redactor | None:
-        """Return the redactor of *agent*, for text from outside; None if it redacts nothing.
+    async def data_policy(self, scope: AnyScope, agent: str, run_id: str) -> DataPolicy:
+        """Return the data policy of *agent*, for text from outside.
 
-        If this process does not have the agent, the redactor is that of its run *run_id*. Raises `ConfigurationError`
+        If this process does not have the agent, the policy is that of its run *run_id*. Raises `ConfigurationError`
         if that cannot be read.
         """
         if agent in self._agents:
-            policy = await hooks_of(self._agents[agent][0]).get_data_policy()
-        else:
-            try:
-                policy = policy_of(started_of(await self._journal(scope, run_id)).policy)
-            except (UnknownRunError, ErasedError):
-                if agent:
-                    self._agent(agent)  # raises
-                raise
-        return redactor_of(tuple(policy.patterns))
+            return await hooks_of(self._agents[agent][0]).get_data_policy()
+        try:
+            return policy_of(started_of(await self._journal(scope, run_id)).policy)
+        except (UnknownRunError, ErasedError):
+            if agent:
+                self._agent(agent)  # raises
+            raise
+
+    async def check(self, chat: Chat, agent: str) -> None:
+        """Raise `ConfigurationError` if a run of *chat* could not start in this process, if it has the agent."""
+        if self.knows(agent):
+            config, registry = self._agents[agent]
+            resources = self._resources.shared or await self._resources.of(chat, config)
+            check_start(chat, resources, config, registry)
 
     async def _clean(self, scope: AnyScope, run_id: str, text: str) -> str:
         """Return *text*, from outside, as it may enter a run that *scope* reaches."""
@@ -424,10 +434,8 @@ class Runtime:
             return text
         # A sub-agent's policy also has the patterns of its parents.
         agent = stored.start.agent if stored.start.run_id == stored.start.root_id else ""
-        redactor = await self.redactor(scope, agent, run_id)
+        redactor = redactor_of(tuple((await self.data_policy(scope, agent, run_id)).patterns))
         return text if redactor is None else redactor.text(text)
-
-    # -- parts ---------------------------------------------------------------------------------------------------
 
     async def _stored(self, scope: AnyScope, run_id: str) -> StoredRun:
         stored = await self.store.run(scope, run_id)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from contextlib import suppress
 from typing import Any, Protocol
 
 from ..errors import ConcertinoError, RunExistsError, RunStateError
 from ..ids import child_run_id
+from ..messages import UserMessage
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
-from ..orchestrator.journal.data_policy import DataPolicy
+from ..orchestrator.journal.data_policy import DataPolicy, KeepFor, keeps_text, text_seconds
 from ..providers.base import Model
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import ENDED_STATES, StoredConversation, StoredTurn
+from .kept_text import kept_text
 from .live_run import LiveRun
 from .turn_input import in_conversation
 
@@ -27,7 +31,7 @@ class _Runs(Protocol):
 
     store: Store
 
-    async def start(self, chat: Chat, agent: AgentConfig[Any] | str, *, run_id: str | None = None) -> LiveRun: ...
+    async def _start(self, chat: Chat, agent: AgentConfig[Any] | str, run_id: str) -> LiveRun: ...
 
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun: ...
 
@@ -49,9 +53,15 @@ class TitleAgent(AgentConfig[Any]):
         return self._policy
 
 
-def title_question(turn: StoredTurn) -> str:
-    """Return the message that asks for the title of a conversation that begins with *turn*."""
-    return f"User: {turn.message[:_LONGEST_PART]}\n\nAssistant: {turn.answer[:_LONGEST_PART]}"
+def title_question(message: str, answer: str) -> str:
+    """Return the message that asks for the title of a conversation that begins with *message* and *answer*."""
+    return f"User: {message[:_LONGEST_PART]}\n\nAssistant: {answer[:_LONGEST_PART]}"
+
+
+async def _admitted(store: Store, scope: Scope, turn: StoredTurn) -> str:
+    """Return the user's message as the agent admitted it: `turn.message` is what the user sent."""
+    stored = [each.message for each in await store.messages(scope, turn.run_id)]
+    return next((message.text for message in stored if isinstance(message, UserMessage)), "")
 
 
 def cleaned_title(answer: str) -> str:
@@ -61,22 +71,29 @@ def cleaned_title(answer: str) -> str:
 
 
 async def write_title(
-    runs: _Runs, agent: TitleAgent, scope: Scope, conversation: StoredConversation, model: Model | str | None
+    runs: _Runs, policy: DataPolicy, scope: Scope, conversation: StoredConversation, model: Model | str | None
 ) -> str:
-    """Write and store the title of *conversation*, and return it; "" without an answer to write it from.
+    """Write and store the title of *conversation*, and return it; "" without an answer, as *policy* leaves it.
 
     The run's id follows from the conversation, so that several processes write one title and pay for one run.
     """
     turns = await runs.store.all_turns(scope, conversation.id)
     first = next((turn for turn in turns if turn.state in ENDED_STATES and turn.answer), None)
-    if first is None:
+    source = None if first is None else await runs.store.run(scope, first.run_id)
+    if first is None or source is None or source.end is None or not keeps_text(policy):
         return ""
-    chat = in_conversation(Chat(title_question(first), model=model), scope, conversation.id)
+    if (seconds := text_seconds(policy)) is not None:  # the title does not outlive the turn that it is made from
+        seconds -= time.time() - source.end.ended
+        if seconds <= 0:
+            return ""
+        policy = dataclasses.replace(policy, text=KeepFor(seconds))
+    question = title_question(await _admitted(runs.store, scope, first), first.answer)
+    chat = in_conversation(Chat(question, model=model), scope, conversation.id)
     error: str | None = None
     for number in range(1, _TRIES + 1):
         run_id = child_run_id(f"{scope.key}{conversation.id}:{conversation.created}:title", number)
         try:
-            live = await runs.start(chat, agent, run_id=run_id)
+            live = await runs._start(chat, TitleAgent(policy), run_id)
         except RunExistsError:
             with suppress(RunStateError):  # it has ended, or another process has it
                 await (await runs.resume(scope, run_id)).result()
@@ -86,7 +103,8 @@ async def write_title(
         if stored is None or stored.end is None:
             return ""  # another process is writing it
         if stored.end.status in ("completed", "limited"):
-            title = cleaned_title(stored.end.answer)
-            return await runs.store.set_title(scope, conversation.id, title, replace=False) if title else ""
+            title, seconds = kept_text(policy, cleaned_title(stored.end.answer))
+            store = runs.store
+            return title and await store.set_title(scope, conversation.id, title, replace=False, keep_seconds=seconds)
         error = stored.end.error
     raise ConcertinoError(f"the title of conversation {conversation.id!r} could not be written: {error}")

@@ -6,16 +6,21 @@ import asyncio
 import dataclasses
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from operator import eq
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..context_state import ContextState
 from ..errors import (
     ConcertinoError,
+    ConfigurationError,
     ConversationBusyError,
+    ConversationError,
     LeafMovedError,
+    MissingExtraError,
+    MissingKeyError,
+    ResourcesError,
     RunStateError,
     UnknownConversationError,
 )
@@ -23,17 +28,24 @@ from ..events import RunResult
 from ..messages import Message, mark_valid
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
+from ..orchestrator.journal.data_policy import DataPolicy
 from ..orchestrator.journal.entries import unpack_context
+from ..orchestrator.lifecycle.refusal import record_refusal
 from ..records import record
-from ..scope import OPERATOR, Scope
+from ..scope import OPERATOR, AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import ENDED_STATES, DueTurn, QueuedTurn, StoredHistory
 from ..storage.types import TurnStart
 from .live_run import LiveRun
 from .turn_input import decode_input, in_conversation
+from .watchdog import BACK_OFF, LONGEST
 
 log = logging.getLogger("concertino")
 
+T = TypeVar("T")
+
+_MAY_CHANGE = (ResourcesError, MissingKeyError, MissingExtraError)
+"""Errors of the process or the tenant's resources, not of the message."""
 HELD = 64
 """Most conversations whose history a process keeps."""
 
@@ -41,9 +53,9 @@ HELD = 64
 class _Runs(Protocol):
     """The part of the runtime that starts a run."""
 
-    async def start(self, chat: Chat, agent: AgentConfig[Any] | str, *, run_id: str | None = None) -> LiveRun: ...
+    async def _start(self, chat: Chat, agent: AgentConfig[Any] | str, run_id: str) -> LiveRun: ...
 
-    def knows(self, agent: str) -> bool: ...
+    async def data_policy(self, scope: AnyScope, agent: str, run_id: str) -> DataPolicy: ...
 
 
 @record
@@ -60,9 +72,12 @@ class _Held:
 class TurnStarter:
     """Starts turns. The store decides which turn is next; this process keeps what the next one would load."""
 
-    def __init__(self, store: Store, runs: _Runs) -> None:
+    def __init__(self, store: Store, runs: _Runs, agents: Callable[[], Collection[str]]) -> None:
         self._store = store
         self._runs = runs
+        self._agents = agents
+        self._failures: dict[str, int] = {}
+        """By queued turn: how often it could not be started here."""
         self._held: OrderedDict[tuple[Scope, str], _Held] = OrderedDict()
         self._following: dict[str, asyncio.Task[None]] = {}
 
@@ -74,6 +89,26 @@ class TurnStarter:
         Raises `ConversationBusyError`, `TurnExistsError`, `UnknownConversationError`, and `RunExistsError` if another
         process has started it.
         """
+
+        async def run(given: Chat, held: _Held) -> LiveRun:
+            live = await self._runs._start(given, agent, turn.run_id)
+            follow = self._follow(scope, conversation_id, held, live)
+            self._following[live.id] = asyncio.create_task(follow, name=f"turn {live.id}")
+            return live
+
+        return await self._as_next(scope, conversation_id, chat, turn, run, queued=queued)
+
+    async def _as_next(
+        self,
+        scope: Scope,
+        conversation_id: str,
+        chat: Chat,
+        turn: QueuedTurn,
+        run: Callable[[Chat, _Held], Awaitable[T]],
+        *,
+        queued: bool,
+    ) -> T:
+        """Call *run* with the chat of *turn* as the next turn, until no other turn comes in between."""
         while True:
             found = await self._store.conversation(scope, conversation_id)
             if found is None:
@@ -100,16 +135,14 @@ class TurnStarter:
                 ),
             )
             with suppress(LeafMovedError):
-                live = await self._runs.start(given, agent, run_id=turn.run_id)
-                follow = self._follow(scope, conversation_id, held, live)
-                self._following[live.id] = asyncio.create_task(follow, name=f"turn {live.id}")
-                return live
+                return await run(given, held)
 
     async def look(self) -> None:
         """Close the turns that have ended, and start the queued turns that are due."""
-        for due in await self._store.due_turns(OPERATOR):
-            if self._runs.knows(due.agent):
-                await self._start_due(due)
+        again = True
+        while again:  # after a refusal, the next turn is due
+            due = await self._store.due_turns(OPERATOR, agents=self._agents())
+            again = any([await self._start_due(each) for each in due])
 
     async def settled(self, run_id: str) -> None:
         """Wait until the history of a turn that has ended here is kept."""
@@ -127,15 +160,51 @@ class TurnStarter:
         if self._following:
             await asyncio.wait(self._following.values())
 
-    async def _start_due(self, due: DueTurn) -> None:
-        scope = Scope(due.tenant, due.user)
+    async def _start_due(self, due: DueTurn) -> bool:
+        """Start a queued turn. Return whether it was ended instead."""
+        scope, run_id = Scope(due.tenant, due.user), due.turn.run_id
+        chat = Chat(str(due.turn.input.get("message", "")))
         try:
             chat = decode_input(due.turn.input)
             await self.start(scope, due.conversation_id, due.agent, chat, due.turn, queued=True)
+            self._failures.pop(run_id, None)
+        except (RunStateError, ConversationError) as error:
+            log.info("turn %s was not started: %s", run_id, type(error).__name__)  # by another process
+        except _MAY_CHANGE as error:
+            await self._postpone(due, error)
+        except ConfigurationError as error:
+            log.warning("turn %s cannot be started: %s", run_id, error)
+            return await self._refuse(due, chat, str(error))
+        except Exception as error:  # noqa: BLE001 - one turn must not keep the watchdog from the others
+            await self._postpone(due, error)
+        return False
+
+    async def _postpone(self, due: DueTurn, error: Exception) -> None:
+        """Try a queued turn again after a delay that doubles each time."""
+        run_id, scope = due.turn.run_id, Scope(due.tenant, due.user)
+        log.warning("turn %s could not be started: %s", run_id, type(error).__name__)
+        failures = self._failures[run_id] = self._failures.get(run_id, 0) + 1
+        seconds = min(BACK_OFF * 2.0 ** min(failures - 1, 32), LONGEST)
+        with suppress(ConcertinoError):
+            await self._store.postpone_turn(scope, due.conversation_id, run_id, seconds)
+
+    async def _refuse(self, due: DueTurn, chat: Chat, why: str) -> bool:
+        """End a queued turn that can never start as failed, so that the next one can start."""
+        scope = Scope(due.tenant, due.user)
+
+        async def run(given: Chat, _: _Held) -> None:
+            policy = await self._runs.data_policy(scope, due.agent, due.turn.run_id)
+            await record_refusal(self._store, given, due.agent, policy, due.turn.run_id, why)
+
+        try:
+            await self._as_next(scope, due.conversation_id, chat, due.turn, run, queued=True)
         except RunStateError as error:
-            log.info("turn %s was not started: %s", due.turn.run_id, type(error).__name__)  # by another process
-        except ConcertinoError as error:
-            log.warning("turn %s could not be started: %s", due.turn.run_id, type(error).__name__)
+            log.info("turn %s was not refused: %s", due.turn.run_id, type(error).__name__)  # started by another process
+        except Exception as error:  # noqa: BLE001 - as above
+            await self._postpone(due, error)
+        else:
+            return True
+        return False
 
     async def _branch(self, scope: Scope, conversation_id: str, leaf: str) -> _Held:
         """Return the branch that ends with the turn *leaf*; only turns that this process does not keep are loaded."""

@@ -24,8 +24,8 @@ TRIES = 5
 BACK_OFF = 1.0
 """Seconds before a run is resumed that its last resumption did not get any further; twice as many after each further
 try."""
-_LONGEST = 300.0
-"""Most seconds before a run is tried again that got no resources, such as a model of its tenant."""
+LONGEST = 300.0
+"""Most seconds before a run or a turn is tried again that got no resources, such as a model of its tenant."""
 
 
 class _Runs(Protocol):
@@ -70,9 +70,12 @@ class Watchdog:
         self._failures: dict[str, int] = {}
         """By tree: how often it got no resources since it was last resumed here."""
 
-    async def run(self) -> None:
-        """Look, and erase what is due, every *sweep* seconds until `stop`."""
-        self._stopped.clear()
+    def start(self) -> asyncio.Task[None]:
+        """Start to look, and to erase what is due, every *sweep* seconds until `stop`."""
+        self._stopped.clear()  # here, because `stop` may be called before the task begins
+        return asyncio.create_task(self._run(), name="concertino watchdog")
+
+    async def _run(self) -> None:
         while not self._stopped.is_set():
             try:
                 await self.look()
@@ -83,7 +86,7 @@ class Watchdog:
                 await asyncio.wait_for(self._stopped.wait(), self._sweep)
 
     def stop(self) -> None:
-        """End `run`. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
+        """End the task. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
         self._stopped.set()
 
     async def look(self) -> None:
@@ -124,7 +127,7 @@ class Watchdog:
             reason = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
             log.warning("run %s could not be resumed: %s", root_id, reason)
             failures = self._failures[root_id] = self._failures.get(root_id, 0) + 1
-            await self._set_aside(root_id, reason, min(self._back_off * 2.0 ** min(failures - 1, 32), _LONGEST))
+            await self._set_aside(root_id, reason, min(self._back_off * 2.0 ** min(failures - 1, 32), LONGEST))
 
     async def _is_only_suspect(self, root_id: str) -> bool:
         """Return whether no other tree that may kill its process is in progress here."""

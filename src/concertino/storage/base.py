@@ -62,7 +62,8 @@ class JournalStore(Protocol):
         content may be erased.
 
         Raises `StaleClaimError` if another process has claimed the tree, if the tree is unknown or if `entry.seq` is
-        not next, `RunEndedError`, and `BudgetError` if an account cannot cover `entry.reserve`.
+        not next, `RunEndedError`, `BudgetError` if an account cannot cover `entry.reserve`, and `UnreadMessagesError`
+        if a message with a number greater than `entry.read` was sent to the run.
         """
         ...
 
@@ -123,6 +124,10 @@ class Queries(Protocol):
         """Return the usage records of a tree in the order of their booking."""
         ...
 
+    async def unsettled_usage(self, scope: AnyScope, *, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
+        """Return the `unknown` usage records, the oldest first; with *after*, those booked after the one of that id."""
+        ...
+
     async def usage_sums(
         self, scope: AnyScope, by: Sequence[str], *, since: float | None = None, until: float | None = None
     ) -> Sequence[UsageSum]:
@@ -151,8 +156,19 @@ class OperationStore(Protocol):
         run_id: str | None = None,
         open: bool = True,
         limit: int = 100,
+        after: Wait | None = None,
     ) -> Sequence[Wait]:
-        """Return waits, the oldest first. With *open*, only those whose operation is in state `waiting`."""
+        """Return waits, the oldest first; with *after*, those after that one.
+
+        With *open*, only those whose operation is in state `waiting`.
+        """
+        ...
+
+    async def approvals(self, scope: AnyScope, *, limit: int = 100, after: Wait | None = None) -> Sequence[Wait]:
+        """Return the open approvals that *scope* may answer, the oldest first; with *after*, those after that one.
+
+        A call that names people may be answered by them in the tenant of its run, any other by those who reach it.
+        """
         ...
 
     async def wait(self, scope: AnyScope, key: str) -> Wait | None:
@@ -322,23 +338,49 @@ class Conversations(Protocol):
         """Remove a queued turn. Return whether it was still queued."""
         ...
 
-    async def due_turns(self, scope: Operator, limit: int = 50) -> Sequence[DueTurn]:
+    async def due_turns(
+        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None
+    ) -> Sequence[DueTurn]:
         """Close the turns whose runs have ended, so that a search finds them; return the queued turns to start.
 
-        A queued turn is due when its conversation is idle, and at most one of each conversation is.
+        A queued turn is due when its conversation is idle, and at most one of each conversation is; only those of
+        *agents* if given. The tenants take turns, so that none waits for the queues of another.
         """
+        ...
+
+    async def postpone_turn(self, scope: Scope, conversation_id: str, run_id: str, seconds: float) -> None:
+        """Keep a queued turn from being due for *seconds*, because it could not be started."""
         ...
 
     async def select_leaf(self, scope: Scope, conversation_id: str, run_id: str, *, newest: bool = False) -> str:
         """Make a turn the active leaf, or with *newest* the newest turn below it. Return the leaf's run id."""
         ...
 
-    async def set_title(self, scope: Scope, conversation_id: str, title: str, *, replace: bool = True) -> str:
-        """Set the title, unless there is one and *replace* is False. Return the title that counts."""
+    async def set_title(
+        self,
+        scope: Scope,
+        conversation_id: str,
+        title: str,
+        *,
+        replace: bool = True,
+        keep_seconds: float | None = None,
+    ) -> str:
+        """Set the title, unless there is one and *replace* is False. Return the title that counts.
+
+        `sweep` erases it after *keep_seconds*; None: it stays.
+        """
         ...
 
-    async def rate_turn(self, scope: Scope, conversation_id: str, run_id: str, feedback: Feedback | None) -> None:
-        """Replace the feedback on a turn's answer, or remove it."""
+    async def rate_turn(
+        self,
+        scope: Scope,
+        conversation_id: str,
+        run_id: str,
+        feedback: Feedback | None,
+        *,
+        keep_seconds: float | None = None,
+    ) -> None:
+        """Replace the feedback on a turn's answer, or remove it. `sweep` erases its text after *keep_seconds*."""
         ...
 
     async def search_turns(self, scope: AnyScope, text: str, *, limit: int = 20) -> Sequence[StoredTurn]:

@@ -62,6 +62,8 @@ _FIELDS: dict[type, tuple[tuple[str, Any], ...]] = {
 """The fields of each class, with the value that is omitted besides None."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ESCAPE = "\\ud"
+"""The beginning of an escaped surrogate. A message without one has no split text."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
 
@@ -86,15 +88,18 @@ def decode_message(text: str, contents: Mapping[str, str] | None = None) -> Mess
 
     Raises `StorageError` if it is corrupt or of a newer format, or if the content of a medium is missing.
     """
-    return _message_of(_load(text), contents)
+    return _message_of(_load(text), contents or {}, split=_ESCAPE in text)
 
 
 def decode_messages(texts: Sequence[str], contents: Mapping[str, str] | None = None) -> list[Message]:
     """Return the messages encoded as *texts*: one call of the parser for all is faster. Raises as `decode_message`."""
-    return [_message_of(form, contents) for form in _load(f"[{','.join(texts)}]")]
+    text, known = f"[{','.join(texts)}]", contents or {}
+    split = _ESCAPE in text
+    return [_message_of(form, known, split=split) for form in _load(text)]
 
 
-def _message_of(form: Any, contents: Mapping[str, str] | None) -> Message:
+def _message_of(form: Any, contents: Mapping[str, str], *, split: bool) -> Message:
+    """Return the message of *form*, which may have *split* texts. Its dictionaries are changed."""
     if not isinstance(form, dict) or not isinstance(version := form.pop("v", None), int):
         raise DamagedDataError("corrupt stored message: it has no format version")
     if version > VERSION:
@@ -103,13 +108,11 @@ def _message_of(form: Any, contents: Mapping[str, str] | None) -> Message:
         )
     try:
         cls = _BY_ROLE[form.pop("role")]
-        parts, media = form.pop("parts", None), form.pop("media", None)
-        values = _joined(form)
         if cls is AssistantMessage:
-            values["parts"] = tuple(_part(part, contents or {}) for part in parts)
-        if media:
-            values["media"] = tuple(_media(item, contents or {}) for item in media)
-        return cls(**values)
+            form["parts"] = tuple([_part(part, contents, split=split) for part in form["parts"]])
+        elif "media" in form:
+            form["media"] = tuple([_media(item, contents) for item in form["media"]])
+        return cls(**(_joined(form) if split else form))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DamagedDataError(f"corrupt stored message: {error!r}") from error
 
@@ -206,17 +209,15 @@ def _plain_part(part: MessagePart, contents: dict[str, str] | None) -> dict[str,
     return form
 
 
-def _part(form: dict[str, Any], contents: Mapping[str, str]) -> MessagePart:
+def _part(form: dict[str, Any], contents: Mapping[str, str], *, split: bool) -> MessagePart:
     cls = _BY_KIND[form.pop("kind")]
     if cls is MediaPart:
         form["media"] = _media(form["media"], contents)
-    return cls(**_joined(form))
+    return cls(**(_joined(form) if split else form))
 
 
 def _joined(form: dict[str, Any]) -> dict[str, Any]:
     """Return *form* with each split text joined."""
-    if list not in map(type, form.values()):
-        return form
     return {name: "".join(value) if isinstance(value, list) else value for name, value in form.items()}
 
 

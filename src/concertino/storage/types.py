@@ -146,7 +146,8 @@ class EntryMessage(StoredMessage):
     """Shown in the history, and left after the run's end; None: nothing. The same object as `message`: all of it."""
     keep_progress: bool = True
     keep_seconds: float | None = None
-    """Seconds after the run's end until `keep` is replaced by `later`; None: never."""
+    """Seconds after the run's end until `keep` is replaced by `later`; 0: in the append that ends the tree; None:
+    never."""
     later: Message | None = None
     """Left after `keep_seconds`; None: nothing."""
 
@@ -216,6 +217,9 @@ class Entry:
     reserve: Reservation | None = None
     settle: Sequence[Settlement] = ()
     end: RunEnd | None = None
+    read: int | None = None
+    """With `end`: the number of the last command that the run has processed. The append is refused if a message was
+    sent after it. None: the run ends in any case."""
 
 
 @record(kw_only=True)
@@ -408,6 +412,7 @@ class UsageSum:
     """Values of the columns that the sum is grouped by."""
     attempts: int
     tokens: Tokens
+    """Tokens of the attempts with measured or estimated usage."""
     cost: Decimal
     """US dollars, of the attempts with a known price."""
     unpriced: int
@@ -415,7 +420,9 @@ class UsageSum:
     estimated: int
     """Attempts with estimated tokens."""
     unknown: int
-    """Attempts with an unknown completion, which `tokens` leaves out."""
+    """Attempts whose usage is unknown, which `tokens` leaves out; `Runtime.unsettled_usage` lists them."""
+    unknown_tokens: Tokens = Tokens()
+    """What is known of their tokens, such as an estimated prompt: a hint, not what was billed."""
 
 
 @record(kw_only=True)

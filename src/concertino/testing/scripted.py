@@ -8,7 +8,17 @@ from dataclasses import field
 from types import TracebackType
 from typing import Any
 
-from ..messages import AssistantMessage, MessagePart, Reasoning, StopReason, Text, ToolCall, UserMessage
+from ..messages import (
+    AssistantMessage,
+    Media,
+    MediaPart,
+    MessagePart,
+    Reasoning,
+    StopReason,
+    Text,
+    ToolCall,
+    UserMessage,
+)
 from ..orchestrator.model_call.summarize import ASKS
 from ..providers.base import ModelEvent, ModelRequest, ReasoningChunk, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..records import record
@@ -42,6 +52,8 @@ class Answer:
     """Awaited before the first piece, so that the test can control the timing."""
     midway: Callable[[], Awaitable[Any]] | None = None
     """Awaited after all pieces and calls, before the end of the stream."""
+    media: tuple[Media, ...] = ()
+    """Images and recordings that the model produces."""
 
 
 def asks_for_summary(request: ModelRequest) -> bool:
@@ -94,6 +106,8 @@ class ScriptedModel:
             yield TextChunk(piece)
         parts: list[MessagePart] = [Reasoning(answer.reasoning, provider=self.provider)] if answer.reasoning else []
         parts += [Text(answer.text)] if answer.text else []
+        if answer.media:
+            parts += [MediaPart(media, provider=self.provider) for media in answer.media]
         for scripted in answer.calls:
             self._calls += 1
             made = ToolCall(f"call_{self._calls}", scripted.name, scripted.arguments)

@@ -17,8 +17,15 @@ from ..records import record
 from .counting.sizes import message_text
 
 
+class _Encoded:
+    """Cache of an edit's JSON form: every run of a conversation encodes all its edits."""
+
+    __slots__ = ("_form",)
+    _form: list[Any]
+
+
 @record
-class Reduce:
+class Reduce(_Encoded):
     """Show digests instead of tool results."""
 
     indexes: tuple[int, ...]
@@ -29,7 +36,7 @@ class Reduce:
 
 
 @record
-class Summarize:
+class Summarize(_Encoded):
     """Show one text instead of the messages from *first* to before *end*, earlier summaries included."""
 
     first: int
@@ -51,7 +58,7 @@ class Summarize:
 
 
 @record
-class Strip:
+class Strip(_Encoded):
     """Omit the reasoning of all messages before *end*: it is bound to a prefix that has changed."""
 
     end: int
@@ -61,7 +68,16 @@ Edit = Reduce | Summarize | Strip
 
 
 def encode_edit(edit: Edit) -> list[Any]:
-    """Return *edit* as JSON; `decode_edit` is the inverse."""
+    """Return *edit* as JSON, which must not be changed; `decode_edit` is the inverse."""
+    try:
+        return edit._form
+    except AttributeError:
+        form = _form_of(edit)
+        object.__setattr__(edit, "_form", form)
+        return form
+
+
+def _form_of(edit: Edit) -> list[Any]:
     match edit:
         case Reduce(indexes, digests, check):
             return ["reduce", list(indexes), list(digests), *([check] if check else [])]

@@ -42,7 +42,7 @@ _REASONING = 600
 """Tokens of reasoning that a summary is assumed to cost."""
 _LEAST_SAVED = 16
 """Tokens that a digest must save."""
-_QUOTED, _QUOTES = 300, 2_000
+_QUOTED, _QUOTES = 300, 900
 """Characters quoted of each of the user's messages that are omitted, and of all of them."""
 _MOST_FAILURES = 2
 """Consecutive failures after which no more summaries are requested."""
@@ -290,7 +290,7 @@ class Planner:
         gone = {
             index: f" The user wrote: {message.text[:_QUOTED]}"
             for index, message in enumerate(record[span.first : span.end], span.first)
-            if isinstance(message, UserMessage) and message.tool is None and index not in span.kept
+            if isinstance(message, UserMessage) and message.tool is None and message.stored and index not in span.kept
         }
         quotes: dict[int, str] = {}
         for index in (*list(gone)[:1], *reversed(list(gone)[1:])):

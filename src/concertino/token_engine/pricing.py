@@ -21,8 +21,9 @@ def price(provider: str, model: str, tokens: Tokens, receipt: Receipt | None = N
     """Return the cost of *tokens* in US dollars and the name of the price list; (None, "") if no price is known.
 
     The provider's own bill in *receipt* takes precedence. Otherwise the receipt's service tier selects the prices, its
-    searches are added, and so is what audio, images and videos cost more than text. A tier or a search that the list
-    does not price makes the cost unknown. The receipt of a reservation has the tier that the request asks for.
+    searches are added, and so is what audio, images and videos cost more than text. A tier, a search or another tool at
+    the provider that the list does not price makes the cost unknown. The receipt of a reservation has the tier that the
+    request asks for.
 
     Input includes cache reads and cache writes, in `Tokens` and in the list alike. Each part is charged at its own
     price, or at that of input where the list has none. Anthropic's cache writes cost 1.25 times the input for five
@@ -56,6 +57,9 @@ _STANDARD = frozenset({"", "default", "standard", "standard_only", "auto", "on_d
 _PER_PROMPT = r"gemini-(1|2)"
 """Models whose provider bills grounding per prompt, not per search ("Gemini Developer API pricing", grounding)."""
 _SEARCHES = {"web_search": "web_searches_kcount", "file_search": "storage_searches_kcount"}
+_BY_TOKENS = frozenset({"web_fetch", "code_execution"})
+"""Tools at the provider that cost their tokens only: Anthropic's and Google's. All others that are no searches, such as
+OpenAI's `code_interpreter`, which is billed by session, have a price that the list does not know."""
 _DEARER = tuple(f"{direction}_{kind}" for direction in ("input", "output") for kind in ("audio", "image", "video"))
 
 
@@ -76,8 +80,8 @@ class _Listed:
         if prices is None or cost is None or receipt is None:
             return cost
         for name, count in receipt.server_tools.items():
-            if name in _SEARCHES and count > 0:
-                each = prices.search(name)
+            if name not in _BY_TOKENS and count > 0:
+                each = prices.search(name) if name in _SEARCHES else None
                 if each is None:
                     return None
                 cost += each * (min(count, 1) if self._per_prompt else count)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..ids import handle_for
 from ..messages import AssistantMessage, Message, ToolMessage
+from ..records import record
 from .counting.base import TokenCounter
 from .edits import Edit, Summarize
 
@@ -30,6 +31,8 @@ _LONGEST_TOKEN = 12
 """Characters per token that no ordinary text reaches: a longer text exceeds the limit without counting."""
 _PASSAGE = 600
 """Characters of a passage that a search finds."""
+_PASSAGES = 8
+"""Passages that a search finds at most."""
 
 
 def handle_of(message: ToolMessage) -> str:
@@ -50,9 +53,12 @@ def hint(handle: str, *, recallable: bool) -> str:
 def digest(message: ToolMessage, *, recallable: bool) -> str:
     """Return the text that replaces the result in *message*: the tool's own summary, or an extract.
 
-    An extract has the beginning, lines with errors, failures, totals and exit codes, and the end.
+    An extract has the beginning, lines with errors, failures, totals and exit codes, and the end. Edits are stored, so
+    the text quotes nothing of a result that must not be kept.
     """
     note = hint(handle_of(message), recallable=recallable)
+    if not message.stored:
+        return f"[left out.{note}]"
     if message.summary:
         return f"[{message.summary[:_LONGEST]}{note}]"
     text = message.content
@@ -106,25 +112,36 @@ def cut_middle(counter: TokenCounter, text: str, limit: int, hint: str = "") -> 
     return f"{head}\n[... {omitted:,} characters left out ...]{hint}{between}\n{tail}"
 
 
-def recalled(record: Sequence[Message], edits: Iterable[Edit], handle: str) -> str | None:
+@record
+class Recalled:
+    """The whole content under a handle."""
+
+    text: str
+    stored: bool = True
+    """False if a part of it must not be kept after the run."""
+
+
+def recalled(messages: Sequence[Message], edits: Iterable[Edit], handle: str) -> Recalled | None:
     """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown."""
-    for message in reversed(record):
+    for message in reversed(messages):
         if isinstance(message, ToolMessage) and handle_of(message) == handle:
-            return whole_of(message)
+            return Recalled(whole_of(message), message.stored)
     for edit in edits:
         if isinstance(edit, Summarize) and edit.handle == handle:
-            return "\n\n".join(map(_transcript, record[edit.first : edit.end]))
+            found = messages[edit.first : edit.end]
+            parts = list(map(transcript, found))
+            return Recalled("\n\n".join([part.text for part in parts]), all(part.stored for part in parts))
     return None
 
 
-def found_in(messages: Iterable[Message], query: str, most: int) -> list[str]:
-    """Return at most *most* passages of *messages* that match *query* best, in order.
+def found_in(texts: Iterable[Recalled], query: str) -> Recalled | None:
+    """Return the passages of *texts* that match *query* best, in order; None if nothing matches.
 
     A passage matches by the words that it contains; a rare word counts more, and the whole query most.
     """
     words = {word for word in re.findall(r"[\w./@:#-]+", query.lower()) if len(word) > 1} or {query.lower()}
     phrase = query.lower().strip()
-    passages = [(text, text.lower()) for message in messages for text in _passages(_transcript(message))]
+    passages = [(Recalled(text, whole.stored), text.lower()) for whole in texts for text in _passages(whole.text)]
     frequency = {word: sum(word in lower for _, lower in passages) for word in words}
     weights = {word: math.log(1 + len(passages) / count) for word, count in frequency.items() if count}
     scores = [
@@ -134,7 +151,10 @@ def found_in(messages: Iterable[Message], query: str, most: int) -> list[str]:
     best = sorted(
         (number for number, score in enumerate(scores) if score), key=lambda number: (-scores[number], -number)
     )
-    return [passages[number][0] for number in sorted(best[:most])]
+    found = [passages[number][0] for number in sorted(best[:_PASSAGES])]
+    return (
+        Recalled("\n\n[...]\n".join(each.text for each in found), all(each.stored for each in found)) if found else None
+    )
 
 
 def _passages(text: str) -> Iterator[str]:
@@ -144,10 +164,11 @@ def _passages(text: str) -> Iterator[str]:
         yield text[start : start + _PASSAGE]
 
 
-def _transcript(message: Message) -> str:
+def transcript(message: Message) -> Recalled:
+    """Return the whole text of *message*, with its role."""
     if isinstance(message, ToolMessage):
-        return f"result of {message.name}:\n{whole_of(message)}"
+        return Recalled(f"result of {message.name}:\n{whole_of(message)}", message.stored)
     if isinstance(message, AssistantMessage):
         calls = "".join(f"\n{call.name}({call.arguments})" for call in message.tool_calls)
-        return f"assistant:\n{message.text}{calls}"
-    return f"{message.role}:\n{message.text}"
+        return Recalled(f"assistant:\n{message.text}{calls}", message.stored)
+    return Recalled(f"{message.role}:\n{message.text}", message.stored)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..context_state import ContextReport, ContextState
-from ..messages import Message, Messages, UserMessage
+from ..messages import Message, Messages
 from ..usage import Tokens
 from .caching.monitor import CacheMonitor, Miss
 from .caching.prefix import CachedPrefix
@@ -27,7 +27,7 @@ from .counting.sizes import max_tokens, measure_with, tokens_of
 from .edits import Edit, Summarize, decode_edits, encode_edit, shift_edits
 from .fold import FoldedConversation
 from .planner import FULL, Conditions, Plan, Planner
-from .recall import found_in, recalled
+from .recall import Recalled, found_in, recalled, transcript
 from .retention import Retention
 from .spans import SummaryJob
 from .view import View
@@ -38,8 +38,6 @@ _SHARED = TokenStatistics()
 _RETENTION = Retention()
 _NOTHING_DUE = Plan()
 _NO_EDITS = Plan(edits_possible=False)
-_PASSAGES = 8
-"""Passages that a search returns at most."""
 _BYTES_PER_TOKEN = 4
 """Average bytes of a token in English text."""
 
@@ -50,8 +48,41 @@ class TokenEngine:
     *limit* is the context in tokens of the model that is asked next. *clock* returns seconds. *statistics* contains
     counts and calibrations that several engines share; by default all engines of the process do.
 
-    A conversation that is too short for edits is not counted; the parts that plan edits are made when it is.
+    A conversation that is too short for edits is not counted, and has no planner.
     """
+
+    __slots__ = (
+        "_below_floor",
+        "_carried",
+        "_clock",
+        "_cold",
+        "_conditions",
+        "_expired",
+        "_fresh",
+        "_monitor",
+        "_moved",
+        "_noted",
+        "_now",
+        "_pending",
+        "_planned",
+        "_planner",
+        "_prefix",
+        "_sent",
+        "_single_use",
+        "_skipped",
+        "_slack",
+        "_view",
+        "_window",
+        "append",
+        "breakpoints",
+        "counter",
+        "example_count",
+        "limit",
+        "report",
+        "retention",
+        "tokens_before",
+        "tokens_of",
+    )
 
     def __init__(
         self,
@@ -113,9 +144,7 @@ class TokenEngine:
         self._noted = len(record)
         self._pending += max_tokens(fresh)
         for message in fresh:
-            if message.role == "user":
-                self._slack = -1
-            elif message.role == "tool" and message.retain != "window":
+            if message.role == "user" or (message.role == "tool" and message.retain != "window"):
                 self._slack = -1
                 self._single_use = self._single_use or message.retain == "once"
 
@@ -258,13 +287,7 @@ class TokenEngine:
     # -- before a request ----------------------------------------------------------------------------------------
 
     def plan(
-        self,
-        fixed: Mapping[str, str],
-        reserve: int,
-        model: str,
-        *,
-        recallable: bool = False,
-        summaries: bool = True,
+        self, fixed: Mapping[str, str], reserve: int, model: str, *, recallable: bool = False, summaries: bool = True
     ) -> Plan:
         """Make the edits that are due before the next request to *model* (`provider:name`).
 
@@ -332,8 +355,8 @@ class TokenEngine:
         if planner.spans.single_use:
             self._note(planner.reduce_single_use(conditions))
         self._note(planner.splice(conditions))
-        busy = planner.job is not None
-        planner.job = job = planner.job or planner.due(conditions)
+        busy, job = planner.job is not None, planner.job or planner.due(conditions)
+        planner.job = job
         self._skipped = 0
         full = view.tokens > FULL * conditions.budget
         self._below_floor = view.tokens < conditions.floor
@@ -346,8 +369,7 @@ class TokenEngine:
 
         Return False and change nothing if the text is empty or longer than half of what it would replace.
         """
-        assert self._planner is not None  # it made the job
-        return self._planner.complete(job, text)
+        return self._planner is not None and self._planner.complete(job, text)
 
     def fit(self) -> list[Edit]:
         """Make the view fit the window at any cost; return all edits since the last request.
@@ -459,20 +481,19 @@ class TokenEngine:
         self._window.limit = self.limit
         return self._window.truncate(text, fixed, reserve, model)
 
-    def recall(self, handle: str) -> str | None:
-        """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown."""
-        return recalled(self._view.record, self._view.edits, handle)
+    def recall(self, handle: str = "", query: str = "") -> Recalled | None:
+        """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown.
 
-    def search(self, query: str, handle: str = "") -> list[str]:
-        """Return the passages that match *query* best, of all that is not in view, or of *handle* alone."""
+        With *query*, return the passages that match it best, of that content or of all that is not in view.
+        """
         view = self._view
+        whole = recalled(view.record, view.edits, handle) if handle else None
+        if not query:
+            return whole
         view.grow()
-        if handle:
-            whole = self.recall(handle)
-            return found_in([] if whole is None else [UserMessage(whole)], query, _PASSAGES)
-        gone = [
-            message
+        gone = (
+            transcript(message)
             for index, message in enumerate(view.record)
             if view.at(index) is not message or (message.role == "tool" and message.whole is not None)
-        ]
-        return found_in(gone, query, _PASSAGES)
+        )
+        return found_in(gone if not handle else [] if whole is None else [whole], query)

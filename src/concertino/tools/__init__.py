@@ -1,6 +1,7 @@
 """Tools: the port, tools made from functions, and the registry of an agent.
 
-Ready-made tools are in `concertino.tools.builtin`, web search and fetch in `concertino.tools.web`.
+Ready-made tools are in `concertino.tools.builtin`, web search and fetch in `concertino.tools.web`, tables in
+`concertino.tools.sql`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from .threads import run_in_thread
 if TYPE_CHECKING:
     from .ask_settings import AskSettings
     from .library import Hit, Library, Page, Source, source_id
+    from .tables import QueryRows, Tables
 
 __all__ = [
     "BASE_PROMPT",
@@ -32,7 +34,9 @@ __all__ = [
     "Probe",
     "Progress",
     "ProgressStep",
+    "QueryRows",
     "Source",
+    "Tables",
     "Tool",
     "ToolContext",
     "ToolRegistry",
@@ -49,9 +53,13 @@ def __getattr__(name: str) -> Any:
         from .ask_settings import AskSettings  # noqa: PLC0415 - a TypedDict is slow to define
 
         return AskSettings
-    # Only programs that search need the port of libraries.
+    # Only programs that search or analyse need these ports.
     if name in ("Hit", "Library", "Page", "Source", "source_id"):
         from . import library  # noqa: PLC0415
 
         return getattr(library, name)
+    if name in ("QueryRows", "Tables"):
+        from . import tables  # noqa: PLC0415
+
+        return getattr(tables, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

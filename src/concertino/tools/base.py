@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args, overload
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ToolArgumentsError
 from ..events import RunResult
 from ..messages import Media, Message, Retain, ToolSpec
 from ..records import record
@@ -18,7 +18,7 @@ from .progress import Progress
 
 if TYPE_CHECKING:
     from .ask_settings import AskSettings
-    from .schema import ArgumentsSchema
+    from .schema import JsonSchema
 
 Effect = Literal["read", "idempotent", "once"]
 """The effect of running a call a second time. `read`: none, the tool only looks. `idempotent`: none, because the
@@ -45,6 +45,10 @@ class ToolResult:
     """Replacement for the content once it has left the view, and in the stored history of a `once` result."""
     media: tuple[Media, ...] = ()
     """Images and documents for the model, next to the content."""
+    stored: bool = True
+    """False for a result that must not be kept: the model reads it in this run, and the run can be resumed with it. No
+    observer sees it, and when the run has ended the store and `RunResult.data` do not have it. What the tool has
+    streamed is not covered."""
 
 
 @record
@@ -77,7 +81,8 @@ class Tool(ABC):
     """A tool that a model may call. `@tool` makes one from a function; subclass this class for more control."""
 
     name: str
-    """Letters, digits, `_` and `-`, at most 64 characters: the form that all providers accept."""
+    """Letters, digits, `_`, `-` and `.`, at most 64 characters. No provider accepts a dot in a name, so the model sees
+    `data_search` for `data.search`; hooks, events, records and policies see the tool's own name."""
     description: str
     parameters: dict[str, Any]
     """JSON Schema of the arguments; its type is `object`."""
@@ -102,6 +107,8 @@ class Tool(ABC):
     """True if cancelling the call ends its work; false for a function that runs in a thread."""
     shown: bool = False
     """True if the user sees the result itself, so that the model must not repeat it."""
+    exclusive: bool = False
+    """True if a call runs alone: after the turn's calls before it have ended, and before those after it begin."""
     background: bool = False
     """True if a call returns a handle at once, and its result follows in a message. For `idempotent` tools whose
     validated arguments are JSON values; the run does not end before the result is delivered. `timeout` does not apply.
@@ -138,17 +145,17 @@ class Tool(ABC):
     @cached_property
     def spec(self) -> ToolSpec:
         """The tool as a model sees it."""
-        return ToolSpec(self.name, self.description, self.parameters)
+        return ToolSpec(self.name.replace(".", "_"), self.description, self.parameters)
 
     @cached_property
-    def schema(self) -> ArgumentsSchema:
+    def schema(self) -> JsonSchema:
         """The compiled schema. Raises `ConfigurationError` if it refers to another document."""
-        from .schema import ArgumentsSchema  # noqa: PLC0415 - function tools validate with pydantic instead
+        from .schema import JsonSchema  # noqa: PLC0415 - function tools validate with pydantic instead
 
-        return ArgumentsSchema(self.parameters, self.name)
+        return JsonSchema(self.parameters, f"tool {self.name!r}", "arguments", ToolArgumentsError)
 
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 
 
 def check_tool(tool: object) -> None:
@@ -157,11 +164,12 @@ def check_tool(tool: object) -> None:
         raise ConfigurationError(f"{tool!r:.80} is not a Tool; put @tool above the function")
     name = getattr(tool, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigurationError(f"invalid tool name {name!r}: use 1 to 64 letters, digits, '_' and '-'")
+        raise ConfigurationError(f"invalid tool name {name!r}: use 1 to 64 letters, digits, '_', '-' and '.'")
     for setting, kind, wanted in (
         ("description", str, "text"),
         ("parameters", dict, "a JSON Schema"),
         ("remote", bool, "True or False"),
+        ("exclusive", bool, "True or False"),
         ("background", bool, "True or False"),
     ):
         value = getattr(tool, setting, None)
@@ -282,16 +290,22 @@ class ToolContext(Work):
         """
 
     @abstractmethod
-    def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
-        """Book a model call that the tool made itself, without `ask`."""
+    def add_usage(self, *, provider: str, model: str, tokens: Tokens | None) -> None:
+        """Book a model call that the tool made itself, without `ask`; *tokens* is None if none were reported."""
 
     @abstractmethod
-    def recall(self, handle: str) -> str | None:
-        """Return the full text that was cut, reduced or summarized under *handle*; None if the handle is unknown."""
+    def shared(self, factory: Callable[[], T]) -> T:
+        """Return the state that the tools of a run and of its sub-agents share; *factory* makes it at first use.
+
+        Equal factories share one state. It ends with the run, and does not survive its process.
+        """
 
     @abstractmethod
-    def search(self, query: str, handle: str = "") -> list[str]:
-        """Return the passages that match *query* best, of all that is not in view, or of *handle* alone."""
+    def recall(self, handle: str = "", query: str = "") -> str | None:
+        """Return the full text that was cut, reduced or summarized under *handle*; None if the handle is unknown.
+
+        With *query*, return the passages that match it best, of that text or of all that has left the view.
+        """
 
     @abstractmethod
     def truncate(self, text: str, reserve: int = 0) -> str:

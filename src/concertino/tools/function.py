@@ -14,6 +14,7 @@ from .threads import run_in_thread
 _SETTINGS = (
     *("selection_rule", "counts_as_iteration", "timeout", "retain", "max_tokens", "max_bytes", "shown", "effect"),
     "remote",
+    "exclusive",
 )
 Probe = Callable[[str], Awaitable[Done | NotDone | None]]
 """Given a call's key, report whether the call took effect; see `Tool.probe`."""
@@ -76,6 +77,7 @@ def tool(
     shown: bool = False,
     effect: Effect = "once",
     remote: bool = False,
+    exclusive: bool = False,
     probe: Probe | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 

@@ -23,6 +23,8 @@ class ToolRegistry:
     def __init__(self, tools: Iterable[Tool] = (), base_prompt: str = BASE_PROMPT) -> None:
         self.by_name: dict[str, Tool] = {}
         """The tools by name; change them with `register` and `unregister`."""
+        self.sent_names: dict[str, str] = {}
+        """The names of tools by the name that models see, where these differ."""
         self._base_prompt = base_prompt
         self._specs: tuple[ToolSpec, ...] | None = None
         for tool in tools:
@@ -35,17 +37,26 @@ class ToolRegistry:
             tool.schema  # noqa: B018 - raises an error if the schema cannot be used
         if self.by_name.get(tool.name, tool) is not tool:
             raise ConfigurationError(f"a tool named {tool.name!r} is already registered; unregister it first")
+        sent = tool.spec.name
+        other = sent if sent != tool.name and sent in self.by_name else self.sent_names.get(sent, tool.name)
+        if other != tool.name:
+            raise ConfigurationError(f"models see both {other!r} and {tool.name!r} as {sent!r}; rename one of them")
         self.by_name[tool.name] = tool
+        if sent != tool.name:
+            self.sent_names[sent] = tool.name
         self._specs = None
 
     def unregister(self, name: str) -> None:
         """Remove the tool called *name*, if there is one."""
-        self.by_name.pop(name, None)
+        tool = self.by_name.pop(name, None)
+        if tool is not None:
+            self.sent_names.pop(tool.spec.name, None)
         self._specs = None
 
     def clear(self) -> None:
         """Remove all tools."""
         self.by_name.clear()
+        self.sent_names.clear()
         self._specs = None
 
     def get(self, name: str) -> Tool | None:
@@ -74,6 +85,7 @@ class ToolRegistry:
         """Return a registry with the same tools."""
         copy = ToolRegistry(base_prompt=self._base_prompt)
         copy.by_name = dict(self.by_name)
+        copy.sent_names = dict(self.sent_names)
         copy._specs = self._specs
         return copy
 

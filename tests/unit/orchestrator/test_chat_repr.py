@@ -1,8 +1,32 @@
-"""The repr of what a run is given: it may enter a log."""
+"""A chat as a value: its fields, and its repr, which may enter a log."""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+
 from concertino import Attachment, Chat, Resources, Scope, UserMessage
+from concertino.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("field", "remedy"), [("temperature", "hook `build_request`"), ("modell", "see the fields of Chat")]
+)
+def test_a_field_that_a_chat_lacks_is_named_with_its_remedy(field: str, remedy: str) -> None:
+    fields: dict[str, Any] = {field: 1}
+    with pytest.raises(ConfigurationError, match=rf"Chat\({field}=...\): there is no such field; .*{remedy}"):
+        Chat("x", **fields)
+    with pytest.raises(ConfigurationError, match=field):
+        dataclasses.replace(Chat("x"), **fields)
+
+
+def test_a_chat_can_be_copied() -> None:
+    chat = Chat("x", summary="y")
+    assert copy.copy(chat) == copy.deepcopy(chat) == pickle.loads(pickle.dumps(chat)) == chat
 
 
 def test_a_chat_shows_no_content() -> None:

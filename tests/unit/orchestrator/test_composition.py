@@ -116,6 +116,53 @@ def test_a_misspelt_hook_of_a_part_is_an_error() -> None:
         Money()
 
 
+class Hours:
+    """Allows."""
+
+    def authorize_tool_call(self, run: Any, call: Any, arguments: Any) -> Allow | Deny:
+        return Allow()
+
+
+class Ceiling:
+    """Denies."""
+
+    def authorize_tool_call(self, run: Any, call: Any, arguments: Any) -> Allow | Deny:
+        return Deny("too much")
+
+
+def test_a_hook_that_is_inherited_twice_is_an_error() -> None:
+    """Python would call the first one only, and the other rule would be lost."""
+
+    class Clerk(Hours, Ceiling, AgentConfig[None]):
+        pass
+
+    class Both(Hours, Ceiling, Part):
+        pass
+
+    for made in (Clerk, Both):
+        with pytest.raises(ConfigurationError, match="inherits authorize_tool_call from Hours and Ceiling"):
+            made()
+
+
+def test_a_class_may_decide_between_inherited_hooks_or_call_them_all() -> None:
+    class Decided(Hours, Ceiling, AgentConfig[None]):
+        def authorize_tool_call(self, run: Any, call: Any, arguments: Any) -> Allow | Deny:
+            return Ceiling.authorize_tool_call(self, run, call, arguments)
+
+    class Polite(Hours):
+        def authorize_tool_call(self, run: Any, call: Any, arguments: Any) -> Allow | Deny:
+            return super().authorize_tool_call(run, call, arguments)
+
+    class Cooperative(Polite, Ceiling, AgentConfig[None]):
+        pass
+
+    class Child(Hours, AgentConfig[None]):
+        pass
+
+    for made in (Decided, Cooperative, Child):
+        assert isinstance(made(), AgentConfig)
+
+
 def test_a_wrong_signature_of_a_part_is_an_error() -> None:
     class Money(Part):
         def authorize_tool_call(self, run: Any, call: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any, Literal
@@ -35,7 +36,7 @@ def test_a_value_survives_its_way_to_the_model_and_back(kind: Any, data: st.Data
     value = data.draw(_values(kind))
     text = json.dumps({"result": value} if "result" in output.schema.schema["properties"] else value)
     jsonschema.validate(json.loads(text), output.schema.schema)
-    assert output.validate(text) == TypeAdapter(kind).validate_python(value)
+    assert asyncio.run(output.validate(text)) == TypeAdapter(kind).validate_python(value)
     output.partial(text[: data.draw(st.integers(0, len(text)))])
     for each in _objects(output.schema.schema):
         assert each["additionalProperties"] is False

@@ -84,6 +84,9 @@ OWN_WORDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (RunResult, "tool_calls"): st.just({"supervisor": 2}),
     (RunResult, "context"): st.none() | st.just(ContextState([["reduce", [1], [CANARY]]])),
     (RunResult, "report"): st.none(),
+    (ToolMessage, "stored"): st.just(True),  # the policy decides; the results that decide themselves have a test
+    (UserMessage, "stored"): st.just(True),
+    (ToolDone, "stored"): st.just(True),
 }
 canaries = st.builds(lambda before, after: before + CANARY + after, st.text(max_size=5), st.text(max_size=5))
 steps = st.builds(
@@ -182,6 +185,18 @@ def test_nothing_forbidden_is_shown(events: st.SearchStrategy[Any], policy: Data
 @pytest.mark.parametrize("cls", [cls for cls in get_args(RunEvent) if cls not in BARE], ids=lambda cls: cls.__name__)
 def test_every_event_with_content_is_tried_with_a_canary(cls: type[Event]) -> None:
     find(every(cls), lambda event: CANARY in everything(event), settings=settings(phases=[Phase.generate]))
+
+
+@given(policies(words | timed | st.just("keep")), every(ToolMessage) | every(UserMessage), every(ToolDone))
+def test_a_result_that_refuses_to_be_stored(policy: DataPolicy, message: Any, event: ToolDone) -> None:
+    unstored = dataclasses.replace(
+        message, stored=False, **({} if isinstance(message, ToolMessage) else {"tool": "search"})
+    )
+    kept = stored_message(policy, unstored, None, ())
+    assert kept.message is unstored
+    assert CANARY not in everything((kept.keep, kept.later))
+    assert kept.keep is None or kept.keep_seconds == 0.0
+    assert CANARY not in everything(observed_event(policy, dataclasses.replace(event, stored=False)))
 
 
 def invented(value: Any) -> Any:

@@ -18,7 +18,7 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.storage.codec import decode_message, encode_message
+from concertino.storage.codec import decode_message, decode_messages, encode_message
 
 RAW = '{"type":"text","text":"Grüße \\ud83d","citations":[{"cited_text":"x"}]}'
 MESSAGES: list[Message] = [
@@ -43,6 +43,11 @@ def test_messages_come_back(message: Message) -> None:
     if isinstance(message, AssistantMessage) and isinstance(back, AssistantMessage):
         for before, after in zip(message.parts, back.parts, strict=True):
             assert (after.raw, after.provider) == (before.raw, before.provider)
+
+
+def test_many_messages_come_back_at_once() -> None:
+    messages = [*MESSAGES, UserMessage("two surrogates: \ud83d\ude00"), UserMessage("a path: C:\\udir")]
+    assert decode_messages(list(map(encode_message, messages))) == messages
 
 
 def test_absent_fields_are_not_written() -> None:

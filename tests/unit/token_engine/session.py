@@ -299,4 +299,4 @@ class Session:
                         own = next(
                             m for m in self.record if isinstance(m, ToolMessage) and m.call_id == message.call_id
                         )
-                        assert found == (own.content if own.whole is None else own.whole)
+                        assert found.text == (own.content if own.whole is None else own.whole)

@@ -77,7 +77,9 @@ WEB = {"web_search": 2}
         ("google", "gemini-2.5-flash", Tokens(), Receipt(server_tools=WEB), "0.035"),
         ("google", "gemini-3-pro-preview", Tokens(), Receipt(server_tools=WEB), "0.028"),
         ("openai", "gpt-4o-search-preview", Tokens(1, 1), Receipt(server_tools=WEB), None),
-        ("openai", "gpt-5", Tokens(1000, 200), Receipt(server_tools={"code_interpreter": 1}), "0.00325"),
+        ("openai", "gpt-5", Tokens(1000, 200), Receipt(server_tools={"code_interpreter": 1}), None),
+        ("openai", "gpt-5", Tokens(1000, 200), Receipt(server_tools={"code_interpreter": 0}), "0.00325"),
+        ("google", "gemini-2.5-pro", Tokens(1000, 100), Receipt(server_tools={"code_execution": 2}), "0.00225"),
         # Gemini 2.5 Flash: text 0.30, audio 1 for a million; 400 * 0.3 + 600 * 1 + 100 * 2.5
         ("google", "gemini-2.5-flash", Tokens(1000, 100), Receipt(modalities={"input_audio": 600}), "0.00097"),
         # Its image model: 0.30 input, 30 for image output

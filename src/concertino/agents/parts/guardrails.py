@@ -73,7 +73,8 @@ class OutputGuardrail(Part):
 class ToolGuardrail(Part):
     """Judges tool calls before they run, and their results before the model reads them.
 
-    The consumer still sees the event of a replaced result as the tool returned it.
+    The event of a replaced result has it as the tool returned it, for the consumer and in the log of a `Runtime`. A
+    data policy for the tool keeps it out of the log.
     """
 
     def __init__(self, calls: CallCheck | None = None, results: ResultCheck | None = None) -> None:

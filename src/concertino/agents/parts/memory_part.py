@@ -30,9 +30,9 @@ class UserMemory(Part):
     async def prepare(self, run: RunContext[Any]) -> Sequence[Message]:
         """Return a message with the facts that are new to the conversation."""
         owner = run.chat.scope
-        if not owner.user or not self._retrieve:
+        if not owner.user or not self._retrieve or not run.chat.memory_enabled:
             return ()
         found = await self._memories.recall(owner, run.chat.message, self._retrieve)
         known = "\n".join(message.text for message in run.messages if isinstance(message, SystemMessage))
-        facts = [f"- {memory.text}" for memory in found if f"- {memory.text}" not in known]
+        facts = [f"- {memory.text}" for memory in found if f"\n- {memory.text}\n" not in f"\n{known}\n"]
         return (SystemMessage("\n".join([_HEADING, *facts])),) if facts else ()

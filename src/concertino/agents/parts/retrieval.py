@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...errors import LibraryError
 from ...messages import Message, SystemMessage
 from ...orchestrator.agent import Part
 from ...orchestrator.run import RunContext
@@ -33,7 +34,10 @@ class Documents(Part):
 
     async def prepare(self, run: RunContext[Any]) -> Sequence[Message]:
         """Return a message with the best passages for the user's message."""
-        hits = await self._library.search(run.chat.message, self._retrieve) if self._retrieve else ()
+        try:
+            hits = await self._library.search(run.chat.message, self._retrieve) if self._retrieve else ()
+        except LibraryError as error:  # the run can do without; the model may try the tools
+            return (SystemMessage(f"The documents could not be searched: {error}"),)
         passages = [f"[{hit.source.id}] {hit.source.title} ({hit.source.location})\n{hit.snippet}" for hit in hits]
         return (SystemMessage("\n\n".join([_HEADING, *passages])),) if passages else ()
 

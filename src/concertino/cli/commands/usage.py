@@ -98,7 +98,8 @@ def _sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[Usag
         of_one = UsageSum(
             by=by,
             attempts=1,
-            tokens=one.tokens,
+            tokens=Tokens() if one.source == "unknown" else one.tokens,
+            unknown_tokens=one.tokens if one.source == "unknown" else Tokens(),
             cost=one.cost or Decimal(0),
             unpriced=int(one.cost is None),
             estimated=int(one.source == "estimated"),
@@ -128,6 +129,7 @@ def _added(by: tuple[str, ...], sums: Sequence[UsageSum]) -> UsageSum:
         by=by,
         attempts=sum(one.attempts for one in sums),
         tokens=sum((one.tokens for one in sums), Tokens()),
+        unknown_tokens=sum((one.unknown_tokens for one in sums), Tokens()),
         cost=reduce(_EXACT.add, (one.cost for one in sums), Decimal(0)),
         unpriced=sum(one.unpriced for one in sums),
         estimated=sum(one.estimated for one in sums),

@@ -83,8 +83,9 @@ class DataPolicy:
     reasoning: Treatment = "keep"
     media: Treatment = "keep"
     """Images, documents and recordings of messages and results. They stay only where the text next to them does."""
-    tools: Mapping[str, ToolData] = field(default_factory=dict, hash=False)
-    """Treatments by tool name."""
+    tools: Mapping[str, ToolData] | Callable[[str], ToolData] = field(default_factory=dict, hash=False)
+    """Treatments by tool name, or a function that returns the treatment of a tool. When a run starts, it asks the
+    function for each of its tools; tools that a hook adds later have the treatment of `other_tools`."""
     other_tools: ToolData = field(default_factory=ToolData)
     """Treatment of every tool that `tools` does not name."""
     keep_whole_results: bool = False
@@ -98,26 +99,35 @@ class DataPolicy:
     """Names of the run's tools; a name outside them is text. Set by the engine; None: all names are structure."""
     keeps_everything: bool = field(init=False, repr=False, compare=False, default=True)
     """Whether all content is kept unchanged and without a time limit."""
+    named_tools: Mapping[str, ToolData] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """The treatments by tool name; none if a function decides and has not been asked yet (`for_tools`)."""
 
     def __post_init__(self) -> None:
         _check_treatments(self, "text", "reasoning", "media")
+        if isinstance(self.tools, Mapping):
+            object.__setattr__(self, "tools", dict(self.tools))
+            object.__setattr__(self, "named_tools", self.tools)
         _check_fields(self)
-        object.__setattr__(self, "tools", dict(self.tools))
         object.__setattr__(self, "patterns", tuple(self.patterns))
         treatments = self._treatments()
         if (self.hash_key or "hash" in treatments) and not 16 <= len(self.hash_key) <= 64:
             raise ConfigurationError(
                 "DataPolicy(hash_key=...): 'hash' needs 16 to 64 secret bytes, such as secrets.token_bytes(32)"
             )
-        object.__setattr__(self, "keeps_everything", all(how == "keep" for how in treatments))
+        whole = all(how == "keep" for how in treatments) and isinstance(self.tools, Mapping)
+        object.__setattr__(self, "keeps_everything", whole)
 
     def tool(self, name: str) -> ToolData:
         """Return the treatment of the tool *name*."""
-        return self.tools.get(name, self.other_tools)
+        return self.tools.get(name, self.other_tools) if isinstance(self.tools, Mapping) else self.tools(name)
 
     def for_tools(self, names: Iterable[str]) -> DataPolicy:
         """Return this policy for a run with the tools *names*."""
-        return self if self.text == "keep" else replace(self, known_tools=frozenset(names))
+        names = frozenset(names)
+        own = (
+            self if isinstance(self.tools, Mapping) else replace(self, tools={name: self.tools(name) for name in names})
+        )
+        return own if self.text == "keep" else replace(own, known_tools=names)
 
     def knows(self, name: str) -> bool:
         """Return whether the tool name *name* is structure, not text."""
@@ -139,7 +149,7 @@ class DataPolicy:
 
     def _treatments(self) -> list[Treatment]:
         found = [self.text, self.reasoning, self.media]  # `policy_of` and `_stricter` depend on this order
-        for tool in (self.other_tools, *self.tools.values()):
+        for tool in (self.other_tools, *self.named_tools.values()):
             found += tool.arguments, tool.results
         return found
 
@@ -148,7 +158,7 @@ def policy_form(policy: DataPolicy) -> list[Any]:
     """Return *policy* as JSON without its secret, so that a run can be ended in a process without its agent."""
     treatments = [how.seconds if isinstance(how, KeepFor) else how for how in policy._treatments()]
     known = None if policy.known_tools is None else sorted(policy.known_tools)
-    form = [treatments, list(policy.tools), policy.keep_whole_results, known]
+    form = [treatments, list(policy.named_tools), policy.keep_whole_results, known]
     if policy.patterns:
         form.append([[each.name, each.pattern, each.characters, each.longest] for each in policy.patterns])
     return form
@@ -199,7 +209,7 @@ def stored_message(
     A `once` result is replaced by its summary, unless the policy keeps whole results.
     """
     reduced = isinstance(message, ToolMessage) and message.retain == "once"
-    if policy.keeps_everything and not reduced:
+    if policy.keeps_everything and not reduced and message.stored:
         return EntryMessage(message=message, tokens=tokens, progress=progress, keep=message)
     keep = _filtered(policy, message)
     if isinstance(keep, ToolMessage) and reduced and not policy.keep_whole_results:
@@ -208,6 +218,9 @@ def stored_message(
     steps = all(map(_stays, _applying(policy, message)))
     time = None if keep is None else _shortest(_applying(policy, keep))
     later = None if keep is None or time is None else _filtered(_stricter(policy), keep)
+    if keep is not None and not message.stored:  # erased when the run ends, whatever its policy keeps
+        time, keep = 0.0, _filtered(_stricter(policy), message)
+        later = keep
     return EntryMessage(
         message=message,
         tokens=tokens,
@@ -234,7 +247,7 @@ def stored_end(policy: DataPolicy, end: RunEnd) -> RunEnd:
         end,
         answer=stored_text(policy, end.answer),
         error=None if end.error is None else stored_text(policy, end.error),
-        keep_seconds=policy.text.seconds if isinstance(policy.text, KeepFor) else None,
+        keep_seconds=text_seconds(policy),
         erase_after=policy.erase_after,
     )
 
@@ -242,6 +255,16 @@ def stored_end(policy: DataPolicy, end: RunEnd) -> RunEnd:
 def stored_text(policy: DataPolicy, text: str) -> str:
     """Return a run's task, answer or error after the policy; "" for `drop`."""
     return _treated(policy.text, text, policy.hash_key)
+
+
+def text_seconds(policy: DataPolicy) -> float | None:
+    """Return the time for which texts may be kept; None: without a limit, or not at all."""
+    return policy.text.seconds if isinstance(policy.text, KeepFor) else None
+
+
+def keeps_text(policy: DataPolicy) -> bool:
+    """Return whether texts are kept unchanged, also if for a time only."""
+    return _stays(policy.text)
 
 
 def tool_name(policy: DataPolicy, name: str) -> str:
@@ -258,6 +281,16 @@ def _tool(policy: DataPolicy, name: str) -> ToolData:
     if isinstance(data.results, KeepFor) and isinstance(results, KeepFor):
         results = KeepFor(min(data.results.seconds, results.seconds))
     return replace(data, results=results)
+
+
+def _refusing(how: Treatment, stored: bool) -> Treatment:
+    """Return the treatment of content that the policy treats as *how*, and that may refuse to be kept."""
+    return how if stored or how == "drop" else "redact"
+
+
+def shared_message(message: Message) -> Message:
+    """Return a message of an earlier run as the store may have it: without a result that must not be kept."""
+    return message if message.stored else _filtered(KEEP_ALL, message) or message
 
 
 def _bare(policy: DataPolicy, call: ToolCall) -> ToolCall:
@@ -320,11 +353,13 @@ def _applying(policy: DataPolicy, message: Message) -> list[Treatment]:
             each += [policy.text for call in message.tool_calls if not policy.knows(call.name)]
             return each + (policy._treatments() if any(map(_may_quote, parts)) else [])
         case ToolMessage(media=media):
-            return [_tool(policy, message.name).results, *([policy.media] if media else [])]
+            how = _tool(policy, message.name).results
+            return [_refusing(how, message.stored), *([policy.media] if media else [])]
         case UserMessage(tool=str() as tool, media=media):
-            return [_tool(policy, tool).results, *([policy.media] if media else [])]
+            how = _tool(policy, tool).results
+            return [_refusing(how, message.stored), *([policy.media] if media else [])]
         case UserMessage(media=media):
-            return [policy.text, *([policy.media] if media else [])]
+            return [_refusing(policy.text, message.stored), *([policy.media] if media else [])]
         case SystemMessage():
             return [policy.text]
 
@@ -380,7 +415,7 @@ def _check_treatments(owner: object, *names: str) -> None:
 
 def _check_fields(policy: DataPolicy) -> None:
     for name, kind, wanted in (
-        ("tools", Mapping, "ToolData(...) by tool name"),
+        ("tools", Mapping | Callable, "ToolData(...) by tool name, or a function of a tool's name"),
         ("other_tools", ToolData, "ToolData(...)"),
         ("keep_whole_results", bool, "True or False"),
         ("patterns", Sequence, "a tuple of Pattern objects"),
@@ -392,7 +427,7 @@ def _check_fields(policy: DataPolicy) -> None:
     for pattern in policy.patterns:
         if not isinstance(pattern, Pattern):
             raise ConfigurationError(f"DataPolicy(patterns=...): invalid {pattern!r:.80}: use Pattern objects")
-    for tool, data in policy.tools.items():
+    for tool, data in policy.named_tools.items():
         if not isinstance(tool, str) or not isinstance(data, ToolData):
             raise ConfigurationError(f"DataPolicy(tools=...): invalid {data!r:.80} for {tool!r:.80}: use ToolData(...)")
 
@@ -402,7 +437,7 @@ def _stricter(policy: DataPolicy) -> DataPolicy:
     """Return *policy* with `redact` for each `KeepFor`, for sinks that cannot forget."""
     text, reasoning, media, *rest = ["redact" if isinstance(how, KeepFor) else how for how in policy._treatments()]
     other, *tools = [ToolData(arguments=a, results=r) for a, r in zip(rest[::2], rest[1::2], strict=True)]
-    named = dict(zip(policy.tools, tools, strict=True))
+    named = dict(zip(policy.named_tools, tools, strict=True))
     return replace(policy, text=text, reasoning=reasoning, media=media, tools=named, other_tools=other)
 
 

@@ -26,6 +26,7 @@ from ...token_engine.edits import Edit, decode_edit, encode_edit
 from ..outcome import Outcome
 from ..plain import plain
 from ..run_state import RunState
+from .data_policy import shared_message
 
 Json = dict[str, Any]
 EndStatus = Literal["completed", "limited", "failed", "cancelled"]
@@ -129,6 +130,9 @@ class Started:
     chatbot: str | None = None
     without_tools: bool = False
     """Whether the agent may call no tools."""
+    without_memory: bool = False
+    without_personalization: bool = False
+    """Whether the user has switched them off."""
     forked_from: str | None = None
     message: str = ""
     system_prompt: str | None = None
@@ -136,16 +140,29 @@ class Started:
     memories: Sequence[str] = ()
     project_rules: str = ""
     attachments: Sequence[Sequence[str]] = ()
+    project_attachments: Sequence[Sequence[str]] = ()
+    few_shot: Sequence[Sequence[Any]] = ()
+    """The examples, for a turn that is asked again: each key with ids of texts. `before` has those of the model."""
+    budget: Sequence[Any] | None = None
+    """Tokens, and money as text: what the run was allowed to spend."""
 
     def write(self, body: Json, content: Json) -> None:
         for name in ("model", "policy", "limits", "before", "follows", "skipped", "context", "chatbot"):
             _put(body, name, getattr(self, name))
+        for name in ("few_shot", "budget"):
+            _put(body, name, getattr(self, name))
         if self.media is not None:
             body["media"] = self.media
         _put(body, "without_tools", self.without_tools)
+        if self.without_memory:
+            body["without_memory"] = True
+        if self.without_personalization:
+            body["without_personalization"] = True
         _put(body, "forked_from", self.forked_from)
         for name in ("message", "system_prompt", "personalization", "memories", "project_rules", "attachments"):
             _put(content, name, getattr(self, name))
+        if self.project_attachments:
+            content["project_attachments"] = self.project_attachments
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Started:
@@ -493,8 +510,11 @@ class Common:
     """Operations by key, and the states that they entered."""
     data: dict[str, Any] = field(default_factory=dict)
     """Structured results, by tool."""
+    carried: int | None = None
+    """The number of examples before the conversation, in the entry from which the view has the edits of the context in
+    entry 0. They are not written again."""
     edits: Sequence[Edit] = ()
-    """Edits of the view."""
+    """Edits of the view, after those."""
     edited: tuple[int, ...] = ()
     """What the edits changed: results reduced, messages summarized, messages left out, tokens before and after."""
 
@@ -507,6 +527,8 @@ class Common:
             body["counts"] = self.counts
         if self.transitions:
             body["transitions"] = self.transitions
+        if self.carried is not None:
+            body["carried"] = self.carried
         if self.edited:
             body["edited"] = self.edited
         if self.data:
@@ -522,6 +544,7 @@ class Common:
             counts=body.get("counts", {}),
             transitions=[(key, state) for key, state in body.get("transitions", ())],
             data=content.get("data", {}),
+            carried=body.get("carried"),
             edits=[decode_edit(edit) for edit in content.get("edits", ())],
             edited=tuple(body.get("edited", ())),
         )
@@ -617,7 +640,7 @@ def schema_of(text: str) -> OutputSchema:
 
 def message_texts(messages: Sequence[Message], contents: dict[str, str]) -> list[str]:
     """Return the encoded messages. The contents of their media are added to *contents*, by digest."""
-    return [encode_message(message, contents) for message in messages]
+    return [encode_message(message if message.stored else shared_message(message), contents) for message in messages]
 
 
 def message_of(text: str, contents: Mapping[str, str]) -> Message:
@@ -633,18 +656,28 @@ def pack_context(
 ) -> list[Any]:
     """Return a context state as JSON. *text_ids* stores its edits as texts, and returns their ids.
 
-    If the edits continue those of an *earlier* state, which is stored as *packed*, only the new ones are written.
+    If the edits continue those of an *earlier* state, which is stored as *packed*, only the new ones are written,
+    together with the edits of smaller texts before them: each text has more than twice the edits of the next one, so
+    their number grows with the logarithm of the edits.
     """
-    known, count = [], 0
+    keys: list[str] = []
+    counts: list[int] = []
+    new = len(context.edits)
     if earlier is not None and packed is not None and context.edits[: len(earlier.edits)] == earlier.edits:
-        known, count = packed[0], len(earlier.edits)
-    edits, ready = (text_ids([json.dumps(log)]) if log else [] for log in (context.edits[count:], context.prepared))
-    return [[*known, *edits], ready, context.sent_at, context.model, context.carrying_cost, context.omitted]
+        keys, counts, new = [*packed[0]], [*packed[-1]], new - len(earlier.edits)
+    while new and counts and counts[-1] <= 2 * new:
+        keys.pop()
+        new += counts.pop()
+    if new:
+        keys += text_ids([json.dumps(context.edits[-new:])])
+        counts.append(new)
+    ready = text_ids([json.dumps(context.prepared)]) if context.prepared else []
+    return [keys, ready, context.sent_at, context.model, context.carrying_cost, context.omitted, counts]
 
 
 def unpack_context(written: Sequence[Any], texts: Mapping[str, str]) -> ContextState:
     """Return the context state that `pack_context` wrote."""
-    *logs, at, model, carrying_cost, omitted = written
+    *logs, at, model, carrying_cost, omitted, _ = written
     edits, ready = ([edit for key in log for edit in json.loads(texts[key])] for log in logs)
     return ContextState(edits, ready, at, model, tuple(carrying_cost), omitted)
 

@@ -16,6 +16,7 @@ from .data_policy import (
     _arguments,
     _bare,
     _filtered,
+    _refusing,
     _stays,
     _stricter,
     _tool,
@@ -50,7 +51,15 @@ def stored_event(policy: DataPolicy, event: events.RunEvent) -> events.RunEvent 
 
 
 def _is_shown_whole(policy: DataPolicy, event: events.RunEvent) -> bool:
-    return policy.keeps_everything and not (isinstance(event, events.RunEnded) and _waits_below(event.result))
+    """Return whether all of *event* is under a policy that keeps everything.
+
+    A sub-agent's wait is under its own policy, and a result may refuse to be stored.
+    """
+    if not policy.keeps_everything:
+        return False
+    if isinstance(event, events.RunEnded):
+        return not _waits_below(event.result) and all(message.stored for message in event.result.messages)
+    return not isinstance(event, events.ToolDone) or event.stored
 
 
 def _filtered_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
@@ -108,8 +117,9 @@ def _filtered_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
         case events.CustomEvent():
             return event if _stays(tool.results if name else policy.text) else replace(event, data=None)
         case events.ToolDone():
-            data = event.data if _stays(tool.results) else None
-            return replace(event, content=_treated(tool.results, event.content, key), data=data)
+            how = _refusing(tool.results, event.stored)
+            data, media = (event.data, event.media) if _stays(how) else (None, ())
+            return replace(event, content=_treated(how, event.content, key), data=data, media=media)
         case events.ToolFailed():
             return replace(event, error=_treated(tool.results, event.error, key))
         case events.RunEnded():

@@ -70,6 +70,7 @@ class Tree:
         "patience",
         "policies",
         "root_id",
+        "shared",
         "store",
         "valid_until",
     )
@@ -88,6 +89,8 @@ class Tree:
         """Whether any of the accounts has a budget; without one nothing is counted for it."""
         self.policies: dict[str, DataPolicy] = {}
         """By run, for observers, which see the events of all runs."""
+        self.shared: dict[Callable[[], Any], Any] = {}
+        """State that the tools of the tree share, by its factory."""
         self.ended = False
         """Whether the end of the root is recorded."""
         self.parked = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from ...messages import (
     UserMessage,
 )
 from ...records import record
-from ..chat import Chat
+from ..chat import Attachment, Chat
 from ..plain import plain
 
 M = TypeVar("M", bound=Message)
@@ -166,10 +166,8 @@ class Redactor:
             personalization=self.text(chat.personalization),
             memories=[self.text(memory) for memory in chat.memories],
             project_rules=self.text(chat.project_rules),
-            attachments=[
-                dataclasses.replace(file, name=self.text(file.name), description=self.text(file.description))
-                for file in chat.attachments
-            ],
+            attachments=self._files(chat.attachments),
+            project_attachments=self._files(chat.project_attachments),
         )
 
     def open_end(self, text: str) -> int:
@@ -181,6 +179,12 @@ class Redactor:
         while cut := [start for start, stop in spans if start < end < stop]:
             end = min(cut)
         return end
+
+    def _files(self, files: Iterable[Attachment]) -> list[Attachment]:
+        return [
+            dataclasses.replace(file, name=self.text(file.name), description=self.text(file.description))
+            for file in files
+        ]
 
     def _changed(self, message: Any) -> Any:
         if isinstance(message, AssistantMessage):

@@ -16,7 +16,7 @@ from ...messages import AssistantMessage, Media, Message, SystemMessage, ToolCal
 from ...providers.base import ModelRequest, OutputSchema
 from ...records import record
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
-from ...token_engine.edits import Edit, Summarize
+from ...token_engine.edits import Edit, Summarize, decode_edits
 from ...token_engine.view import View, unmeasured_view
 from ...usage import UsageRecord
 from ..outcome import CONTINUE, Finish, StepOutcome
@@ -257,7 +257,10 @@ class Replay:
                 self.view, self.replaced = unmeasured_view([*replaced, self.messages[-1]]), True
 
     def _apply_edits(self, common: Common) -> None:
-        for edit in common.edits:
+        carried: list[Edit] = []
+        if common.carried is not None and self.started.context is not None:
+            carried = decode_edits(unpack_context(self.started.context, self.texts).edits, common.carried)
+        for edit in (*carried, *common.edits):
             self.view.apply(edit)
             if isinstance(edit, Summarize):
                 self.ready = []

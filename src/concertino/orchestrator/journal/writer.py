@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ...context_state import ContextState
-from ...errors import StaleClaimError
+from ...errors import StaleClaimError, UnreadMessagesError
 from ...ids import text_id, token
 from ...messages import AssistantMessage, Message
 from ...operations import Operation, OperationState
@@ -64,6 +64,7 @@ class _Gathered:
         mine.log.extend(other.log)
         mine.counts.update(other.counts)
         mine.data.update(other.data)
+        mine.carried = mine.carried if other.carried is None else other.carried
         mine.edits = [*mine.edits, *other.edits]
         mine.edited = other.edited or mine.edited
         return self
@@ -151,7 +152,7 @@ class Journal:
         """Record that *messages* replace the conversation except its last message."""
         common = self._gathered.common
         common.log.append(self.message_ids(messages))
-        common.edits = ()
+        common.carried, common.edits = None, ()
 
     def book(self, record: UsageRecord, settlement: Settlement | None, ended: OperationState | None = None) -> None:
         """Record usage, and what it takes from the accounts; if it is an attempt's, also the state it *ended* in."""
@@ -182,6 +183,10 @@ class Journal:
         common = self._gathered.common
         common.edits = [*common.edits, *edits]
         common.edited = edited or common.edited
+
+    def carry(self, example_count: int) -> None:
+        """Record that the view has the edits of the context in entry 0; *example_count* messages precede them."""
+        self._gathered.common.carried = example_count
 
     def operation(self, operation: Operation) -> None:
         """Record the state of a tool call."""
@@ -262,6 +267,7 @@ class Journal:
         waits: Sequence[Wait] = (),
         reserve: Reservation | None = None,
         end: RunEnd | None = None,
+        read: int | None = None,
         aside: bool = False,
     ) -> None:
         """Append *entry* with everything gathered, atomically. Contents that could not be written stay for the next.
@@ -269,7 +275,8 @@ class Journal:
         An entry *aside* is not a boundary of a turn: the conversation waits for the next entry. `UsageBooked` contains
         usage alone: a resumed run continues from the boundary before it, and what followed is repeated.
 
-        Raises `StaleClaimError` after another process has claimed the run: this process must stop then.
+        Raises `StaleClaimError` after another process has claimed the run: this process must stop then. Raises
+        `UnreadMessagesError` if a message with a number greater than *read* was sent to the run before its *end*.
         """
         usage_only = isinstance(entry, UsageBooked)
         if not self.on or not self._started or (self.ended and not usage_only):
@@ -284,7 +291,7 @@ class Journal:
             if aside or usage_only:
                 gathered, rest = gathered.split()
                 self._gathered = rest if aside else self._gathered
-            row = self._row(entry, step, gathered, operations, waits=waits, reserve=reserve, end=end)
+            row = self._row(entry, step, gathered, operations, waits=waits, reserve=reserve, end=end, read=read)
             if self._tree.flush_events is not None:
                 # Queued before the entry: if a crash follows, the log has what the journal has.
                 self._tree.flush_events(self.run_id, row.seq)
@@ -297,6 +304,8 @@ class Journal:
                 self._unwritten(gathered)
                 if isinstance(error, StaleClaimError):
                     self._tree.lose(error)
+                elif isinstance(error, UnreadMessagesError):
+                    self.commands = error.number
                 raise
             self.seq, self.commands = head.seq, head.commands
             if end is not None:
@@ -350,6 +359,7 @@ class Journal:
         waits: Sequence[Wait] = (),
         reserve: Reservation | None = None,
         end: RunEnd | None = None,
+        read: int | None = None,
     ) -> stored.Entry:
         assert self._tree.claim is not None
         changed = [*gathered.calls.values(), *operations]
@@ -392,6 +402,7 @@ class Journal:
             reserve=reserve,
             settle=tuple(gathered.settle),
             end=end,
+            read=read,
         )
 
     def end_of(self, status: EndStatus, answer: str, error: str | None) -> RunEnd:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...errors import LimitError
 from ...events import Steered
-from ...messages import UserMessage
+from ...messages import Media, UserMessage
 from ..hooks import Hooks, within_patience
 from ..outcome import CONTINUE, Fail, Finish, StepOutcome
 from ..run import RunSession
@@ -31,9 +31,23 @@ async def first_message(run: RunSession, hooks: Hooks) -> tuple[str, StepOutcome
     """Return the first message as the agent admits it and `CONTINUE`, or a stand-in and how the run ends instead."""
     reviewed = await reviewed_input(run, hooks, run.chat.message)
     if isinstance(reviewed, str):
+        _show(run, reviewed, run.chat.media)
         return reviewed, CONTINUE
-    run.set_chat(dataclasses.replace(run.chat, media=()))
+    _show(run, WITHHELD, ())
     return WITHHELD, reviewed
+
+
+def show_admitted(run: RunSession) -> None:
+    """Show the hooks of a resumed run the first message as the agent has admitted it."""
+    first = next((message for message in run.added if isinstance(message, UserMessage)), None)
+    if first is not None:
+        _show(run, first.text, first.media)
+
+
+def _show(run: RunSession, message: str, media: Sequence[Media]) -> None:
+    """Keep what was not admitted from the hooks, which may send the message of the chat to a model or a library."""
+    run.set_chat(dataclasses.replace(run.chat, message=message, media=media))
+    run.context.chat = run.chat
 
 
 async def new_steers(run: RunSession) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from ...errors import ConfigurationError
 from ...events import Audience
@@ -24,6 +24,7 @@ from ..journal.data_policy import policy_form
 from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
 from ..journal.patterns import redactor_of
+from ..journal.writer import Journal
 from ..meter import Meter
 from ..resources import Resources, limits_form
 from ..run import RunSession
@@ -33,6 +34,7 @@ from .repair import NOTHING_CHECKED, call_ids, repaired
 
 RAG_TOOL = "rag"
 CHATBOT_TOOL = "chatbot"
+MEMORY_TOOLS = ("store_memory", "retrieve_memory")
 AUDIENCES = get_args(Audience)
 
 
@@ -146,6 +148,9 @@ def build_messages(
     *skipped* is recorded for a run that starts again because its process ended before the first request.
     """
     chat = run.chat
+    if not chat.memory_enabled:
+        for name in MEMORY_TOOLS:
+            run.registry.unregister(name)
     run.system = system_prompt(chat, config, run.registry)
     if run.output is not None and not run.output.is_enforced(run.model, tools=bool(run.registry)):
         run.system = f"{run.system}\n\n{run.output.instructions}"
@@ -155,13 +160,19 @@ def build_messages(
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
     kept = run.resources.kept(chat.context) if earlier else None
     folded = kept.folded if kept else None
-    if not run.window.start(earlier, chat.context, example_count=example_count(run.skipped), folded=folded):
+    examples = example_count(run.skipped)
+    applied = run.window.start(earlier, chat.context, example_count=examples, folded=folded)
+    if not applied:
         text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
         run.notify("context_not_applied", text)
     if chat.context is not None and run.journal.on:
-        run.journal.edit(run.window.edits)
-    if chat.attachments and RAG_TOOL not in run.registry:
-        count = len(chat.attachments)  # their names are text, which the data policy may forbid
+        if applied:
+            run.journal.carry(examples)
+        else:
+            run.journal.edit(run.window.edits)
+    files = (*chat.attachments, *chat.project_attachments)
+    if files and RAG_TOOL not in run.registry:
+        count = len(files)  # their names are text, which the data policy may forbid
         text = f"the model sees only the names of the {count} attached files: register a tool {RAG_TOOL!r}"
         run.notify("attachments_unread", text)
     run.add(UserMessage(fitting(run, message), tuple(chat.media) if chat.media else ()))
@@ -191,24 +202,25 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
     prompt = config.prompt or registry.base_prompt()
     if chat.system_prompt is not None and config.allow_prompt_override:
         prompt = chat.system_prompt
-    sections = [prompt.strip()]
+    sections, memories = [prompt.strip()], chat.memories if chat.memory_enabled else ()
     if config.parts:
         sections += [part.prompt.strip() for part in config.parts]
     for title, text in (
         ("When to use which tool", _rules(registry)),
-        ("How the user wants to be answered", chat.personalization),
-        ("Facts about the user", "\n".join([f"- {memory}" for memory in chat.memories]) if chat.memories else ""),
+        ("How the user wants to be answered", chat.personalization if chat.personalization_enabled else ""),
+        ("Facts about the user", "\n".join([f"- {memory}" for memory in memories]) if memories else ""),
         ("Rules of this project", chat.project_rules),
+        ("Files of this project", _files(chat.project_attachments) if chat.project_attachments else ""),
         ("Files that the user attached", _files(chat.attachments) if chat.attachments else ""),
     ):
-        if text := text.strip():
+        if text and (text := text.strip()):
             sections.append(f"# {title}\n{text}")
     return "\n\n".join(filter(None, sections))
 
 
 def before_user_message(chat: Chat, model: str) -> list[Message]:
     """Return the model's examples, the history, and the summary of the conversation before it."""
-    messages: list[Message] = [*chat.few_shot.get(model, ())]
+    messages: list[Message] = [*chat.examples(model)] if chat.few_shot else []
     messages.extend(chat.history)
     if chat.summary:
         messages.append(SystemMessage(f"Summary of the conversation before this:\n{chat.summary}"))
@@ -249,7 +261,7 @@ def _started(run: RunSession) -> Started:
     earlier = before_user_message(chat, run.model_id)
     written, follows = earlier, None
     if chat.turn is not None and chat.turn.parent and not (run.repairs or journal.policy.expires):
-        first = len(chat.few_shot.get(run.model_id, ()))
+        first = len(chat.examples(run.model_id))
         written = [*earlier[:first], *earlier[first + len(chat.history) :]]
         follows = (chat.turn.parent, first, len(chat.history))
     if chat.turn is not None and chat.turn.context is not None:  # stored already
@@ -258,23 +270,41 @@ def _started(run: RunSession) -> Started:
     elif chat.context is not None:
         journal.packed_context = pack_context(chat.context, journal.conversation_text_ids)
     before = journal.message_ids(written) if written else []
-    return Started(
-        model=run.model_id,
-        policy=policy_form(journal.policy),
+    return given(
+        chat,
+        journal,
+        run.model_id,
         limits=limits_form(run.limits),
         before=before,
         follows=follows,
-        media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         skipped=_skipped(chat, len(earlier)),
         context=journal.packed_context,
+    )
+
+
+def given(chat: Chat, journal: Journal, model: str, **more: Any) -> Started:
+    """Return the start of a run from its chat, with *more* of its fields."""
+    budget, examples = chat.budget, chat.few_shot if chat.turn is not None else {}
+    return Started(
+        model=model,
+        policy=policy_form(journal.policy),
+        media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         chatbot=chat.chatbot_id,
+        few_shot=[[name, journal.message_ids(messages)] for name, messages in examples.items()],
+        budget=None if budget is None else (budget.tokens, None if budget.money is None else str(budget.money)),
         without_tools=not chat.send_tools,
         message=chat.message,
         system_prompt=chat.system_prompt,
         personalization=chat.personalization,
         memories=list(chat.memories),
         project_rules=chat.project_rules,
+        **more,
         attachments=[[file.name, file.description] for file in chat.attachments],
+        project_attachments=[[file.name, file.description] for file in chat.project_attachments]
+        if chat.project_attachments
+        else (),
+        without_memory=not chat.memory_enabled,
+        without_personalization=not chat.personalization_enabled,
     )
 
 
@@ -298,7 +328,7 @@ def _skipped(chat: Chat, earlier: int) -> tuple[int, ...]:
 
 
 def _rules(registry: ToolRegistry) -> str:
-    return "\n".join(f"- {tool.name}: {tool.selection_rule}" for tool in registry.all() if tool.selection_rule)
+    return "\n".join(f"- {tool.spec.name}: {tool.selection_rule}" for tool in registry.all() if tool.selection_rule)
 
 
 def _files(attachments: Iterable[Attachment]) -> str:

@@ -42,7 +42,7 @@ def repaired(chat: Chat, model: str, known: CheckedHistory = NOTHING_CHECKED) ->
 
     If they begin with the messages of *known* (the same objects), only the others are checked.
     """
-    examples = chat.few_shot.get(model, ()) if chat.few_shot else ()
+    examples = chat.examples(model) if chat.few_shot else ()
     messages = (*examples, *chat.history)
     if (checked := _checked(messages, known)) is not None:
         return chat, checked, ""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ...context_state import ContextReport, ContextState, ModelPrice
-from ...errors import InvalidOutputError
+from ...context_state import ContextReport, ModelPrice
+from ...errors import InvalidOutputError, LimitError
 from ...events import RunResult, RunStatus
 from ...usage import UsageRecord
 from ...waits import Wait
+from ..hooks import Hooks, reviewed_text, within_patience
 from ..journal.replay import Replay
-from ..outcome import CONTINUE, Finish, NextStep
+from ..outcome import CONTINUE, Finish, Limited, NextStep
 from ..resources import KeptConversation
 from ..run import RunSession
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from ..output import Output
 
 
-def final_outcome(run: RunSession, outcome: NextStep) -> NextStep:
+async def final_outcome(run: RunSession, outcome: NextStep) -> NextStep:
     """Return *outcome*; or another step, in which the model corrects an answer that does not match the output type.
 
     Call it for an agent with an output type only. While background calls are left, the answer is not the last one.
@@ -31,7 +33,7 @@ def final_outcome(run: RunSession, outcome: NextStep) -> NextStep:
     from ..output import asked_again, corrections  # noqa: PLC0415 - loaded by now, and slow to import
 
     try:
-        run.output.validate(run.state.text)
+        await run.output.validate(run.state.text)
     except InvalidOutputError as problem:
         if corrections(run.added) < run.agent.output_retries:
             run.add(asked_again(problem))
@@ -40,19 +42,41 @@ def final_outcome(run: RunSession, outcome: NextStep) -> NextStep:
     return outcome
 
 
-def typed_output(run: RunSession, output: Output) -> tuple[Any, str | None]:
-    """Return the value of the answer, and the error of an invalid one."""
+async def concluded(run: RunSession, hooks: Hooks, outcome: NextStep | Limited) -> NextStep | Limited:
+    """Set the answer of a run that ends with *outcome*. Return `Limited` if a limit has left it without one."""
+    if isinstance(outcome, Finish):
+        run.answer(run.state.text if outcome.text is None else outcome.text)
+    before = run.state.text
+    if hooks.conclude.own:
+        try:
+            text = await within_patience(run, "conclude", hooks.conclude(run.context, before))
+            run.answer(text if text == before else await reviewed_text(run, hooks, text))
+        except LimitError as reached:
+            run.notify("budget_reached" if reached.reason == "budget" else "limit_reached", str(reached))
+    if isinstance(outcome, Limited) and run.state.text not in (before, ""):
+        return Finish()  # the agent has an answer of its own
+    if isinstance(outcome, Finish) and run.state.limit is not None and not run.state.text.strip():
+        return Limited("no answer was possible within the limits")
+    return outcome
+
+
+async def typed_output(run: RunSession, output: Output, *, replaced: bool) -> tuple[Any, str | None]:
+    """Return the value of the answer, and the error of an invalid one.
+
+    If the agent has *replaced* the model's answer by a text of its own, such as a refusal, that text need not be a
+    value.
+    """
     try:
-        return output.validate(run.state.text), None
+        return await output.validate(run.state.text), None
     except InvalidOutputError as problem:
-        return None, f"the answer does not match the output type: {problem}"
+        return None, None if replaced else f"the answer does not match the output type: {problem}"
 
 
 def result_of(
     run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = (), output: Any = None
 ) -> RunResult:
     """Return the result of *run*. Nothing can be added to the run from now on."""
-    run.journal.next_context = _context(run)
+    run.journal.next_context = None if run.skipped is None else run.window.state(run.skipped)
     run.ended, usage = True, run.tree.ledger.records(run.path, run.first_record)
     if run.deadlines is not None:
         run.deadlines.close()
@@ -76,10 +100,10 @@ def result_of(
     )
 
 
-def replayed_result(replay: Replay, usage: Sequence[UsageRecord], output_type: Any = None) -> RunResult:
+async def replayed_result(replay: Replay, usage: Sequence[UsageRecord], output_type: Any = None) -> RunResult:
     """Return the result of a run that has ended, from its journal and the ledger of its tree.
 
-    *output_type* is the agent's: the answer is read again.
+    *output_type* is the agent's: the answer is read again. Other texts, such as refusals, have no value.
     """
     start, end = replay.run.start, replay.run.end
     assert end is not None
@@ -88,7 +112,8 @@ def replayed_result(replay: Replay, usage: Sequence[UsageRecord], output_type: A
         from ..output import output_of  # noqa: PLC0415 - slow to import
 
         output_of_type = output_of(output_type)
-        output = None if output_of_type is None else output_of_type.validate(replay.state.text)
+        with suppress(InvalidOutputError):
+            output = None if output_of_type is None else await output_of_type.validate(replay.state.text)
     path = start.agent_path
     return RunResult(
         run_id=start.run_id,
@@ -117,13 +142,11 @@ async def open_waits(run: RunSession) -> list[Wait]:
     return [wait for wait in waits if wait.agent_path == run.path or wait.agent_path.startswith(below)]
 
 
-def _context(run: RunSession) -> ContextState | None:
-    if run.skipped is None:
-        return None
-    context = run.window.state(run.skipped)
-    if run.chat.conversation_id or run.chat.history:  # otherwise no further run is likely
+def keep_conversation(run: RunSession) -> None:
+    """Keep the conversation for its next run in this process. The run's window must not be used afterwards."""
+    context = run.journal.next_context
+    if context is not None:
         run.resources.keep(KeptConversation(run.window.folded(context), run.checked))
-    return context
 
 
 def _report(run: RunSession, usage: Sequence[UsageRecord]) -> ContextReport:

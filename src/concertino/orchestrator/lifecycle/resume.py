@@ -57,6 +57,9 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
             run.meter = Meter(run.limits)
             run.meter.open_runs = 1
             run.meter.restore_usage(tree.ledger.records(run.path))
+            # The attempts in flight of the whole tree: a sub-agent that is resumed later books its own only then.
+            lost = [each for each in await store.operations(run.scope, root_id=run.id) if each.kind == "model_call"]
+            run.meter.restore_usage([lost_usage(operation, run.path)[0] for operation in lost])
         run.meter.restore_run(found.state.tool_calls, found.seconds, found.at)
         await _restore_operations(run, store)
         assert tree.claim is not None
@@ -117,6 +120,9 @@ def _chat_of(found: Replay, chat: Chat) -> Chat:
         memories=tuple(given.memories),
         project_rules=given.project_rules,
         attachments=[Attachment(*file) for file in given.attachments],
+        project_attachments=[Attachment(*file) for file in given.project_attachments],
+        memory_enabled=not given.without_memory,
+        personalization_enabled=not given.without_personalization,
         chatbot_id=given.chatbot,
         send_tools=not given.without_tools,
         budget=chat.budget,
@@ -148,9 +154,9 @@ def _restore(run: RunSession, found: Replay) -> None:
     run.added = found.added
     run.call_ids = call_ids(found.messages)
     kept = {spec.name for spec in found.tools}
-    for name in run.registry.names():
-        if name not in kept:  # a hook has removed it
-            run.registry.unregister(name)
+    for tool in run.registry.all():
+        if tool.spec.name not in kept:  # a hook has removed it
+            run.registry.unregister(tool.name)
     if any(spec.name == RECALL for spec in found.tools):
         offer_recall(run)
     run.opened = found.request if found.stage == "requested" else found.turn
@@ -166,4 +172,5 @@ async def child_result(run: RunSession, parent: Parent, output_type: Any) -> tup
     journal = await store.load(run.scope, stored.start.run_id)
     assert journal is not None
     found = replay(journal)
-    return replayed_result(found, run.tree.ledger.records(stored.start.agent_path), output_type), True
+    usage = run.tree.ledger.records(stored.start.agent_path)
+    return await replayed_result(found, usage, output_type), True

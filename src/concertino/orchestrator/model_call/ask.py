@@ -78,7 +78,7 @@ async def ask(run: RunSession, hooks: Hooks, by: ToolContext | None, question: Q
         text = known.pop(0)
         if audience is not None:
             run.emit(QuestionAnswered, text, audience)
-        return text if question.output is None else question.output.validate(text)
+        return text if question.output is None else await question.output.validate(text)
     side = SideCall(run, hooks, audience=audience, last=True, call_id=None if by is None else by.call_id)
     try:
         async with asyncio.timeout(question.seconds) as limit:
@@ -103,7 +103,7 @@ async def _answer(side: SideCall, model: Model, request: ModelRequest, output: O
         if output is None:
             return message.text, message.text
         try:
-            return message.text, output.validate(message.text)
+            return message.text, await output.validate(message.text)
         except InvalidOutputError as problem:
             if not left:
                 raise

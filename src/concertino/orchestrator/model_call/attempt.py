@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from ...messages import AssistantMessage, MessagePart, Text, ToolCall
 from ...operations import OperationState
 from ...providers.base import (
     Dropped,
+    Logprob,
     ModelEvent,
     ReasoningChunk,
     Reply,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 ORPHANED = "the run that this sub-agent belongs to has ended"
 _CALL = 32
 """Characters that a call counts for in addition to its arguments."""
+_RESULT = 64
+"""Tokens that a call and the shortest result take. So many calls that these exceed the context are not run."""
 OnReady = Callable[[list[ToolCall]], None]
 """Called with the calls whose arguments are complete, in order, while the model is still writing."""
 
@@ -104,6 +107,7 @@ class Attempt:
         "_ids",
         "_left",
         "_limit",
+        "_most",
         "_pieces",
         "_put",
         "_reasoning",
@@ -115,6 +119,7 @@ class Attempt:
         "_stream",
         "_text",
         "calls",
+        "logprobs",
         "message",
         "model",
         "model_id",
@@ -153,7 +158,7 @@ class Attempt:
         self._call_id = call_id
         self._stream = None if audience is None else run.stream
         self._held: list[RunEvent] | None = (
-            [] if audience is not None and not side and hooks.review_answer.own else None
+            [] if hooks.review_answer.own and audience is not None and (not side or audience == "answer") else None
         )
         """The pieces of an answer that must be judged before anyone sees it."""
         self._put: Callable[[RunEvent], None] | None = None
@@ -171,8 +176,9 @@ class Attempt:
         self._arguments: list[str] = []
         self._ids: CallIds | None = None
         self._reply: Reply | None = None
-        self._left = 0
-        """The characters that may still arrive."""
+        self.logprobs: tuple[Logprob, ...] = ()
+        self._left = self._most = 0
+        """The characters that may still arrive, and those that may arrive in all."""
         self._sent = False
         self._settled = False
 
@@ -182,11 +188,11 @@ class Attempt:
         Raises `ProviderError`; `BrokenStreamError` if the stream ends without the final message; `LimitError` if the
         answer exceeds its token limit by far.
         """
-        run, meter, stream = self._run, self._run.meter, self._stream
+        run, meter, parent, stream = self._run, self._run.meter, self._run.parent, self._stream
         most = (self.request.max_output_tokens or run.limits.output) * TOKEN + FRAME
-        if not run.state.last_step:
-            most = max(min(most, meter.most_received - meter.received), 0)
-        self._left = most
+        if meter.most_received - meter.received < most and not run.state.last_step:
+            most = max(meter.most_received - meter.received, 0)
+        self._left = self._most = most
         chunks = self.model.stream(self.request) if self._limit is None else self._admitted(self._limit)
         self._sent = self._limit is None
         try:
@@ -195,8 +201,8 @@ class Attempt:
                 if on_ready is not None and self.ready:
                     on_ready(self.ready)
                 if self._left < 0:
-                    raise self._too_long(most)
-                if run.parent is not None and run.orphaned:
+                    raise self._too_long()
+                if parent is not None and run.orphaned:
                     raise ToolError(ORPHANED)
                 if stream is not None and stream.behind:
                     await stream.drained()
@@ -206,9 +212,9 @@ class Attempt:
                 await aclose()
         await self._settle()
 
-    def _too_long(self, most: int) -> LimitError:
+    def _too_long(self) -> LimitError:
         tokens = self.request.max_output_tokens or self._run.limits.output
-        if most < tokens * TOKEN + FRAME:
+        if self._most < tokens * TOKEN + FRAME:
             total = self._run.meter.most_received
             return LimitError(f"the limit of {total:,} received characters is reached", "received")
         return LimitError(f"the answer of {self.model_id} exceeded its limit of {tokens:,} tokens by far", "answer")
@@ -257,29 +263,33 @@ class Attempt:
 
     def _take(self, chunk: ModelEvent) -> None:  # noqa: C901 - one branch per kind of chunk
         kind, run, put = type(chunk), self._run, self._put
+        self._left -= 1  # empty chunks must end, too
         if kind is TextChunk:
             self._text.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
             if put is not None:
-                shown: Any = (self._audience, self._call_id, self.usage_id)
-                put(TextDelta(run.id, run.path, run.tree.content_index, text, *shown))
+                # Unpacking a tuple would double the time of a piece.
+                audience: Any = self._audience
+                put(TextDelta(run.id, run.path, run.tree.content_index, text, audience, self._call_id, self.usage_id))
         elif kind is ReasoningChunk:
             self._reasoning.append(text := chunk.text)  # type: ignore[union-attr]
             self._left -= len(text)
             if put is not None:
-                shown = (self._audience, self._call_id, self.usage_id)
+                shown: Any = (self._audience, self._call_id, self.usage_id)
                 put(ReasoningDelta(run.id, run.path, run.tree.content_index, text, *shown))
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
             self._left -= len(chunk.arguments)
             if put is not None:
                 call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._call_ids().unique(chunk.id)
-                known = chunk.name in run.registry.by_name or not chunk.name
-                name = chunk.name if known else UNKNOWN_TOOL
+                name = run.registry.sent_names.get(chunk.name, chunk.name)
+                name = name if name in run.registry.by_name or not name else UNKNOWN_TOOL
                 delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
                 put(ToolCallDelta(*delta, self.usage_id))
         elif isinstance(chunk, ToolCallReady):
             call = chunk.call if run.redactor is None else run.redactor.call(chunk.call)
+            if call.name in run.registry.sent_names:
+                call = dataclasses.replace(call, name=run.registry.sent_names[call.name])
             if not call.id or call.id in run.call_ids:
                 call = self._call_ids().call(call)
             self.ready.append(call)
@@ -291,6 +301,16 @@ class Attempt:
 
     def _end(self, reply: Reply) -> None:
         own = self._own(reply.message)
+        if not (self._text or self._reasoning or self._arguments or self.ready):  # the model sent its answer whole
+            for part in own.parts:
+                if part.kind in ("text", "reasoning"):
+                    self._run.meter.received += len(part.text)
+                elif part.kind == "tool_call":
+                    self._run.meter.received += _CALL + len(part.arguments)
+        if len(self.calls) * _RESULT > self._run.limits.context:
+            self._left, self.calls = min(self._left, -1), ()
+            own = AssistantMessage((Text(text),) if (text := own.text[: self._most]) else (), "broken", own.model)
+        self.logprobs = reply.logprobs
         self._reply = reply if own is reply.message else dataclasses.replace(reply, message=own)
 
     def _own(self, message: AssistantMessage) -> AssistantMessage:
@@ -301,6 +321,8 @@ class Attempt:
             message = redactor.message(message)
             if self._run.output is not None and not self._side:
                 message = self._run.output.redacted(message, redactor)
+        if self._run.registry.sent_names:
+            message = _with_own_names(message, self._run.registry.sent_names)
         self.calls = calls = message.tool_calls
         if calls:
             ids = {call.id for call in calls}
@@ -378,6 +400,8 @@ class Attempt:
             reported, problem = None, NEGATIVE
         if reported is not None and reply is not None:
             tokens, source, how = reported, reply.source, reply.how
+            if source == "estimated":
+                tokens = _filled(reported, self._estimate(reply))
         elif reported is not None and failure is not None:
             tokens, source, how = reported, "measured", ""
             if not failure.final:
@@ -396,8 +420,7 @@ class Attempt:
         """Return what the provider *reported* before the stream broke, or the estimate where that is more."""
         seen = self._estimate(None)
         return dataclasses.replace(
-            reported,
-            prompt=reported.prompt or seen.prompt,
+            _filled(reported, seen),
             completion=max(reported.completion, seen.completion),
             reasoning=max(reported.reasoning, seen.reasoning),
         )
@@ -417,6 +440,12 @@ class Attempt:
         return Tokens(prompt=prompt, completion=completion, reasoning=reasoning)
 
 
+def _filled(reported: Tokens, seen: Tokens) -> Tokens:
+    """Return the *reported* counts with the estimate for each zero."""
+    completion = reported.completion or seen.completion
+    return dataclasses.replace(reported, prompt=reported.prompt or seen.prompt, completion=completion)
+
+
 def _how(run: RunSession) -> str:
     """Return how usage is estimated."""
     return f"counted with {run.resources.counter.name}"
@@ -433,3 +462,14 @@ def _with_partial(
             put(PartialOutput(run.id, run.path, run.tree.content_index, value))
 
     return put_text
+
+
+def _with_own_names(message: AssistantMessage, sent: Mapping[str, str]) -> AssistantMessage:
+    """Return *message* with the tools' own names in place of the *sent* ones."""
+    if not any(call.name in sent for call in message.tool_calls):
+        return message
+    parts = [
+        dataclasses.replace(part, name=sent.get(part.name, part.name)) if part.kind == "tool_call" else part
+        for part in message.parts
+    ]
+    return dataclasses.replace(message, parts=tuple(parts))

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from ...errors import ConfigurationError, ContextTooLongError, LimitError, ProviderError
 from ...events import AttemptFailed, Audience, QuestionAnswered, StoppedWork
 from ...providers.base import Model, ModelRequest, model_id
-from ..hooks import Hooks
+from ..hooks import Hooks, reviewed
 from ..recorder import Prepared, record_side_request
 from ..resources import Limits
 from ..run import RunSession
@@ -125,16 +125,19 @@ class SideCall:
         self, run: RunSession, hooks: Hooks, *, audience: Audience | None, last: bool, call_id: str | None = None
     ) -> None:
         self._run = run
+        self._hooks = hooks
         self._last = last
         self._audience = audience
         self._call = ModelCall(run, hooks, audience=audience, side=True, call_id=call_id)
 
     async def answer(self, model: Model, request: ModelRequest) -> Attempt:
-        """Return the attempt that was answered.
+        """Return the attempt that was answered. The agent judges an answer to the user before it is shown.
 
         Raises `LimitError` if no limit or budget covers it, and `ProviderError` as `ModelCall` does.
         """
         attempt = await self._call.answer(await self._prepare(model, request), self._renew)
+        if self._audience == "answer" and self._hooks.review_answer.own:
+            attempt.release(await reviewed(self._run, self._hooks, attempt.message))
         if self._audience is not None:
             self._run.emit(QuestionAnswered, attempt.message.text, self._audience, attempt.usage_id)
         return attempt

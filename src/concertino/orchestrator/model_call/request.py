@@ -11,7 +11,7 @@ from operator import is_
 
 from ...errors import BudgetError, ContextTooLongError, ProviderError
 from ...events import CacheMiss, ContextEdited
-from ...messages import Message, Messages, SystemMessage, ToolSpec
+from ...messages import ForcedTool, Message, Messages, SystemMessage, ToolSpec
 from ...providers.base import Model, ModelRequest, model_id
 from ...records import record
 from ...token_engine.counting.sizes import FRAME
@@ -172,6 +172,8 @@ class TurnRequests:
             self._planned.own_messages = request.messages is not messages and list(request.messages) != list(messages)
             if not self._planned.own_messages:
                 request.messages = messages
+        if isinstance(forced := request.tool_choice, ForcedTool) and (tool := run.registry.get(forced.name)):
+            request.tool_choice = ForcedTool(tool.spec.name)
         return request
 
     async def _view(

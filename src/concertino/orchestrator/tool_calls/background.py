@@ -163,10 +163,12 @@ class BackgroundCalls:
         tasks = [call.task for call in running if call.task is not None]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=self._run.tree.patience)
-        for call in running:
-            call.note_stopped()
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=self._run.tree.patience)
+        finally:
+            for call in running:
+                call.note_stopped()
 
     async def _give_up(self, outcome: StepOutcome) -> None:
         await self.stop()
@@ -183,8 +185,8 @@ class BackgroundCalls:
                 continue
             del self._calls[call.key]
             head = f"[{call.handle} failed]" if outcome.is_error else f"[result of {call.handle}]"
-            run.add(UserMessage(f"{head}\n{outcome.content}", outcome.media, tool=call.call.name))
-            if outcome.data is not None:
+            run.add(UserMessage(f"{head}\n{outcome.content}", outcome.media, call.call.name, outcome.stored))
+            if outcome.data is not None and outcome.stored:
                 run.keep_data(call.call.name, outcome.data)
             run.state.has_tool_calls = True  # the model has something to read
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...events import CustomEvent, RunResult, ToolProgress, ToolStreamed, UsageRecorded
 from ...ids import call_key, child_run_id, handle_for, usage_id
@@ -16,10 +16,12 @@ from ...tools.registry import ToolRegistry
 from ...usage import Tokens
 from ..hooks import Hooks
 from ..plain import custom_data, cut_bytes
-from ..run import NEGATIVE, Prompt, RunSession
+from ..run import NEGATIVE, NOT_REPORTED, Prompt, RunSession
 
 if TYPE_CHECKING:
     from ...tools.ask_settings import AskSettings
+
+T = TypeVar("T")
 
 OUTSIDE = -1
 """The index of a call outside a turn. The engine's id of such a call is also its call id."""
@@ -72,6 +74,7 @@ class CallContext(ToolContext):
         "_spawn",
         "_spawned",
         "_step",
+        "unkept",
     )
 
     def __init__(
@@ -98,6 +101,8 @@ class CallContext(ToolContext):
         self._booked = 0
         self._spawned = 0
         self._progress: Progress | None = None
+        self.unkept = False
+        """Whether the tool has read a result that must not be kept, so that its own must not either."""
 
     @property
     def run_id(self) -> str:  # type: ignore[override]  # the port promises no more than reading
@@ -164,29 +169,40 @@ class CallContext(ToolContext):
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """See `Work.call`."""
-        return await self._run.work().call(self, tool, arguments or {})
+        result = await self._run.work().call(self, tool, arguments or {})
+        self.unkept = self.unkept or not result.stored
+        return result
 
-    def add_usage(self, *, provider: str, model: str, tokens: Tokens) -> None:
+    def add_usage(self, *, provider: str, model: str, tokens: Tokens | None) -> None:
         """See `ToolContext.add_usage`."""
         run = self._run
         self._booked += 1
         call = handle_for(self.key) if self._index == OUTSIDE else self._index
         usage = usage_id(run.id, self._step, f"call{call}.{self._booked}")
         booked = (usage, provider, model)
-        if tokens.negative:
-            record = run.record(*booked, Tokens(), (self._call.name,), source="unknown", how=NEGATIVE)
+        if tokens is None or tokens.negative:
+            how = NOT_REPORTED if tokens is None else NEGATIVE
+            record = run.record(*booked, Tokens(), (self._call.name,), source="unknown", how=how)
         else:
             record = run.record(*booked, tokens, (self._call.name,))
         run.book(record)
         run.emit(UsageRecorded, record)
 
-    def recall(self, handle: str) -> str | None:
-        """See `ToolContext.recall`."""
-        return self._run.window.recall(handle)
+    def shared(self, factory: Callable[[], T]) -> T:
+        """See `ToolContext.shared`."""
+        shared = self._run.tree.shared
+        if factory not in shared:
+            shared[factory] = factory()
+        made: T = shared[factory]
+        return made
 
-    def search(self, query: str, handle: str = "") -> list[str]:
-        """See `ToolContext.search`."""
-        return self._run.window.search(query, handle)
+    def recall(self, handle: str = "", query: str = "") -> str | None:
+        """See `ToolContext.recall`."""
+        found = self._run.window.recall(handle, query)
+        if found is None:
+            return None
+        self.unkept = self.unkept or not found.stored
+        return found.text
 
     def truncate(self, text: str, reserve: int = 0) -> str:
         """See `ToolContext.truncate`."""

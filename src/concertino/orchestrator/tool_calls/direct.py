@@ -122,4 +122,10 @@ def _result(outcome: Outcome) -> ToolResult:
     """Return an outcome as a tool's result. Raises `ToolError` if the call failed."""
     if outcome.is_error:
         raise ToolError(outcome.content)
-    return ToolResult(as_text(outcome.content), data=outcome.data, summary=outcome.summary)
+    return ToolResult(
+        as_text(outcome.content),
+        data=outcome.data,
+        summary=outcome.summary,
+        media=outcome.media,
+        stored=outcome.stored,
+    )

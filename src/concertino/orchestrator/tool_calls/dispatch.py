@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import EngineError, HookError, StorageError
-from ...events import CallWaiting, ToolDone, ToolFailed, ToolStarted
+from ...events import CallWaiting, MediaDigest, ToolDone, ToolFailed, ToolStarted
 from ...messages import ToolCall
 from ...operations import Operation
 from ...waits import Wait
@@ -20,7 +20,7 @@ from ..run import RunSession
 from .approval import NeedsAnswer, answer_text, wait_of
 from .context import CallContext, Spawn, SubAgentWaits
 from .timeouts import Deadlines
-from .tool_call import Call, failed, failed_by, known_call
+from .tool_call import Call, failed, known_call
 
 INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
 NOT_RUN = "not run: the run was stopped first"
@@ -38,6 +38,7 @@ class ToolCalls:
         "_again",
         "_calls",
         "_error",
+        "_exclusive",
         "_hooks",
         "_open",
         "_owner",
@@ -59,6 +60,8 @@ class ToolCalls:
         self._again = again
         self._width = run.limits.parallel_tools if hooks.config.use_parallel_tools else 1
         self._calls: list[Call] = []
+        self._exclusive = False
+        """Whether one of the calls runs alone."""
         self._slots: asyncio.Semaphore | None = None
         self._open = 0
         """The number of tasks that have not ended and are waited for."""
@@ -81,7 +84,9 @@ class ToolCalls:
             same = [other.name for other in calls[: index + 1]].count(call.name)
             early = Call(self._run, self._hooks, index, call, before + same)
             self._calls.append(early)
-            if early.tool is not None and early.tool.effect == "read" and index < self._width:
+            self._exclusive = self._exclusive or early.exclusive
+            reads = early.tool is not None and early.tool.effect == "read"
+            if reads and index < self._width and (not self._exclusive or index < self._reachable()):
                 self._start(early)
 
     def keeps_early(self, calls: Sequence[ToolCall]) -> bool:
@@ -107,14 +112,18 @@ class ToolCalls:
         for index in range(len(self._calls), len(calls)):
             call = calls[index]
             later = [other.name for other in calls[index + 1 :]].count(call.name) if index + 1 < len(calls) else 0
-            self._calls.append(Call(run, self._hooks, index, call, state.calls_of[call.name] - later))
-        at_once = not self._hooks.authorize_tool_call.own and not self._again
+            planned = Call(run, self._hooks, index, call, state.calls_of[call.name] - later)
+            self._calls.append(planned)
+            self._exclusive = self._exclusive or planned.exclusive
+        at_once = min(self._width, self._reachable()) if self._exclusive else self._width
+        if self._hooks.authorize_tool_call.own or self._again:
+            at_once = 0
         for planned in self._calls:
             planned.siblings = len(calls)
             planned.native = planned.call.id in native
             planned.cut_off = planned.call is cut_off
             if run.journal.on and not self._again:
-                if at_once and planned.declared and planned.index < self._width and not planned.cut_off:
+                if planned.declared and planned.index < at_once and not planned.cut_off:
                     planned.apply("start")
                 planned.note()
 
@@ -137,6 +146,8 @@ class ToolCalls:
         while True:
             self._start_calls()
             await self._all_done()
+            while self._exclusive and self._start_calls():
+                await self._all_done()
             if self._finished():
                 return None
             if not self._run.journal.on or not await self._take_answers():
@@ -148,12 +159,22 @@ class ToolCalls:
                 raise EngineError(f"step {self._run.state.step} of run {self._run.id} made no progress: report this")
             before = transitions
 
-    def _start_calls(self) -> None:
-        ready = [call for call in self._calls if call.outcome is None and call.task is None and self._may_start(call)]
+    def _start_calls(self) -> list[Call]:
+        """Start the calls that may start now, and return them."""
+        calls = self._calls if not self._exclusive else self._calls[: self._reachable()]
+        ready = [call for call in calls if call.outcome is None and call.task is None and self._may_start(call)]
         if len(ready) > self._width and self._slots is None:
             self._slots = asyncio.Semaphore(self._width)
         for call in ready:
             self._start(call)
+        return ready
+
+    def _reachable(self) -> int:
+        """Return the number of calls before the next exclusive call, and count it once all of them have ended."""
+        for index, call in enumerate(self._calls):
+            if call.exclusive and call.outcome is None:
+                return index + all(before.outcome is not None for before in self._calls[:index])
+        return len(self._calls)
 
     def _may_start(self, call: Call) -> bool:
         """Return whether a call needs no answer from outside: a resumed call starts its sub-agent again."""
@@ -189,7 +210,7 @@ class ToolCalls:
 
     # -- one call ------------------------------------------------------------------------------------------------
 
-    async def _one(self, call: Call) -> None:
+    async def _one(self, call: Call) -> None:  # noqa: C901 - one branch for each way in which a call can end
         """Run one call from its start to its outcome."""
         run = self._run
         context = CallContext(
@@ -214,16 +235,18 @@ class ToolCalls:
             why = self._why_cancelled(call)
             if why is None:
                 raise
-            outcome = failed(call.call, why)
-        except (HookError, StorageError):
-            raise  # a failing hook ends the run, and a run cannot continue without its store
+            outcome = call.failure(why)
+        except HookError as error:
+            raise error.during(call.call.name, call.call.id)  # noqa: B904 - the same error: it ends the run
+        except StorageError:
+            raise  # a run cannot continue without its store
         except (SubAgentWaits, NeedsAnswer) as needs:
             await self._wait(call, context, needs)
             return
         except BaseException as error:
             if isinstance(error, GeneratorExit) and asyncio.current_task() is not call.task:
                 raise  # the coroutine itself is being closed
-            outcome = failed_by(call.call, error)
+            outcome = call.failure(error)
         finally:
             if deadlines is not None:
                 deadlines.remove(call)
@@ -244,7 +267,11 @@ class ToolCalls:
         if outcome.is_error:
             context.report(ToolFailed, outcome.content)
         else:
-            context.report(ToolDone, outcome.content if outcome.whole is None else outcome.whole, outcome.data)
+            media: tuple[MediaDigest, ...] = ()
+            if outcome.media:
+                media = tuple([MediaDigest(each.media_type, each.name, each.digest) for each in outcome.media])
+            whole = outcome.content if outcome.whole is None else outcome.whole
+            context.report(ToolDone, whole, outcome.data, outcome.stored, media)
 
     async def _wait(self, call: Call, context: CallContext, needs: SubAgentWaits | NeedsAnswer) -> None:
         call.executing = None
@@ -337,7 +364,7 @@ class ToolCalls:
         assert call.task is not None
         if call.task.done():
             return
-        outcome = failed(call.call, _overdue(call))
+        outcome = call.failure(_overdue(call))
         outcome.progress = context.end_progress()
         call.end(outcome)
         self._emit_end(call, context)

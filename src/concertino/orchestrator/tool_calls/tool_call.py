@@ -15,13 +15,14 @@ from ...operations import ENDED, Operation, OperationEvent, OperationState, Wait
 from ...token_engine.recall import cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...tools.registry import ToolRegistry
+from ...tools.threads import run_in_thread
 from ...waits import Wait
 from ..agent import read_arguments
 from ..hooks import Hooks
 from ..journal.entries import outcome_json, outcome_of
 from ..journal.patterns import UNKNOWN_TOOL
 from ..outcome import Ask, Deny, Outcome
-from ..plain import bounded_text, is_within
+from ..plain import AT_ONCE, bounded_text, cut_bytes, is_within, text_at_once
 from ..recorder import record_calls
 from ..run import RunSession
 from ..validation import content_problem, media_problem
@@ -60,6 +61,7 @@ class Call:
         "call",
         "cut_off",
         "declared",
+        "exclusive",
         "executing",
         "expired",
         "in_background",
@@ -67,6 +69,7 @@ class Call:
         "native",
         "ordinal",
         "outcome",
+        "probing",
         "siblings",
         "state",
         "sure",
@@ -96,6 +99,8 @@ class Call:
         """Whether the answer's limit cut off the arguments."""
         self.sure = True
         """Whether no other process can still begin the call: otherwise a probe that finds nothing proves nothing."""
+        self.probing = False
+        """Whether the tool's probe is running, for a call that a crash interrupted."""
         self.executing: Tool | None = None
         """The tool while it executes."""
         self.task: asyncio.Task[None] | None = None
@@ -107,6 +112,8 @@ class Call:
         self._hooks = hooks
         self.tool = tool = run.registry.by_name.get(call.name)
         """The tool of this name when the turn was planned; None if the registry had none."""
+        self.exclusive = tool is not None and tool.exclusive
+        """Whether the call runs alone."""
         self._effect = "" if tool is None else tool.effect
         self._remote = tool is not None and tool.remote
         self.declared = self._effect == "once" or self._remote
@@ -200,14 +207,14 @@ class Call:
         run, call = self._run, self.call
         tool = run.registry.by_name.get(call.name)  # a hook may have removed it since the turn was planned
         if tool is None:
-            names = ", ".join(run.registry.names()) or "none"
+            names = ", ".join([spec.name for spec in run.registry.specs()]) or "none"
             name = "of this name" if self.tool is None else repr(call.name)
             raise ToolError(f"there is no tool {name}; the tools are: {names}")
         if self.cut_off:
             raise ToolError(CUT_OFF)
         if self.answer is not None and (answered := answer_text(self.answer)) is not None:
             content, is_error = answered
-            return failed(call, content) if is_error else self._outcome(tool, content)
+            return failed(call, content) if is_error else await self._structured(tool, content)
         if self.state == "unknown":
             return self._unknown()
         interrupted = self.state == "running" and again
@@ -232,7 +239,12 @@ class Call:
             if not tool.remote:
                 raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
             raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
-        return self._outcome(tool, value)
+        if isinstance(value, str):
+            outcome = self._outcome(tool, cut_bytes(value, tool.max_bytes))
+        else:
+            outcome = await self._structured(tool, value)
+        outcome.stored = outcome.stored and not context.unkept
+        return outcome
 
     async def _arguments(self, tool: Tool, context: CallContext) -> dict[str, Any]:
         """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval."""
@@ -263,18 +275,26 @@ class Call:
 
     async def _probe(self, tool: Tool, context: CallContext) -> Outcome | None:
         """Return the outcome of a `once` call that a crash interrupted; None if it certainly had no effect."""
-        why = ""
-        try:
-            found = await tool.probe(context.key, context)
-        except Exception as error:  # noqa: BLE001 - a failing probe knows nothing
-            found, why = None, f" (its probe failed: {type(error).__name__})"  # the text may not pass the data policy
+        self.probing = True
+        found = await tool.probe(context.key, context)
+        self.probing = False
         match found:
             case Done(result):
-                return self._outcome(tool, result)
+                return await self._structured(tool, result)
             case NotDone() if self.sure:
                 return None
-        text = f"whether {self.call.name} took effect is unknown: it was interrupted{why}"
-        self._run.notify("outcome_unknown", text)
+        return self._unknown_after("it was interrupted")
+
+    def failure(self, why: str | BaseException) -> Outcome:
+        """Return the outcome of a call that an error or a time limit has ended; a failing probe knows nothing."""
+        if self.probing:
+            # The text of an error may not pass the data policy.
+            problem = why if isinstance(why, str) else type(why).__name__
+            return self._unknown_after(f"it was interrupted (its probe failed: {problem})")
+        return failed(self.call, why) if isinstance(why, str) else failed_by(self.call, why)
+
+    def _unknown_after(self, what: str) -> Outcome:
+        self._run.notify("outcome_unknown", f"whether {self.call.name} took effect is unknown: {what}")
         return self._unknown()
 
     def _unknown(self) -> Outcome:
@@ -284,14 +304,22 @@ class Call:
 
     # -- the outcome ---------------------------------------------------------------------------------------------
 
-    def _outcome(self, tool: Tool, value: Any) -> Outcome:
+    async def _structured(self, tool: Tool, value: Any) -> Outcome:
+        """Return the outcome with a result of any type. A large one is encoded in a thread, so that it stops no run."""
+        if isinstance(value, Media):
+            value = ToolResult("", media=(value,))
         if not isinstance(value, ToolResult):
-            outcome = Outcome(self.call, bounded_text(value, tool.max_bytes))
-        else:
-            outcome = Outcome(self.call, bounded_text(value.content, tool.max_bytes))
+            return self._outcome(tool, await _text(value, tool.max_bytes))
+        fits = value.data is None or await _fits(value.data, tool.max_bytes)
+        return self._outcome(tool, await _text(value.content, tool.max_bytes), value, fits=fits)
+
+    def _outcome(self, tool: Tool, content: str, value: ToolResult | None = None, *, fits: bool = True) -> Outcome:
+        """Return the outcome with *content*, which is bounded, and the rest of the result *value*."""
+        outcome = Outcome(self.call, content)
+        if value is not None:
             if value.summary is not None:
                 outcome.summary = bounded_text(value.summary, tool.max_bytes)
-            if value.data is not None and is_within(value.data, tool.max_bytes):
+            if value.data is not None and fits:
                 outcome.data = value.data
             elif value.data is not None:
                 text = (
@@ -299,8 +327,10 @@ class Call:
                 )
                 self._run.notify("tool_data_dropped", text)
         outcome.retain = tool.retain
-        if isinstance(value, ToolResult) and value.media:
-            self._attach(outcome, value.media)
+        if value is not None:
+            outcome.stored = value.stored
+            if value.media:
+                self._attach(outcome, value.media)
         if self.siblings:
             self._cut(tool, outcome)
         else:
@@ -383,9 +413,25 @@ async def _last(items: Any, tool: Tool, context: CallContext) -> Any:
     try:
         async for item in items:
             last = item
-            shown = item.content if isinstance(item, ToolResult) else item
-            context.stream(bounded_text(shown, tool.max_bytes))
+            if not isinstance(item, ToolResult):
+                context.stream(await _text(item, tool.max_bytes))
+            elif item.stored:
+                context.stream(await _text(item.content, tool.max_bytes))
     finally:
         if hasattr(items, "aclose"):
             await items.aclose()
     return last
+
+
+async def _text(value: Any, most: int) -> str:
+    """Return `bounded_text` of *value*. A large structure is encoded in a thread, so that it stops no other run."""
+    text = text_at_once(value, most)
+    if text is not None:
+        return text
+    return str(await run_in_thread(bounded_text, value[:most] if isinstance(value, bytes) else value, most))
+
+
+async def _fits(data: Any, most: int) -> bool:
+    """Return whether *data* have at most *most* bytes. Large data are measured in a thread."""
+    at_once = min(most, AT_ONCE)
+    return is_within(data, at_once) or (at_once < most and await run_in_thread(is_within, data, most))

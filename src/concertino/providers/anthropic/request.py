@@ -289,23 +289,28 @@ def _media_blocks(media: tuple[Media, ...]) -> tuple[list[str], tuple[str, ...]]
 
 
 def _media_block(item: Media) -> dict[str, Any] | None:
-    kind = item.kind
-    if kind not in ("image", "document") or (kind == "image" and media_type(item) not in IMAGES):
+    """Return a block, or None if the API takes no such media."""
+    source = _source(item)
+    if source is None:
         return None
-    block: dict[str, Any] = {"type": kind}
-    if item.data is None and item.url is None and item.file_id is None:
-        return None
-    if item.data is None:
-        block["source"] = {"type": "url", "url": item.url} if item.url else {"type": "file", "file_id": item.file_id}
-    elif kind == "image" or item.media_type == "application/pdf":
-        block["source"] = {"type": "base64", "media_type": media_type(item), "data": item.data}
-    elif is_text(item):
-        block["source"] = {"type": "text", "media_type": "text/plain", "data": media_text(item)}
-    else:
-        return None
-    if kind == "document" and item.name:
+    block: dict[str, Any] = {"type": item.kind, "source": source}
+    if item.kind == "document" and item.name:
         block["title"] = item.name
     return block
+
+
+def _source(item: Media) -> dict[str, Any] | None:
+    """Return the source of an image, a PDF or a text. The API fetches images and PDFs only."""
+    kind = media_type(item)
+    if kind in IMAGES or kind == "application/pdf":
+        if item.data is not None:
+            return {"type": "base64", "media_type": kind, "data": item.data}
+        if item.url:
+            return {"type": "url", "url": item.url}
+        return {"type": "file", "file_id": item.file_id} if item.file_id else None
+    if is_text(item):
+        return {"type": "text", "media_type": "text/plain", "data": media_text(item)}
+    return {"type": "file", "file_id": item.file_id} if item.file_id and kind == "text/plain" else None
 
 
 def _text(text: str) -> str:

@@ -3,6 +3,7 @@
 The SDK is loaded when a model is created, not when this package is imported.
 """
 
+from .images import GoogleImages
 from .model import GoogleModel
 
-__all__ = ["GoogleModel"]
+__all__ = ["GoogleImages", "GoogleModel"]

@@ -298,6 +298,10 @@ class PartialCall:
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 
 
+_MOST_SKIPPED = 1_000
+"""Elements of a list that a piece of arguments may skip: they are created before it."""
+
+
 def _steps(path: str) -> list[str | int]:
     return [
         int(found[2]) if found[2] is not None else found[1] or found[3] or found[4] or ""
@@ -324,6 +328,8 @@ def _set_at(root: dict[str, Any], steps: list[str | int], piece: dict[str, Any])
 def _at(container: Any, step: str | int, default: Any) -> Any:
     """Return the value at *step* of *container*, after inserting *default* if it is missing."""
     if isinstance(step, int):
+        if step > len(container) + _MOST_SKIPPED:
+            raise ValueError(f"the index {step} is far behind the end of the list")
         while len(container) <= step:
             container.append(default if len(container) == step else None)
         return container[step]

@@ -8,8 +8,8 @@ obvious rules:
   value for calls that another model made.
 - Parallel calls cannot be switched off: `parallel_tool_calls=False` has no effect.
 - Gemini 3 and later take a reasoning level, earlier models a token budget ("Thinking").
-- Since Gemini 3, results may contain images and documents ("Multimodal function responses"); for earlier models they
-  follow the result as parts of their own.
+- Since Gemini 3, results may contain some images and documents, but no text ("Multimodal function responses"); other
+  media, and all of earlier models, follow the result as parts of their own.
 - Prefixes are cached without breakpoints ("Context caching"); an explicit cache goes in `extra["cachedContent"]`.
 """
 
@@ -48,6 +48,7 @@ from ..http.encoding import (
     media_placeholder,
     media_refusal,
     media_type,
+    portable_name,
     turns,
 )
 
@@ -140,12 +141,12 @@ def _wire(message: Message, *, signed: bool = False) -> WireMessage:
         case SystemMessage(text):
             return WireMessage("user", "", dumps({"text": f"<system>\n{text}\n</system>"}))
         case ToolMessage(call_id, name, content):
-            result: dict[str, Any] = {"id": call_id, "name": name}
+            result: dict[str, Any] = {"id": call_id, "name": portable_name(name)}
             result["response"] = {"error" if message.is_error else "output": content}
             parts, refused = _media_parts(message.media)
-            if parts and signed:
-                result["parts"] = parts
-                parts = []
+            if signed and (inside := [part for part in parts if _fits_result(part)]):
+                result["parts"] = inside
+                parts = [part for part in parts if not _fits_result(part)]
             first, rest = dumps({"functionResponse": result}), ",".join(map(dumps, parts))
             return WireMessage("user", first, rest, refused, "; ".join(refused))
         case AssistantMessage():
@@ -177,11 +178,23 @@ def _assistant_parts(message: AssistantMessage) -> list[dict[str, Any]]:
 
 
 def _call(part: ToolCall, raw: dict[str, Any]) -> dict[str, Any]:
-    call = {"id": part.id, "name": part.name, "args": arguments_object(part.arguments)}
+    call = {"id": part.id, "name": portable_name(part.name), "args": arguments_object(part.arguments)}
     form = {**raw, "functionCall": {**call, **raw.get("functionCall", {}), "id": part.id}}
     if part.signature and part.provider in ("", PROVIDER):
         form["thoughtSignature"] = part.signature
     return form
+
+
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
+"""The images that the API takes ("Image understanding", "Supported image formats")."""
+
+_IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+"""The media that a result may contain ("Multimodal function responses")."""
+
+
+def _fits_result(part: dict[str, Any]) -> bool:
+    content = part.get("inlineData") or part.get("fileData")
+    return content is not None and content["mimeType"] in _IN_RESULTS
 
 
 def _media_parts(media: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
@@ -189,16 +202,30 @@ def _media_parts(media: tuple[Media, ...]) -> tuple[list[dict[str, Any]], tuple[
     parts: list[dict[str, Any]] = []
     refused: list[str] = []
     for item in media:
-        kind, uri = media_type(item), item.url or item.file_id
-        if item.kind == "document" and kind != "application/pdf" and not kind.startswith("text/") and not is_text(item):
-            refused.append(media_refusal(item, "Google's API", "send text or a PDF"))
+        if remedy := _remedy(item):
+            refused.append(media_refusal(item, "Google's API", remedy))
             parts.append({"text": media_placeholder(item)})
-        elif item.data is not None:
-            sent = "text/plain" if is_text(item) and not kind.startswith("text/") else kind
-            parts.append({"inlineData": {"mimeType": sent, "data": item.data}})
-        elif uri:
-            parts.append({"fileData": {"mimeType": kind, "fileUri": uri}})
         else:
-            refused.append(media_refusal(item, "Google's API", "give it data, a url or a file_id"))
-            parts.append({"text": media_placeholder(item)})
+            parts.append(_media_part(item))
     return parts, tuple(refused)
+
+
+def _remedy(item: Media) -> str:
+    """Return what to send in place of *item*, or "" if the API takes it."""
+    kind = media_type(item)
+    if item.kind == "document" and kind != "application/pdf" and not kind.startswith("text/") and not is_text(item):
+        return "send text or a PDF"
+    if item.kind == "image" and kind not in _IMAGES:
+        return "send a PNG, JPEG, WebP, HEIC or HEIF image"
+    return "" if item.data is not None or item.url or item.file_id else "give it data, a url or a file_id"
+
+
+def _media_part(item: Media) -> dict[str, Any]:
+    kind = media_type(item)
+    if item.data is None:
+        return {"fileData": {"mimeType": kind, "fileUri": item.url or item.file_id}}
+    if item.kind == "audio":
+        kind = item.media_type  # with the rate of raw samples
+    elif is_text(item) and not kind.startswith("text/"):
+        kind = "text/plain"
+    return {"inlineData": {"mimeType": kind, "data": item.data}}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import json
 import math
 import re
@@ -101,8 +102,11 @@ def unsupported_content(problem: str, provider: str) -> UnsupportedError:
 
 
 NOT_RETURNED = frozenset(
-    {"container", "annotations", "citations", "groundingMetadata", "citationMetadata", "urlContextMetadata"}
-)
+    {
+        "container", "annotations", "citations", "search_results",
+        "groundingMetadata", "citationMetadata", "urlContextMetadata",
+    }
+)  # fmt: skip
 """Types of metadata that providers send with an answer and do not accept in a conversation."""
 
 
@@ -240,21 +244,17 @@ def portable_name(name: str) -> str:
 
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The types of images that all providers with images take."""
-_TEXTS = frozenset({
-    "application/json", "application/xml", "application/yaml", "application/x-yaml", "application/javascript",
-    "application/x-javascript", "application/sql", "application/toml", "application/x-ndjson",
-})  # fmt: skip
+"""The types of images that OpenAI's and Anthropic's formats take."""
 
 
 def is_text(media: Media) -> bool:
     """Return whether the content of *media* is given and is text, which every model can read."""
-    return media.data is not None and (media.media_type.startswith("text/") or media.media_type in _TEXTS)
+    return media.data is not None and media.is_text
 
 
 def media_type(media: Media) -> str:
-    """Return the registered name of the media's type."""
-    return "image/jpeg" if media.media_type == "image/jpg" else media.media_type
+    """Return the registered name of the media's type, without parameters such as `charset` or `codecs`."""
+    return "image/jpeg" if media.essence == "image/jpg" else media.essence
 
 
 def media_url(media: Media) -> str:
@@ -262,12 +262,23 @@ def media_url(media: Media) -> str:
     return media.url or f"data:{media_type(media)};base64,{media.data}"
 
 
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
 def media_text(media: Media) -> str:
-    """Return the content of a text file, or "" if its data is not base64."""
+    """Return the content of a text file, or "" if its data is not base64.
+
+    The charset is that of its byte order mark, else UTF-8, else Windows-1252, in which other files mostly are.
+    """
     try:
-        return base64.b64decode(media.data or "", validate=True).decode("utf-8", "replace")
+        content = base64.b64decode(media.data or "", validate=True)
     except (binascii.Error, ValueError):
         return ""
+    charset = next((charset for mark, charset in _MARKS.items() if content.startswith(mark)), "utf-8")
+    try:
+        return content.decode(charset)
+    except UnicodeDecodeError:
+        return content.decode("cp1252", "replace")
 
 
 def media_placeholder(media: Media) -> str:

@@ -28,6 +28,8 @@ DONE = "[DONE]"
 UNEXPECTED_SHAPE = (LookupError, TypeError, AttributeError, ValueError, RecursionError)
 """Exceptions of a reader that meets values of unexpected types."""
 
+_MOST_TOKENS = 1_000_000_000
+"""No answer has more tokens, or calls of tools."""
 _MAX_USAGE = 8_192
 """Bytes of the longest usage report that a receipt keeps."""
 _MAX_TEXT = 64
@@ -100,7 +102,9 @@ class AnswerReader(ABC):
             raise self._filtered(counted)
         if calls and stop == "end":  # forced calls end with "stop" at some providers
             stop = "tool_calls"
-        message = AssistantMessage(tuple(parts), stop, self.model)
+        message = AssistantMessage(tuple(parts), stop, served_model(self))
+        if counted.tokens is not None and parts and not counted.tokens.completion:
+            counted = _doubted(counted.tokens, self.provider)
         return Reply(message, counted.tokens, counted.source, counted.how, self.receipt(), self._logprobs())
 
     def counted(self) -> Counted:
@@ -109,14 +113,16 @@ class AnswerReader(ABC):
             tokens, total = self._tokens(), self.usage.get(self.total)
             if tokens is None:
                 return Counted(None)
-            if tokens.negative:
-                return Counted(None, "unknown", f"{self.provider} reported negative counts")
+            if tokens.negative or tokens.prompt + tokens.completion > _MOST_TOKENS:
+                return Counted(None, "unknown", f"{self.provider} reported counts that cannot be")
         except UNEXPECTED_SHAPE:
             return Counted(None, "unknown", f"{self.provider} reported counts that are not numbers")
+        if tokens.cached + tokens.cache_write > tokens.prompt or tokens.reasoning > tokens.completion:
+            return _doubted(tokens, self.provider)
         if total is not None and total != tokens.total:
             how = f"as reported by {self.provider}: {tokens.prompt} and {tokens.completion}, but {total} in total"
             return Counted(tokens, "estimated", how)
-        return Counted(tokens, "measured")
+        return Counted(tokens, "measured") if tokens.prompt else _doubted(tokens, self.provider)
 
     def receipt(self) -> Receipt | None:
         """Return what the provider has reported so far besides tokens; None if nothing."""
@@ -127,8 +133,8 @@ class AnswerReader(ABC):
         receipt = Receipt(
             response_id=_name(self.response_id),
             service_tier=_name(found.service_tier),
-            server_tools={name: count for name, count in found.server_tools.items() if count},
-            modalities={name: count for name, count in found.modalities.items() if count},
+            server_tools={name: count for name, count in found.server_tools.items() if 0 < count < _MOST_TOKENS},
+            modalities={name: count for name, count in found.modalities.items() if 0 < count < _MOST_TOKENS},
             cost=cost,
             usage=usage_json(self.usage),
         )
@@ -197,6 +203,11 @@ class AnswerReader(ABC):
         return ()
 
 
+def served_model(reader: AnswerReader) -> str:
+    """Return the model's name as the provider reported it; "" for anything but a text."""
+    return reader.model if isinstance(reader.model, str) else ""
+
+
 # -- usage -------------------------------------------------------------------------------------------------------------
 
 
@@ -213,6 +224,18 @@ def count_in(usage: Mapping[str, Any], *names: str) -> int:
                 raise TypeError(f"{name} is {value!r}")
             return value
     return 0
+
+
+def _doubted(tokens: Tokens, provider: str) -> Counted:
+    """Return counts that cannot be the whole usage of an answer, or whose parts exceed their sums.
+
+    A part that is larger than its sum would give the rest of the sum a negative price.
+    """
+    how = f"{provider} reported {tokens.prompt} tokens of input and {tokens.completion} of output"
+    cached, reasoning = min(tokens.cached, tokens.prompt), min(tokens.reasoning, tokens.completion)
+    written = min(tokens.cache_write, tokens.prompt - cached)
+    within = Tokens(tokens.prompt, tokens.completion, cached, written, reasoning, min(tokens.cache_write_1h, written))
+    return Counted(within, "estimated", how)
 
 
 def details_in(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from ...errors import BrokenStreamError, ProviderError, ProviderTimeoutError
-from ...messages import AssistantMessage, ToolCall
+from ...messages import AssistantMessage, MessagePart, ToolCall
 from ..base import (
     Dropped,
     ModelEvent,
@@ -25,7 +25,7 @@ from ..catalog import takes_schema
 from ..errors import signing_error, signing_errors
 from .body import WHOLE, BodyDecoder
 from .encoding import RequestBody
-from .reader import UNEXPECTED_SHAPE, AnswerReader, json_of
+from .reader import UNEXPECTED_SHAPE, AnswerReader, json_of, served_model
 from .sse import SseEvent
 from .time_limits import DEFAULT_DELTA, Deadline, Timeouts, timeouts
 
@@ -187,13 +187,14 @@ class _Answer:
                 items = self._reader.whole(json_of(event, self._provider))
             else:
                 items = self._reader.read(event)
+            for item in items:
+                _check_item(item)
+                if type(item) is ToolCallReady:
+                    self._announced.append(item.call)
         except UNEXPECTED_SHAPE as error:
             raise BrokenStreamError(
                 f"{self._provider} sent an event of unexpected form: {event.data[:200]}", provider=self._provider
             ) from error
-        for item in items:
-            if type(item) is ToolCallReady:
-                self._announced.append(item.call)
         if event.damaged:
             self._check_damage(items)
         return items
@@ -202,6 +203,8 @@ class _Answer:
         """Return the calls that are still to be announced, then the reply."""
         try:
             reply = self._reader.reply()
+            for part in reply.message.parts:
+                _check_part(part)
             if self._doubtful and reply.message.tool_calls:
                 raise self._damaged()
             return [*map(ToolCallReady, self._unannounced(reply)), reply]
@@ -218,10 +221,12 @@ class _Answer:
         reader = self._reader
         try:
             parts = reader.partial()
+            for part in parts:
+                _check_part(part)
         except UNEXPECTED_SHAPE:
             parts = []
         error.sent = True
-        error.partial = AssistantMessage(tuple(parts), "broken", reader.model or self._model)
+        error.partial = AssistantMessage(tuple(parts), "broken", served_model(reader) or self._model)
         if error.tokens is None:
             counted = reader.counted()
             error.tokens, error.final = counted.tokens, reader.ended and counted.source == "measured"
@@ -255,6 +260,40 @@ class _Answer:
             left.remove(call)
         # Their arguments are not whole JSON objects. The stop reason proves that nothing was cut off.
         return left if reply.message.stop_reason == "tool_calls" else []
+
+
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "reasoning": ("text",),
+    "tool_call": ("id", "name", "arguments"),
+    "opaque": ("type",),
+}
+"""The fields of a part that come from the provider and are texts, by the part's kind."""
+
+
+def _check_item(item: ModelEvent) -> None:
+    """Raise `TypeError` if a field of a chunk should be a text and is not: nothing behind the adapter expects that."""
+    kind: Any = type(item)
+    if kind is TextChunk or kind is ReasoningChunk:
+        if type(item.text) is not str:  # type: ignore[union-attr]
+            raise TypeError(f"the text is {item.text!r:.80}")  # type: ignore[union-attr]
+    elif isinstance(item, ToolCallChunk):
+        if not all(isinstance(value, str) for value in (item.id, item.name, item.arguments)):
+            raise TypeError(f"the call is {item!r:.200}")
+    elif isinstance(item, ToolCallReady):
+        _check_part(item.call)
+
+
+def _check_part(part: MessagePart) -> None:
+    """Raise `TypeError` if a field of a part should be a text and is not."""
+    if part.kind == "media":
+        media = part.media
+        texts, others = [media.media_type, media.name], [media.data, media.url, media.file_id]
+    else:
+        texts = [getattr(part, name) for name in _TEXTS[part.kind]]
+        others = [getattr(part, name, None) for name in ("id", "signature")]
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(o, str | None) for o in others):
+        raise TypeError(f"the {part.kind} is {part!r:.200}")
 
 
 def _pieces(response: Any) -> AsyncIterator[bytes]:

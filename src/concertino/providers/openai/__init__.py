@@ -5,6 +5,7 @@ The SDK is loaded when a model is created, not when this package is imported.
 
 from .chat.vendors import Vendor
 from .compatible import OpenAICompatibleModel
+from .images import OpenAIImages
 from .model import OpenAIModel
 
-__all__ = ["OpenAICompatibleModel", "OpenAIModel", "Vendor"]
+__all__ = ["OpenAICompatibleModel", "OpenAIImages", "OpenAIModel", "Vendor"]

@@ -27,7 +27,7 @@ def remember_approval(connection: sqlite3.Connection, key: str, remember: Rememb
 
 def is_allowed(connection: sqlite3.Connection, scope: Scope, agent: str, tool: str, conversation_id: str) -> bool:
     """Return whether a rule of *scope* allows *tool* to *agent* in this conversation."""
-    conversation = hash_key(conversation_id) if conversation_id else 0
+    conversation = hash_key(conversation_id) if conversation_id else b""
     bound = {"scope_key": scope_key(scope.key), "agent": agent, "tool": tool, "conversation_key": conversation}
     return bool(connection.execute(queries()["has_approval_rule"], bound).fetchone()[0])
 

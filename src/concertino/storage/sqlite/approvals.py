@@ -7,17 +7,19 @@ from collections.abc import Sequence
 
 from ...errors import RunEndedError, StorageError, UnknownRunError, UnknownWaitError
 from ...operations import OperationEvent, transition
-from ...scope import AnyScope
+from ...scope import AnyScope, Scope
 from ...waits import Resolution, Verdict, Wait
 from ..codec import storable
 from ..types import Command, CommandKind, Entry
 from .approval_rules import remember_approval
 from .rows import answer_row, to_wait, wait_row
 from .schedule import expire, reschedule
-from .statements import clock, queries, scoped
+from .statements import clock, most, queries, scoped
 
 FROM_OUTSIDE = ("approval", "result")
 """Kinds of waits that an answer from outside ends."""
+_AFTER = "(w.opened, w.key) > (:opened, :after)"
+"""The waits of the next page: the caller has its position, so that no key of another scope is ever looked up."""
 _EVENTS: dict[Verdict, OperationEvent] = {
     "approved": "approve",
     "denied": "deny",
@@ -56,9 +58,10 @@ def waits(
     run_id: str | None,
     only_open: bool,
     limit: int,
+    after: Wait | None,
 ) -> tuple[Wait, ...]:
     """Return waits, the oldest first."""
-    conditions = ["true"]
+    conditions = [_AFTER if after is not None else "true"]
     if root_id is not None:
         conditions.append(
             "w.run IN (SELECT number FROM runs WHERE root = (SELECT number FROM runs WHERE run_id = :root_id))"
@@ -66,9 +69,23 @@ def waits(
     if run_id is not None:
         conditions.append("w.run = (SELECT number FROM runs WHERE run_id = :run_id)")
     sql, bound = scoped("open_waits" if only_open else "waits", scope)
-    bound |= {"root_id": root_id, "run_id": run_id, "limit": max(limit, 0)}
+    bound |= {"root_id": root_id, "run_id": run_id, "limit": most(limit), **_position(after)}
     rows = connection.execute(sql.replace("/*conditions*/", " AND ".join(conditions)), bound).fetchall()
     return tuple(to_wait(row) for row in rows)
+
+
+def approvals(connection: sqlite3.Connection, scope: AnyScope, limit: int, after: Wait | None) -> tuple[Wait, ...]:
+    """Return the open approvals that *scope* may answer, the oldest first."""
+    sql, bound = scoped("open_approvals", scope)
+    # The people that a call names may answer it without owning the run, in the same tenant.
+    named_in = scope.tenant if isinstance(scope, Scope) and scope.user else None
+    bound |= {"by": scope.by, "named_in": named_in, "limit": most(limit), **_position(after)}
+    sql = sql.replace("/*conditions*/", _AFTER if after is not None else "true")
+    return tuple(to_wait(row) for row in connection.execute(sql, bound).fetchall())
+
+
+def _position(after: Wait | None) -> dict[str, object]:
+    return {} if after is None else {"opened": after.opened, "after": after.key}
 
 
 def wait(connection: sqlite3.Connection, scope: AnyScope, key: str) -> Wait | None:

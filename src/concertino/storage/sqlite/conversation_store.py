@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...scope import AnyScope, Operator, Scope
 from ..conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
@@ -60,9 +60,15 @@ class SqlConversations:
         """Remove a queued turn."""
         return await self._connection.write(WriteCall(turns.withdraw_turn, scope, conversation_id, run_id))
 
-    async def due_turns(self, scope: Operator, limit: int = 50) -> Sequence[DueTurn]:
+    async def due_turns(
+        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None
+    ) -> Sequence[DueTurn]:
         """Close ended turns, and return the queued ones to start."""
-        return await self._connection.run(turns.due_turns, scope, limit)
+        return await self._connection.run(turns.due_turns, scope, limit, agents)
+
+    async def postpone_turn(self, scope: Scope, conversation_id: str, run_id: str, seconds: float) -> None:
+        """Keep a queued turn from being due for *seconds*."""
+        await self._connection.write(WriteCall(turns.postpone_turn, scope, conversation_id, run_id, seconds))
 
     async def select_leaf(self, scope: Scope, conversation_id: str, run_id: str, *, newest: bool = False) -> str:
         """Make a turn, or the newest turn below it, the active leaf."""
@@ -70,15 +76,33 @@ class SqlConversations:
             WriteCall(conversations.select_leaf, scope, conversation_id, run_id, newest=newest)
         )
 
-    async def set_title(self, scope: Scope, conversation_id: str, title: str, *, replace: bool = True) -> str:
+    async def set_title(
+        self,
+        scope: Scope,
+        conversation_id: str,
+        title: str,
+        *,
+        replace: bool = True,
+        keep_seconds: float | None = None,
+    ) -> str:
         """Set the title, and return the title that counts."""
+        call = conversations.set_title
         return await self._connection.write(
-            WriteCall(conversations.set_title, scope, conversation_id, title, replace=replace)
+            WriteCall(call, scope, conversation_id, title, replace=replace, keep_seconds=keep_seconds)
         )
 
-    async def rate_turn(self, scope: Scope, conversation_id: str, run_id: str, feedback: Feedback | None) -> None:
+    async def rate_turn(
+        self,
+        scope: Scope,
+        conversation_id: str,
+        run_id: str,
+        feedback: Feedback | None,
+        *,
+        keep_seconds: float | None = None,
+    ) -> None:
         """Set or remove the feedback on a turn's answer."""
-        await self._connection.write(WriteCall(conversations.rate_turn, scope, conversation_id, run_id, feedback))
+        arguments = (scope, conversation_id, run_id, feedback, keep_seconds)
+        await self._connection.write(WriteCall(conversations.rate_turn, *arguments))
 
     async def search_turns(self, scope: AnyScope, text: str, *, limit: int = 20) -> Sequence[StoredTurn]:
         """Return the turns with all words of *text*, the best first."""

@@ -16,8 +16,8 @@ from .connection import checkpoint, reading, transaction
 from .erasure import end_trees, forget_content, forget_conversations
 from .reader import branch_messages, text_of
 from .rows import hash_key, scope_key, scope_row
-from .statements import clock, queries, scoped
-from .turns import conversation_number, owner_word, turn_number
+from .statements import clock, most, queries, scoped
+from .turns import conversation_number, turn_number
 
 _SHOWN = {"queued": "queued", "running": "running", "suspended": "waiting"}
 _DELETED = "its conversation was deleted"
@@ -50,7 +50,7 @@ def conversations(
     connection: sqlite3.Connection, scope: AnyScope, limit: int, before: str | None
 ) -> tuple[StoredConversation, ...]:
     """Return the conversations of *scope*, the last updated first; with *before*, those after it in this order."""
-    bound: dict[str, Any] = {"limit": max(limit, 0)}
+    bound: dict[str, Any] = {"limit": most(limit)}
     condition = "true"
     if before is not None:
         number = conversation_number(connection, scope, before)
@@ -102,7 +102,7 @@ def turns(
             last = connection.execute(sql["turn_number"], (number, before)).fetchone()["parent"]
         if last is None or limit <= 0:
             return ()
-        path = [row[0] for row in connection.execute(sql["branch"], {"turn": last, "limit": limit}).fetchall()]
+        path = [row[0] for row in connection.execute(sql["branch"], {"turn": last, "limit": most(limit)}).fetchall()]
         found = _turns(connection, f"t.number IN ({', '.join(map(str, path))})")
     return tuple(found[each] for each in path)
 
@@ -175,7 +175,7 @@ def history(
     )
 
 
-def _context(connection: sqlite3.Connection, run_id: str, owner: int) -> tuple[list[Any] | None, dict[str, str]]:
+def _context(connection: sqlite3.Connection, run_id: str, owner: bytes) -> tuple[list[Any] | None, dict[str, str]]:
     found = connection.execute(queries()["last_end"], (run_id,)).fetchone()
     context = None if found is None or found[0] is None else decode_json(found[0], dict).get("context")
     if context is None:
@@ -192,7 +192,15 @@ def _context(connection: sqlite3.Connection, run_id: str, owner: int) -> tuple[l
 # -- what people add ---------------------------------------------------------------------------------------------------
 
 
-def set_title(connection: sqlite3.Connection, scope: Scope, conversation_id: str, title: str, *, replace: bool) -> str:
+def set_title(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    conversation_id: str,
+    title: str,
+    *,
+    replace: bool,
+    keep_seconds: float | None,
+) -> str:
     """Set the title, unless there is one and *replace* is False. Return the title that counts."""
     sql = queries()
     conversation = conversation_number(connection, scope, conversation_id)
@@ -200,12 +208,17 @@ def set_title(connection: sqlite3.Connection, scope: Scope, conversation_id: str
     if found is not None and not replace:
         return str(found[0])
     connection.execute(sql["blank_title"], (conversation,))
-    connection.execute(sql["add_conversation_text"], (conversation, None, "title", storable(title)))
+    connection.execute(sql["add_conversation_text"], (conversation, None, "title", storable(title), _end(keep_seconds)))
     return title
 
 
 def rate_turn(
-    connection: sqlite3.Connection, scope: Scope, conversation_id: str, run_id: str, feedback: Feedback | None
+    connection: sqlite3.Connection,
+    scope: Scope,
+    conversation_id: str,
+    run_id: str,
+    feedback: Feedback | None,
+    keep_seconds: float | None,
 ) -> None:
     """Replace the feedback on a turn's answer, or remove it. Raises `UnknownTurnError`."""
     sql = queries()
@@ -214,20 +227,23 @@ def rate_turn(
     connection.execute(sql["blank_texts_of_turn"], (number, "feedback"))
     if feedback is not None:
         body = encode_json({"rating": feedback.rating, "text": storable(feedback.text)})
-        connection.execute(sql["add_conversation_text"], (conversation, number, "feedback", body))
+        connection.execute(sql["add_conversation_text"], (conversation, number, "feedback", body, _end(keep_seconds)))
+
+
+def _end(keep_seconds: float | None) -> float | None:
+    """Return when a text is erased that may be kept for *keep_seconds*."""
+    return None if keep_seconds is None else clock() + keep_seconds
 
 
 def search_turns(connection: sqlite3.Connection, scope: AnyScope, text: str, limit: int) -> tuple[StoredTurn, ...]:
     """Return the closed turns of *scope* with all words of *text*, the best first."""
-    # Words have letters and digits only, so none of them is FTS5 syntax.
-    words = " AND ".join(f'"{word}"' for word in query_terms(storable(text)))
+    words = query_terms(storable(text))
     if not words:
         return ()
-    owner = f"owner : {owner_word(scope_key(scope.key))} AND " if isinstance(scope, Scope) else ""
-    match = f"{owner}words : ({words})"
     with reading(connection):
         sql, bound = scoped("search_turns", scope)
-        rows = connection.execute(sql, {**bound, "match": match, "limit": max(limit, 0)}).fetchall()
+        bound |= {"wanted": " ".join(words), "limit": most(limit)}
+        rows = connection.execute(sql, bound).fetchall()
         numbers = [row[0] for row in rows]
         found = _turns(connection, f"t.number IN ({', '.join(map(str, numbers))})")
     return tuple(found[number] for number in numbers)

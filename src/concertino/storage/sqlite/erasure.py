@@ -30,6 +30,13 @@ _OF_A_RUN = (
     "erase_events",
     "forget_log",  # the last events of a run that has just ended may be on their way
 )
+_OF_A_CONVERSATION = (
+    "forget_turn_words",
+    "blank_conversation",
+    "forget_conversation",
+    "delete_conversation_head",
+    "delete_turns",
+)
 
 
 def sweep(connection: sqlite3.Connection, scope: Operator) -> int:
@@ -42,6 +49,9 @@ def sweep(connection: sqlite3.Connection, scope: Operator) -> int:
             rows = connection.execute(sql["due_to_sweep"], {"now": now}).fetchall()
             for run, erase_at in rows:
                 _sweep_run(connection, run, erase_at, now)
+    if connection.execute(sql["has_expired_text"], {"now": now}).fetchone() is not None:
+        with transaction(connection):
+            connection.execute(sql["expire_conversation_texts"], {"now": now})
     # Also if nothing was due: a reader may have blocked the last one.
     checkpoint(connection)
     return len(rows)
@@ -109,20 +119,14 @@ def forget_content(connection: sqlite3.Connection, run: int) -> None:
     for name in _OF_A_RUN:
         connection.execute(queries()[name], {"run": run})
     release_contents(connection, run)
-    connection.execute(queries()["plan_sweep"], {"run": run, "erase_at": None})
+    connection.execute(queries()["plan_sweep"], {"run": run, "erase_at": None}).fetchall()
 
 
 def forget_conversations(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
     """Erase conversations apart from their runs; inside a transaction."""
-    sql = queries()
-    indexed = any(connection.execute(sql["has_turn_words"], (number,)).fetchone() for number in numbers)
     for number in numbers:
-        for name in ("blank_conversation", "forget_conversation", "delete_conversation_head", "delete_turns"):
-            connection.execute(sql[name], (number,))
-    if indexed:
-        # The index's segments keep the words of deleted rows: build a new one, and let SQLite overwrite the old.
-        for name in ("turn_words_new", "turn_words_copy", "turn_words_drop", "turn_words_rename"):
-            connection.execute(sql[name])
+        for name in _OF_A_CONVERSATION:
+            connection.execute(queries()[name], (number,))
 
 
 def _book_unsettled(connection: sqlite3.Connection, root: int, now: float) -> None:
@@ -160,4 +164,4 @@ def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None,
         release_contents(connection, run)
     if connection.execute(sql["expire_end"], bound).fetchall():
         connection.execute(sql["expire_task"], bound)
-    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None if over else erase_at})
+    connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None if over else erase_at}).fetchall()

@@ -39,7 +39,7 @@ class AddingEvents(Write[None]):
         for source in batch.dropped:
             execute(sql["drop_source"], (root, -source))
         for replaced in self._replaced:
-            execute(sql["replace_events"], replaced)
+            execute(sql["replace_events"], (*replaced, root))
         bound: dict[str, Any] = {"root": root, "first": batch.first, "last": batch.last}
         for row, body in zip(batch.rows, self._bodies, strict=True):
             bound |= {"run_id": row.run_id, "entry": row.entry, "source": row.source, "body": body}
@@ -107,7 +107,10 @@ def _rows(rows: Iterable[sqlite3.Row]) -> tuple[StoredEvents, ...]:
 def _refusal(connection: sqlite3.Connection, batch: EventBatch) -> Exception:
     """Return the error that explains why *batch* was refused."""
     claim = batch.claim
-    log = _log(connection, claim.scope, claim.root_id)
+    try:
+        log = _log(connection, claim.scope, claim.root_id)
+    except UnknownRunError as error:  # erased meanwhile
+        return StaleClaimError(f"claim {claim.epoch} of {claim.owner!r} is stale: {error}")
     if log["epoch"] != claim.epoch or log["closed"]:
         why = "its log is closed" if log["closed"] else "another process has claimed it"
         return StaleClaimError(f"events {batch.first} to {batch.last} of run {claim.root_id!r} were refused: {why}")

@@ -5,7 +5,15 @@ from __future__ import annotations
 import sqlite3
 from typing import Any, NoReturn
 
-from ...errors import RunClaimedError, RunEndedError, RunExistsError, StaleClaimError, StorageError, UnknownRunError
+from ...errors import (
+    RunClaimedError,
+    RunEndedError,
+    RunExistsError,
+    StaleClaimError,
+    StorageError,
+    UnknownRunError,
+    UnreadMessagesError,
+)
 from ...scope import AnyScope, Scope
 from ..process import is_dead, process_of
 from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
@@ -46,7 +54,8 @@ class Beginning(Write[bool]):
         root = _claimed_root(connection, start, claim)
         found = connection.execute(sql["begin_run"], {**self._row, "root": root}).fetchall()
         if not found:
-            raise RunExistsError(f"run {start.run_id!r} exists: resume it, or use another id")
+            problem = f"run {start.run_id!r} exists: resume it, or use another id"
+            raise RunExistsError(problem, start.run_id)
         ((run, top),) = found
         claimed: tuple[Any, ...] = (0, "", "", 0.0, None)
         if root is None:
@@ -91,6 +100,8 @@ class Appending(Write[Head]):
         if found is None:
             _refuse(connection, entry)
         run, root, commands, stop, tries = found
+        if entry.read is not None and commands > entry.read:
+            _require_read(connection, run, entry, entry.read)
         if tries and self._progress:
             connection.execute(sql["reset_tries"], (root,))
         _write(self, connection, run, root, entry, self._rows, now)
@@ -199,7 +210,13 @@ def end_tree(connection: sqlite3.Connection, run: int, root: int, end: RunEnd, n
             erase_content(connection, ended)
             erased = True
         erase_at = None if at_once or erase_after is None else now + erase_after
-        connection.execute(sql["plan_sweep"], {"run": ended, "erase_at": erase_at})
+        planned = {"run": ended, "erase_at": erase_at}
+        ((due,),) = connection.execute(sql["plan_sweep"], planned).fetchall()
+        if due is not None and due <= now:  # results that refuse to be stored
+            connection.execute(sql["expire_messages"], {"run": ended, "now": now})
+            release_contents(connection, ended)
+            connection.execute(sql["plan_sweep"], planned).fetchall()
+            erased = True
     return erased
 
 
@@ -215,6 +232,13 @@ def _end_one(connection: sqlite3.Connection, run: int, end: RunEnd, now: float) 
     number = connection.execute(queries()["add_end"], row).lastrowid
     bound = {"run": run, "status": end.status, "ending": number, "now": now, "erase_after": end.erase_after}
     connection.execute(queries()["end_head"], bound)
+
+
+def _require_read(connection: sqlite3.Connection, run: int, entry: Entry, read: int) -> None:
+    """Raise `UnreadMessagesError` if a message was sent after command *read*: the run must not end without it."""
+    (last,) = connection.execute(queries()["last_message_to"], (run,)).fetchone()
+    if (last or 0) > read:
+        raise UnreadMessagesError(f"run {entry.run_id!r} has not read message {last}: it cannot end", last)
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------

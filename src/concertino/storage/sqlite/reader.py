@@ -41,6 +41,8 @@ _COLUMNS = {
     "day": "date(u.booked, 'unixepoch')",
 }
 _KINDS = frozenset(get_args(EntryKind))
+_TOKENS = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h")
+"""The token columns, in the order of `Tokens`."""
 
 
 def runs(connection: sqlite3.Connection, scope: AnyScope, limit: int, /, **asked: Any) -> tuple[StoredRun, ...]:
@@ -69,6 +71,13 @@ def usage(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> tupl
     """Return the usage records of a tree."""
     sql, bound = scoped("usage", scope)
     return tuple(to_usage(row) for row in connection.execute(sql, {**bound, "root_id": root_id}).fetchall())
+
+
+def unsettled_usage(connection: sqlite3.Connection, scope: AnyScope, limit: int, after: str) -> tuple[UsageRecord, ...]:
+    """Return the unknown usage records after the record *after*, the oldest first."""
+    sql, bound = scoped("unsettled_usage", scope)
+    rows = connection.execute(sql, {**bound, "limit": limit, "after": after}).fetchall()
+    return tuple(map(to_usage, rows))
 
 
 def operations(
@@ -101,11 +110,12 @@ def usage_sums(
 
 
 def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:
-    attempts, *tokens, cost, unpriced, estimated, unknown = row[width:]
+    *tokens, cost, unpriced, estimated, unknown, attempts = row[width:]
     return UsageSum(
         by=row[:width],
         attempts=attempts,
-        tokens=Tokens(*tokens),
+        tokens=Tokens(*tokens[: len(_TOKENS)]),
+        unknown_tokens=Tokens(*tokens[len(_TOKENS) :]),
         cost=Decimal(cost),
         unpriced=unpriced,
         estimated=estimated,
@@ -211,7 +221,7 @@ def _texts(body: dict[str, Any]) -> list[str]:
     return [value for value in values if isinstance(value, str)]
 
 
-def text_of(connection: sqlite3.Connection, name: str, owner: int) -> str | None:
+def text_of(connection: sqlite3.Connection, name: str, owner: bytes) -> str | None:
     """Return the body of a shared text of a scope; None if it was erased."""
     row = connection.execute(queries()["text"], (name, owner)).fetchone()
     return None if row is None else str(row[0])

@@ -60,14 +60,17 @@ class EntryRows(NamedTuple):
     """Contents of media by digest."""
 
 
-def hash_key(name: str) -> int:
-    """Return a number to look *name* up by. No index contains the name itself: an index cannot be erased from."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+def hash_key(name: str) -> bytes:
+    """Return a digest to look *name* up by. No index contains the name itself: an index cannot be erased from.
+
+    It has 128 bits, so that finding a name with the digest of another one is infeasible.
+    """
+    return blake2b(name.encode(), digest_size=16).digest()
 
 
 @lru_cache(4096)
-def scope_key(key: str) -> int:
-    """Return the number to look up the scope with this *key* by."""
+def scope_key(key: str) -> bytes:
+    """Return the digest to look up the scope with this *key* by."""
     return hash_key(key)
 
 

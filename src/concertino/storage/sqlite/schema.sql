@@ -15,12 +15,12 @@ CREATE TABLE runs (
     number           INTEGER PRIMARY KEY,   -- other tables refer to a run by it
     run_id           TEXT NOT NULL UNIQUE,
     root             INTEGER NOT NULL,      -- number of the run at the top of its tree
-    scope_key        INTEGER NOT NULL,
+    scope_key        BLOB NOT NULL,
     parent_id        TEXT,
     parent_call      TEXT,
     agent            TEXT NOT NULL,
     agent_path       TEXT NOT NULL,
-    conversation_key INTEGER,
+    conversation_key BLOB,
     conversation_id  TEXT NOT NULL,
     tenant           TEXT NOT NULL,         -- stays when its user is erased: bills are made by tenant
     user_id          TEXT NOT NULL,
@@ -104,11 +104,11 @@ CREATE INDEX messages_of_run ON messages (run);
 CREATE TABLE texts (
     number          INTEGER PRIMARY KEY,
     id              TEXT UNIQUE,            -- NULL: erased
-    scope_key       INTEGER,
+    scope_key       BLOB,
     run_id          TEXT,                   -- erased with the end of this run
     tenant          TEXT NOT NULL,
     user_id         TEXT NOT NULL,
-    conversation_key INTEGER,              -- of the conversation with which the text is erased
+    conversation_key BLOB,              -- of the conversation with which the text is erased
     body            TEXT NOT NULL
 );
 CREATE INDEX texts_of_scope ON texts (scope_key);
@@ -118,7 +118,7 @@ CREATE INDEX texts_of_run ON texts (run_id) WHERE run_id IS NOT NULL;
 -- Contents of images, documents and recordings. Messages name them by digest.
 CREATE TABLE media (
     number    INTEGER PRIMARY KEY,
-    scope_key INTEGER,                      -- NULL: erased
+    scope_key BLOB,                      -- NULL: erased
     digest    TEXT,                         -- SHA-256; NULL: erased
     body      TEXT NOT NULL,                -- base64; '': erased
     UNIQUE (scope_key, digest)
@@ -133,7 +133,7 @@ CREATE INDEX runs_of_media ON media_of_runs (media);
 
 -- Open operations. Closed ones leave the table, so that recovery costs what is open and not what is old.
 CREATE TABLE operations (
-    scope_key  INTEGER NOT NULL,
+    scope_key  BLOB NOT NULL,
     key        TEXT NOT NULL,
     run        INTEGER NOT NULL,
     root       INTEGER NOT NULL,
@@ -199,10 +199,10 @@ CREATE INDEX answers_of_run ON answers (run);
 -- Tools that a user has approved for a conversation, or for good. It has names of agents and tools only, so its rows are
 -- deleted like those of other tables without content.
 CREATE TABLE approval_rules (
-    scope_key        INTEGER NOT NULL,
+    scope_key        BLOB NOT NULL,
     agent            TEXT NOT NULL,
     tool             TEXT NOT NULL,
-    conversation_key INTEGER NOT NULL,      -- 0: in every conversation
+    conversation_key BLOB NOT NULL,      -- x'': in every conversation
     PRIMARY KEY (scope_key, agent, tool, conversation_key)
 ) WITHOUT ROWID;
 
@@ -262,6 +262,7 @@ CREATE TABLE usage (
     booked         REAL NOT NULL
 );
 CREATE INDEX usage_of_run ON usage (run);
+CREATE INDEX usage_unknown ON usage (booking) WHERE source = 'unknown';
 
 -- The log of each tree's events: the number of its last event, and whether any can follow.
 CREATE TABLE event_logs (
@@ -287,7 +288,7 @@ CREATE INDEX events_of_run ON events (run);
 CREATE TABLE memories (
     number    INTEGER PRIMARY KEY,
     id        TEXT UNIQUE,                  -- NULL: erased
-    scope_key INTEGER,
+    scope_key BLOB,
     tenant    TEXT NOT NULL,
     user_id   TEXT NOT NULL,
     text      TEXT NOT NULL,
@@ -303,8 +304,8 @@ CREATE VIRTUAL TABLE memory_words USING fts5 (scope, words, tokenize = 'unicode6
 -- what people wrote is in messages, runs and ends, and in conversation_texts.
 CREATE TABLE conversations (
     number           INTEGER PRIMARY KEY,
-    scope_key        INTEGER NOT NULL,
-    conversation_key INTEGER,               -- NULL: erased
+    scope_key        BLOB NOT NULL,
+    conversation_key BLOB,               -- NULL: erased
     id               TEXT NOT NULL,
     tenant           TEXT NOT NULL,
     user_id          TEXT NOT NULL,
@@ -332,9 +333,10 @@ CREATE TABLE turns (
     parent       INTEGER,                   -- NULL: the first of a branch, or while queued: the leaf at its start
     anchored     INTEGER NOT NULL,          -- its parent was chosen when it was queued
     first        INTEGER NOT NULL,          -- it starts before the other queued turns
-    submit_key   INTEGER,                   -- of its idempotency key
+    submit_key   BLOB,                   -- of its idempotency key
     mode         TEXT NOT NULL,
     created      REAL NOT NULL,
+    not_before   REAL NOT NULL,             -- a queued turn that could not be started is postponed until then
     UNIQUE (conversation, submit_key)
 );
 CREATE INDEX turns_by_parent ON turns (conversation, parent);
@@ -345,13 +347,21 @@ CREATE TABLE conversation_texts (
     conversation INTEGER NOT NULL,
     turn         INTEGER,
     kind         TEXT NOT NULL,             -- title, input (of a queued turn), feedback
-    body         TEXT NOT NULL              -- '': erased or replaced
+    body         TEXT NOT NULL,             -- '': erased or replaced
+    erase_at     REAL                       -- NULL: it stays
 );
+CREATE INDEX conversation_texts_to_sweep ON conversation_texts (erase_at) WHERE erase_at IS NOT NULL;
 CREATE INDEX texts_of_conversation ON conversation_texts (conversation, kind);
 CREATE INDEX texts_of_turn ON conversation_texts (turn) WHERE turn IS NOT NULL;
 
--- The words of closed turns, as the data policy leaves them for good.
-CREATE VIRTUAL TABLE turn_words USING fts5 (owner, words, tokenize = 'unicode61 remove_diacritics 0');
+-- The words of closed turns, as the data policy leaves them for good. A search reads those of its scope. A full-text
+-- index would have to be built anew for each deletion, since its segments keep the words of deleted rows.
+CREATE TABLE turn_words (
+    number INTEGER PRIMARY KEY,
+    turn   INTEGER,                         -- NULL: erased
+    words  BLOB NOT NULL                    -- in UTF-8, each after a space, and one at the end
+);
+CREATE INDEX words_of_turn ON turn_words (turn) WHERE turn IS NOT NULL;
 
 CREATE VIEW transcript AS
 SELECT

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import time
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from ...errors import ConfigurationError
@@ -27,7 +27,13 @@ _PREDICATES = {
     "Operator": "true",
 }
 """The rule `reaches` of each kind of scope, for the owner of a row of the table *t*."""
+_MOST_ROWS = 2**63 - 1
 _EXACT = Context(prec=2000, traps=[Inexact, InvalidOperation])
+
+
+def most(limit: int) -> int:
+    """Return *limit* as SQLite takes it: a negative one would be none."""
+    return max(0, min(limit, _MOST_ROWS))
 
 
 @cache
@@ -75,6 +81,19 @@ class _ExactSum:
         return str(self._sum)
 
 
+@lru_cache(16)
+def _spaced(words: str) -> list[bytes]:
+    # The rarest word is probably the longest: most texts are done with after a look for it.
+    return sorted((f" {word} ".encode() for word in words.split()), key=len, reverse=True)
+
+
+def _relevance(text: bytes, words: str) -> float | None:
+    """Return the share of *words* in *text*, whose words are between spaces; None if it lacks one of them."""
+    wanted = _spaced(words)
+    return sum(map(text.count, wanted)) / len(text) if all(word in text for word in wanted) else None
+
+
 def add_functions(connection: sqlite3.Connection) -> None:
-    """Define the SQL function `exact_sum` on *connection*."""
+    """Define the SQL functions `exact_sum` and `relevance` on *connection*."""
     connection.create_aggregate("exact_sum", 1, _ExactSum)  # type: ignore[arg-type]
+    connection.create_function("relevance", 2, _relevance, deterministic=True)

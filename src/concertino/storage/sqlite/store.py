@@ -145,6 +145,10 @@ class SqlStore(SqlApprovalRules, SqlConversations):
         """Return the usage records of a tree in the order of their booking."""
         return await self._connection.run(reader.usage, scope, root_id)
 
+    async def unsettled_usage(self, scope: AnyScope, *, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
+        """Return the `unknown` usage records, the oldest first; with *after*, those after that record."""
+        return await self._connection.run(reader.unsettled_usage, scope, limit, after)
+
     async def usage_sums(
         self, scope: AnyScope, by: Sequence[str], *, since: float | None = None, until: float | None = None
     ) -> Sequence[UsageSum]:
@@ -165,9 +169,14 @@ class SqlStore(SqlApprovalRules, SqlConversations):
         run_id: str | None = None,
         open: bool = True,
         limit: int = 100,
+        after: Wait | None = None,
     ) -> Sequence[Wait]:
         """Return waits, the oldest first."""
-        return await self._connection.run(approvals.waits, scope, root_id, run_id, open, limit)
+        return await self._connection.run(approvals.waits, scope, root_id, run_id, open, limit, after)
+
+    async def approvals(self, scope: AnyScope, *, limit: int = 100, after: Wait | None = None) -> Sequence[Wait]:
+        """Return the open approvals that *scope* may answer, the oldest first."""
+        return await self._connection.run(approvals.approvals, scope, limit, after)
 
     async def wait(self, scope: AnyScope, key: str) -> Wait | None:
         """Return one wait, or None."""

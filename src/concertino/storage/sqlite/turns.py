@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ...errors import (
     ConversationBusyError,
@@ -24,7 +24,7 @@ from .connection import transaction
 from .rows import hash_key
 from .schedule import check_operator
 from .schema import is_read_only
-from .statements import clock, queries, scoped
+from .statements import clock, most, queries, scoped
 
 _LONGEST_INDEXED = 100_000
 """Characters of a turn that a search finds."""
@@ -105,7 +105,7 @@ def queue_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: st
         "now": clock(),
     }
     number = connection.execute(sql["add_turn"], bound).lastrowid
-    connection.execute(sql["add_conversation_text"], (conversation, number, "input", encode_json(turn.input)))
+    connection.execute(sql["add_conversation_text"], (conversation, number, "input", encode_json(turn.input), None))
     return True
 
 
@@ -147,15 +147,27 @@ def withdraw_turn(connection: sqlite3.Connection, scope: Scope, conversation_id:
     return removed
 
 
-def due_turns(connection: sqlite3.Connection, scope: Operator, limit: int) -> tuple[DueTurn, ...]:
+def postpone_turn(
+    connection: sqlite3.Connection, scope: Scope, conversation_id: str, run_id: str, seconds: float
+) -> None:
+    """Keep a queued turn from being due for *seconds*. Raises `UnknownTurnError`."""
+    number = turn_number(connection, conversation_number(connection, scope, conversation_id), run_id)
+    connection.execute(queries()["postpone_turn"], {"turn": number, "until": clock() + seconds})
+
+
+def due_turns(
+    connection: sqlite3.Connection, scope: Operator, limit: int, agents: Collection[str] | None
+) -> tuple[DueTurn, ...]:
     """Close the turns whose runs have ended, and return the queued turns whose conversations are idle."""
     check_operator(scope)
     sql = queries()
     if not is_read_only(connection) and connection.execute(sql["turns_to_close"]).fetchone() is not None:
         with transaction(connection):
-            for number, conversation, run, scope_key in connection.execute(sql["turns_to_close"]).fetchall():
-                _close(connection, number, conversation, run, scope_key)
-    rows = connection.execute(sql["due_turns"], {"limit": limit}).fetchall()
+            for number, conversation, run in connection.execute(sql["turns_to_close"]).fetchall():
+                _close(connection, number, conversation, run)
+    named = None if agents is None else encode_json(list(agents))
+    bound = {"now": clock(), "agents": named, "limit": most(limit)}
+    rows = connection.execute(sql["due_turns"], bound).fetchall()
     return tuple(map(_to_due, rows))
 
 
@@ -169,19 +181,14 @@ def _to_due(row: sqlite3.Row) -> DueTurn:
     return DueTurn(conversation_id=row["id"], tenant=row["tenant"], user=row["user_id"], agent=row["agent"], turn=turn)
 
 
-def owner_word(scope_key: int) -> str:
-    """Return the word of the index that all turns of a scope have."""
-    return f"o{scope_key & 0xFFFF_FFFF_FFFF_FFFF:x}"
-
-
-def _close(connection: sqlite3.Connection, number: int, conversation: int, run: int, scope_key: int) -> None:
+def _close(connection: sqlite3.Connection, number: int, conversation: int, run: int) -> None:
     """Close a turn: index its words, and remember the tools that it has used."""
     sql = queries()
     connection.execute(sql["close_turn"], (number,))
     messages = [decode_message(row[1]) for row in connection.execute(sql["words_of_turn"], (run,)).fetchall()]
     texts = [message.text for message in messages if message.role in ("user", "assistant")]
     if words := index_terms("\n".join(texts)[:_LONGEST_INDEXED]):
-        connection.execute(sql["add_turn_words"], (number, owner_word(scope_key), " ".join(words)))
+        connection.execute(sql["add_turn_words"], (number, f" {' '.join(words)} ".encode()))
     if used := [message.name for message in messages if message.role == "tool"]:
         head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
         connection.execute(sql["set_tools"], (_joined(head["tools"], used), conversation))
@@ -198,7 +205,7 @@ def _check_key(connection: sqlite3.Connection, conversation: int, key: str) -> N
         raise TurnExistsError(f"a message with the key {key!r} was sent before: it is turn {run_id}", run_id)
 
 
-def _key(key: str) -> int | None:
+def _key(key: str) -> bytes | None:
     return hash_key(key) if key else None
 
 

@@ -113,9 +113,9 @@ def _filler(media: Media) -> str:
 
 def media_size(media: Media) -> int:
     """Return the assumed tokens of *media*, an even number."""
-    if media.data is None or media.media_type.startswith("image/"):
+    if media.data is None or media.kind == "image":
         return _PER_FILE
-    share = 0.75 if media.media_type.startswith("text/") else _PER_BYTE
+    share = 0.75 if media.is_text else _PER_BYTE
     return max(_PER_FILE, int(len(media.data) * share) & ~1)
 
 

@@ -9,9 +9,13 @@ from ...errors import ConfigurationError
 from ...records import record
 from ..library import Library
 from ..registry import ToolRegistry
+from ..tables import Tables
+from .backend import PerCall
 from .craft import craft
+from .data_analysis import data_analysis
+from .image_generation import ImageBackend, image_generation
+from .knowledge import Chatbot, Passages, chatbot, knowledge_of, rag
 from .memory import MemoryBackend, retrieve_memory, store_memory
-from .product import Backend, chatbot, data_analysis, image_generation, rag
 from .recall_tool import Recall
 from .research import ResearchTools
 
@@ -21,17 +25,22 @@ MODES: frozenset[str] = frozenset(("RAG", "CHATBOT", "DATA_ANALYSIS", "DEEP_RESE
 
 @record(kw_only=True)
 class Settings:
-    """Backends of the default tools. A tool without a backend is left out, unless a mode requires it."""
+    """Backends of the default tools. A tool without a backend is left out, unless a mode requires it.
+
+    Instead of a backend for all calls, a function may return the backend of one call (`PerCall`).
+    """
 
     library: Library | None = None
     """Library for search and fetch."""
     memory: MemoryBackend | None = None
     memory_enabled: bool = True
     """False if the user has switched memory off."""
-    image_generation: Backend | None = None
-    rag: Backend | None = None
-    chatbot: Backend | None = None
-    data_analysis: Backend | None = None
+    image_generation: ImageBackend | PerCall[ImageBackend] | None = None
+    rag: Passages | PerCall[Passages] | None = None
+    """The files that users attached."""
+    chatbot: Chatbot | PerCall[Chatbot] | None = None
+    """A chatbot of the product; its knowledge base is searched by `rag`."""
+    data_analysis: Tables | PerCall[Tables] | None = None
 
 
 def default_registry(modes: Collection[Mode] = (), settings: Settings | None = None) -> ToolRegistry:
@@ -58,10 +67,13 @@ def default_registry(modes: Collection[Mode] = (), settings: Settings | None = N
         registry.register(research.fetch())
     if settings.image_generation is not None:
         registry.register(image_generation(settings.image_generation))
-    if "RAG" in modes or "CHATBOT" in modes:
-        registry.register(rag(settings.rag))
+    libraries = [settings.rag] if settings.rag is not None or "RAG" in modes else []
     if "CHATBOT" in modes:
         registry.register(chatbot(settings.chatbot))
+        if (knowledge := knowledge_of(settings.chatbot)) is not None:
+            libraries.append(knowledge)
+    if libraries and ("RAG" in modes or "CHATBOT" in modes):
+        registry.register(rag(*libraries))
     if "DATA_ANALYSIS" in modes:
         registry.register(data_analysis(settings.data_analysis))
     return registry

@@ -63,7 +63,5 @@ class Recall(Tool):
         )
 
     def _found(self, query: str, handle: str, context: ToolContext) -> str:
-        passages = context.search(query, handle)
-        if not passages:
-            return f"Nothing that was left out contains {query!r}; try other words."
-        return context.truncate("\n\n[...]\n".join(passages))
+        found = context.recall(handle, query)
+        return context.truncate(found) if found else f"Nothing that was left out contains {query!r}; try other words."

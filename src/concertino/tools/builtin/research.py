@@ -20,7 +20,6 @@ TOOL_NAMES = {"documents": ("search_documents", "read_document"), "web": ("web_s
 SEARCH_TOOLS = frozenset(search for search, _ in TOOL_NAMES.values())
 READ_TOOLS = frozenset(read for _, read in TOOL_NAMES.values())
 
-_MOST_OWNERS = 1_000
 _CITATION = re.compile(rf"( *)\[({SOURCE_ID}(?:\s*[,;]\s*{SOURCE_ID})*)\]")
 _WRITER = (
     "Write a report in Markdown from the findings, and from nothing else. Begin with the answer in two to four "
@@ -34,19 +33,18 @@ _SOURCES_HEADING = re.compile(r"\n#+ *(?:sources|references)[ \t\r]*(?:\n(?!#+ )
 
 @record(frozen=False)
 class _Notes:
-    """The searches made for one user, and the sources that they found."""
+    """The searches of one research, and the sources that they found."""
 
     searches: list[dict[str, Any]] = field(default_factory=list)
     sources: dict[str, Source] = field(default_factory=dict)
 
 
 class ResearchTools:
-    """The tools of research. Researchers who work for the same user share their searches and sources."""
+    """The tools of research. The researchers of one run share their searches and sources."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._search_name, self._read_name = TOOL_NAMES[library.kind]
-        self._notes: dict[object, _Notes] = {}
 
     def search(self) -> Tool:
         """Return `search_documents` or `web_search`: the best passages of the library, with ids to cite them by."""
@@ -168,12 +166,11 @@ class ResearchTools:
         return report_generation
 
     def _notes_of(self, context: ToolContext) -> _Notes:
-        """Return the notes of the user. Without a user each run has its own: no user sees another one's searches."""
-        owner = context.scope if context.scope.user else context.run_id
-        notes = self._notes.setdefault(owner, _Notes())
-        while len(self._notes) > _MOST_OWNERS:
-            del self._notes[next(iter(self._notes))]
-        return notes
+        """Return the notes that the tools of this object share in one run: no other run sees its searches."""
+        return context.shared(self._new_notes)
+
+    def _new_notes(self) -> _Notes:
+        return _Notes()
 
     async def _cited(self, markdown: str, seen: dict[str, Source]) -> tuple[str, list[dict[str, str]], list[str]]:
         """Return the text with citations numbered by first use, its sources, and the cited ids that are unknown."""

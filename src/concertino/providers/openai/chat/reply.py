@@ -6,12 +6,15 @@ in a list that must go back unmodified (OpenRouter), content in parts (Mistral, 
 with arguments as an object, usage in `x_groq`, errors inside the stream (OpenRouter), sources next to the choices
 (Perplexity), images next to the content (OpenRouter).
 
+The answer of an audio model is a recording with its transcript, which is the text of the answer.
+
 Usage in several chunks is cumulative: the last one counts. Moonshot sends it in the last choice. `usage` has the rules
 by which its counts are read.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -55,6 +58,7 @@ class ChatReader(AnswerReader):
     total = "total_tokens"
 
     __slots__ = (
+        "_audio",
         "_calls",
         "_current_call",
         "_images",
@@ -76,6 +80,7 @@ class ChatReader(AnswerReader):
         self._calls = CallIndex(self._pieces)
         self._current_call: Piece | None = None
         self._images: list[MediaPart] = []
+        self._audio = bytearray()
         self._metadata: dict[str, Any] = {}
         self._probabilities: list[dict[str, Any]] = []
         self._reasoning_details: list[dict[str, Any]] = []
@@ -108,7 +113,8 @@ class ChatReader(AnswerReader):
         parts = [piece.part(self._owner) for piece in self._pieces]
         if self._reasoning_details:
             attach_details(parts, self._reasoning_details, self._owner)
-        return [*parts, *self._images] + [
+        recordings = [MediaPart(_recording(bytes(self._audio)), provider=self._owner)] if self._audio else []
+        return [*parts, *self._images, *recordings] + [
             Opaque(self._owner, name, dumps(value)) for name, value in self._metadata.items()
         ]
 
@@ -171,6 +177,9 @@ class ChatReader(AnswerReader):
     def _delta(self, delta: dict[str, Any]) -> list[ModelEvent]:
         items: list[ModelEvent] = []
         thought, content = delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content")
+        if audio := delta.get("audio"):
+            self._audio += base64.b64decode(audio.get("data") or "")  # each piece is encoded for itself
+            content = content or audio.get("transcript")
         if self._current_call and (thought or content or delta.get("refusal")):
             items += self._switch_to(None)
         if pieces := delta.get("reasoning_details"):
@@ -195,9 +204,8 @@ class ChatReader(AnswerReader):
         for media in map(_image, delta.get("images") or ()):
             if media is not None:
                 self._images.append(MediaPart(media, provider=self._owner))
-        for name in ("annotations", "audio"):
-            if delta.get(name):
-                self._metadata[name] = joined(self._metadata.get(name), delta[name])
+        if notes := delta.get("annotations"):
+            self._metadata["annotations"] = [*self._metadata.get("annotations", ()), *notes]
 
     def _content_parts(self, content: list[dict[str, Any]]) -> Iterable[ModelEvent]:
         for part in content:
@@ -244,20 +252,6 @@ def _failure(answer: Any, provider: str) -> ProviderError:
     return provider_error(kind, f"{provider}: {error['message'] or answer}", provider=provider)
 
 
-def joined(before: Any, value: Any) -> Any:
-    """Append *value* to the list *before*; in an object, append streamed text and replace everything else."""
-    if isinstance(value, list) and isinstance(before, list):
-        return before + value
-    if not (isinstance(value, dict) and isinstance(before, dict)):
-        return value
-    appended = {
-        key: before[key] + text
-        for key, text in value.items()
-        if isinstance(text, str) and key in ("data", "transcript") and key in before
-    }
-    return {**before, **value, **appended}
-
-
 def attach_details(parts: list[MessagePart], details: list[dict[str, Any]], owner: str) -> None:
     """Attach the whole list, which goes back as one field, to the first reasoning."""
     raw = dumps({"reasoning_details": details})
@@ -281,6 +275,24 @@ def _image(image: dict[str, Any]) -> Media | None:
     if comma and head.startswith("data:"):
         return Media(head.removeprefix("data:"), data)
     return Media("image/*", url=url) if url.startswith("https://") else None
+
+
+_RECORDINGS = {
+    b"RIFF": "audio/wav",
+    b"fLaC": "audio/flac",
+    b"OggS": "audio/ogg",
+    b"ID3": "audio/mpeg",
+    b"\xff\xfb": "audio/mpeg",
+    b"\xff\xf3": "audio/mpeg",
+    b"\xff\xf1": "audio/aac",
+}
+"""How recordings begin. The answer does not state the format; only `pcm16`, without a beginning, is streamed."""
+
+
+def _recording(content: bytes) -> Media:
+    """Return the recording of an answer ("Audio", `modalities`)."""
+    found = (kind for start, kind in _RECORDINGS.items() if content.startswith(start))
+    return Media(next(found, "audio/pcm"), base64.b64encode(content).decode())
 
 
 def logprobs_of(entries: Iterable[dict[str, Any]]) -> tuple[Logprob, ...]:

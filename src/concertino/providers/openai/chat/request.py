@@ -28,7 +28,6 @@ from ...base import ModelRequest
 from ...catalog import check_lacking, check_settings, supported_efforts, takes_breakpoints, unsupported
 from ...http.encoding import (
     IMAGES,
-    NOT_RETURNED,
     RequestBody,
     ToolForms,
     WireMessage,
@@ -220,7 +219,7 @@ class MessageEncoder:
                     self._add_reasoning(form, thoughts, part.text, part.raw)
             elif part.kind == "text" and not (own and part.raw):
                 texts.append(part.text)
-            elif own and part.raw and not (part.kind == "opaque" and part.type in NOT_RETURNED):
+            elif own and part.raw and part.kind != "opaque":  # an opaque part is metadata
                 form.update(json.loads(part.raw))
         text = "".join(texts)
         if thoughts:
@@ -235,7 +234,7 @@ class MessageEncoder:
 
     def _dropped(self, message: AssistantMessage) -> Iterator[str]:
         for part in message.parts:
-            if part.kind == "media":  # no server takes images of an assistant
+            if part.kind == "media":  # no server takes images of an assistant; a recording's transcript is sent
                 yield f"{part.media.kind} of an answer"
                 continue
             yield from dropped_of(part, self._owner)
@@ -290,9 +289,9 @@ def _media_form(item: Media) -> dict[str, Any] | None:
         return {"type": "image_url", "image_url": {"url": media_url(item)}}
     if kind == "video" and (given or item.url):
         return {"type": "video_url", "video_url": {"url": media_url(item)}}
-    if kind == "audio" and given and item.media_type in _AUDIO:
-        return {"type": "input_audio", "input_audio": {"data": item.data, "format": _AUDIO[item.media_type]}}
-    if item.media_type == "application/pdf" and (given or item.file_id is not None):
+    if kind == "audio" and given and media_type(item) in _AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": item.data, "format": _AUDIO[media_type(item)]}}
+    if media_type(item) == "application/pdf" and (given or item.file_id is not None):
         file = {"filename": item.name or "document.pdf", "file_data": media_url(item)}
         return {"type": "file", "file": file if item.file_id is None else {"file_id": item.file_id}}
     return None

@@ -51,8 +51,10 @@ from ...http.encoding import (
     dumps,
     encode_body,
     is_object,
+    is_text,
     media_placeholder,
     media_refusal,
+    media_text,
     media_type,
     media_url,
     portable_id,
@@ -295,7 +297,10 @@ def _media_part(item: Media) -> dict[str, Any] | None:
     if item.kind == "image" and media_type(item) in IMAGES:
         source = {"file_id": item.file_id} if item.file_id else {"image_url": media_url(item)}
         return {"type": "input_image", "detail": "auto", **source}
-    ending = _DOCUMENTS.get(item.media_type) or (".txt" if item.media_type.startswith("text/") else "")
+    kind = media_type(item)
+    ending = _DOCUMENTS.get(kind) or (".txt" if kind.startswith("text/") else "")
+    if not ending and is_text(item):
+        return {"type": "input_text", "text": f"<document name={dumps(item.name)}>\n{media_text(item)}\n</document>"}
     if not ending:
         return None
     if item.file_id:

@@ -1,6 +1,6 @@
 -- name: add_approval_rule
 INSERT OR IGNORE INTO approval_rules (scope_key, agent, tool, conversation_key)
-SELECT r.scope_key, r.agent, w.tool, CASE WHEN :always THEN 0 ELSE r.conversation_key END
+SELECT r.scope_key, r.agent, w.tool, CASE WHEN :always THEN x'' ELSE r.conversation_key END
 FROM waits AS w JOIN runs AS r ON r.number = w.run
 WHERE w.key = :key AND w.kind = 'approval';
 
@@ -12,7 +12,7 @@ WHERE w.key = :key AND w.kind = 'approval';
 -- name: has_approval_rule
 SELECT EXISTS (
     SELECT 1 FROM approval_rules
-    WHERE scope_key = :scope_key AND agent = :agent AND tool = :tool AND conversation_key IN (0, :conversation_key)
+    WHERE scope_key = :scope_key AND agent = :agent AND tool = :tool AND conversation_key IN (x'', :conversation_key)
 );
 
 -- name: approval_rules

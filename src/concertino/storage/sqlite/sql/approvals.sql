@@ -31,7 +31,7 @@ LEFT JOIN answers AS a ON a.key = w.key AND a.kind = w.kind
 JOIN runs AS r ON r.number = w.run
 JOIN runs AS top ON top.number = r.root
 WHERE w.key IS NOT NULL AND /*reached r*/ AND /*conditions*/
-ORDER BY w.opened, w.number
+ORDER BY w.opened, w.key
 LIMIT :limit;
 
 -- name: open_waits
@@ -44,7 +44,25 @@ JOIN waits AS w ON w.key = o.key AND w.kind = o.waits_for
 JOIN runs AS r ON r.number = w.run
 JOIN runs AS top ON top.number = r.root
 WHERE o.state = 'waiting' AND w.run = o.run AND /*reached r*/ AND /*conditions*/
-ORDER BY w.opened, w.number
+ORDER BY w.opened, w.key
+LIMIT :limit;
+
+-- name: open_approvals
+SELECT
+    w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
+    w.who, w.note, w.opened, w.expires,
+    NULL AS token, NULL AS verdict, NULL AS content, NULL AS other_arguments, NULL AS by, NULL AS at
+FROM operations AS o
+JOIN waits AS w ON w.key = o.key AND w.kind = 'approval'
+JOIN runs AS r ON r.number = w.run
+JOIN runs AS top ON top.number = r.root
+WHERE o.state = 'waiting' AND o.waits_for = 'approval' AND w.run = o.run
+    AND (
+        (w.who = '[]' AND /*reached r*/)
+        OR (EXISTS (SELECT 1 FROM json_each(w.who) WHERE value = :by) AND (/*reached r*/ OR r.tenant = :named_in))
+    )
+    AND /*conditions*/
+ORDER BY w.opened, w.key
 LIMIT :limit;
 
 -- name: wait
@@ -96,6 +114,9 @@ RETURNING run, root, commands;
 
 -- name: add_command
 INSERT INTO commands (run, number, kind, text, by, at) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: last_message_to
+SELECT max(number) FROM commands WHERE run = ? AND kind = 'steer';
 
 -- name: commands
 SELECT number, kind, text, by, at FROM commands

@@ -52,8 +52,8 @@ SELECT run_id, state FROM turns WHERE conversation = ? AND submit_key = ?;
 SELECT number, run_id FROM turns WHERE conversation = ? AND state = 'queued' ORDER BY first DESC, number LIMIT 1;
 
 -- name: add_turn
-INSERT INTO turns (conversation, run_id, run, state, parent, anchored, first, submit_key, mode, created)
-VALUES (:conversation, :run_id, :run, :state, :parent, :anchored, :first, :submit_key, :mode, :now);
+INSERT INTO turns (conversation, run_id, run, state, parent, anchored, first, submit_key, mode, created, not_before)
+VALUES (:conversation, :run_id, :run, :state, :parent, :anchored, :first, :submit_key, :mode, :now, 0);
 
 -- name: start_queued
 UPDATE turns SET state = 'open', run = :run, parent = :parent
@@ -64,13 +64,13 @@ RETURNING number;
 DELETE FROM turns WHERE number = ? AND state = 'queued';
 
 -- name: add_conversation_text
-INSERT INTO conversation_texts (conversation, turn, kind, body) VALUES (?, ?, ?, ?);
+INSERT INTO conversation_texts (conversation, turn, kind, body, erase_at) VALUES (?, ?, ?, ?, ?);
 
 -- name: blank_texts_of_turn
-UPDATE conversation_texts SET body = '' WHERE turn = ? AND kind = ? AND body <> '';
+UPDATE conversation_texts SET body = '', erase_at = NULL WHERE turn = ? AND kind = ? AND body <> '';
 
 -- name: blank_title
-UPDATE conversation_texts SET body = '' WHERE conversation = ? AND kind = 'title' AND body <> '';
+UPDATE conversation_texts SET body = '', erase_at = NULL WHERE conversation = ? AND kind = 'title' AND body <> '';
 
 -- name: title
 SELECT body FROM conversation_texts WHERE conversation = ? AND kind = 'title' AND body <> '';
@@ -150,8 +150,7 @@ SELECT content FROM journal
 WHERE run = (SELECT number FROM runs WHERE run_id = ?) AND kind = 'ended' ORDER BY seq DESC LIMIT 1;
 
 -- name: turns_to_close
-SELECT t.number, t.conversation, t.run, c.scope_key
-FROM turns AS t JOIN heads AS h ON h.run = t.run JOIN conversations AS c ON c.number = t.conversation
+SELECT t.number, t.conversation, t.run FROM turns AS t JOIN heads AS h ON h.run = t.run
 WHERE t.state IN ('queued', 'open') AND t.state = 'open' AND h.ending IS NOT NULL;
 
 -- name: close_turn
@@ -162,7 +161,7 @@ SELECT m.role, coalesce(m.kept, m.body) FROM messages AS m
 WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' ORDER BY m.number;
 
 -- name: add_turn_words
-INSERT INTO turn_words (rowid, owner, words) VALUES (?, ?, ?);
+INSERT INTO turn_words (turn, words) VALUES (?, ?);
 
 -- name: due_turns
 SELECT c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
@@ -174,18 +173,26 @@ JOIN conversation_heads AS h ON h.conversation = c.number
 LEFT JOIN turns AS current ON current.number = h.current
 LEFT JOIN heads AS run ON run.run = current.run
 WHERE t.state IN ('queued', 'open') AND t.state = 'queued' AND (h.current IS NULL OR run.ending IS NOT NULL)
+    AND t.not_before <= :now AND (:agents IS NULL OR c.agent IN (SELECT value FROM json_each(:agents)))
     AND t.number = (
         SELECT q.number FROM turns AS q WHERE q.conversation = t.conversation AND q.state = 'queued'
         ORDER BY q.first DESC, q.number LIMIT 1
     )
-ORDER BY t.number
+ORDER BY row_number() OVER (PARTITION BY c.tenant ORDER BY t.number), t.number  -- the oldest of each tenant first
 LIMIT :limit;
 
+-- name: postpone_turn
+UPDATE turns SET not_before = :until WHERE number = :turn AND state = 'queued';
+
 -- name: search_turns
-SELECT t.number
-FROM turn_words AS w JOIN turns AS t ON t.number = w.rowid JOIN conversations AS c ON c.number = t.conversation
-WHERE turn_words MATCH :match AND /*reached c*/
-ORDER BY bm25(turn_words, 0.0, 1.0), t.number DESC
+WITH found AS MATERIALIZED (  -- else each text is read twice
+    SELECT t.number, relevance(w.words, :wanted) AS score
+    FROM conversations AS c JOIN turns AS t ON t.conversation = c.number JOIN turn_words AS w ON w.turn = t.number
+    WHERE c.conversation_key IS NOT NULL AND /*reached c*/
+)
+SELECT number FROM found
+WHERE score IS NOT NULL
+ORDER BY score DESC, number DESC
 LIMIT :limit;
 
 -- name: forget_rules_of_conversation
@@ -193,7 +200,7 @@ DELETE FROM approval_rules WHERE scope_key = :scope_key AND conversation_key = :
 
 -- name: runs_of_conversation
 SELECT r.number, r.run_id, r.root, h.ending IS NOT NULL AS ended, h.erase_after
-FROM runs AS r JOIN heads AS h ON h.run = r.number
+FROM runs AS r INDEXED BY runs_by_conversation JOIN heads AS h ON h.run = r.number
 WHERE r.conversation_key = :conversation_key AND r.conversation_id = :id AND /*reached r*/;
 
 -- name: forget_run_of_conversation
@@ -205,7 +212,7 @@ UPDATE texts AS t SET
 WHERE t.conversation_key = :conversation_key AND /*reached t*/;
 
 -- name: blank_conversation
-UPDATE conversation_texts SET body = '' WHERE conversation = ? AND body <> '';
+UPDATE conversation_texts SET body = '', erase_at = NULL WHERE conversation = ? AND body <> '';
 
 -- name: forget_conversation
 UPDATE conversations SET conversation_key = NULL, id = '', user_id = '', agent = '' WHERE number = ?;
@@ -213,25 +220,11 @@ UPDATE conversations SET conversation_key = NULL, id = '', user_id = '', agent =
 -- name: delete_conversation_head
 DELETE FROM conversation_heads WHERE conversation = ?;
 
--- name: has_turn_words
-SELECT 1 FROM turn_words WHERE rowid IN (SELECT number FROM turns WHERE conversation = ?) LIMIT 1;
+-- name: forget_turn_words
+UPDATE turn_words SET turn = NULL, words = x'' WHERE turn IN (SELECT number FROM turns WHERE conversation = ?);
 
 -- name: delete_turns
 DELETE FROM turns WHERE conversation = ?;
-
--- name: turn_words_new
-CREATE VIRTUAL TABLE new_turn_words USING fts5 (owner, words, tokenize = 'unicode61 remove_diacritics 0');
-
--- name: turn_words_copy
-INSERT INTO new_turn_words (rowid, owner, words)
-SELECT w.rowid, w.owner, w.words FROM turn_words AS w JOIN turns AS t ON t.number = w.rowid
-ORDER BY w.rowid;
-
--- name: turn_words_drop
-DROP TABLE turn_words;
-
--- name: turn_words_rename
-ALTER TABLE new_turn_words RENAME TO turn_words;
 
 -- name: conversations_to_forget
 SELECT c.number FROM conversations AS c WHERE c.conversation_key IS NOT NULL AND /*reached c*/;

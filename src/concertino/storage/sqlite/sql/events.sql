@@ -31,7 +31,7 @@ UPDATE events SET source = -source WHERE root = ? AND source = ?;
 UPDATE events SET body = '', source = NULL WHERE root = ? AND source = ?;
 
 -- name: replace_events
-UPDATE events SET body = ?, source = NULL WHERE number = ?;
+UPDATE events SET body = ?, source = NULL WHERE number = ? AND root = ?;
 
 -- name: undone_events
 SELECT e.number, r.run_id, e.first, e.body

@@ -24,6 +24,11 @@ SELECT u.*, r.run_id FROM runs AS r JOIN usage AS u ON u.run = r.number
 WHERE r.root = (SELECT number FROM runs WHERE run_id = :root_id) AND /*reached r*/
 ORDER BY u.booking;
 
+-- name: unsettled_usage
+SELECT u.*, r.run_id FROM usage AS u JOIN runs AS r ON r.number = u.run
+WHERE u.source = 'unknown' AND u.booking > coalesce((SELECT booking FROM usage WHERE id = :after), 0) AND /*reached r*/
+ORDER BY u.booking LIMIT :limit;
+
 -- name: entries
 SELECT seq, epoch, kind, step, at, version, body, erased, content FROM journal WHERE run = ? ORDER BY seq;
 
@@ -39,9 +44,19 @@ SELECT body FROM texts WHERE id = ? AND scope_key = ?;
 
 -- name: usage_sums
 SELECT /*columns*/
-    count(*), sum(u.prompt), sum(u.completion), sum(u.cached), sum(u.cache_write), sum(u.reasoning),
-    sum(u.cache_write_1h),
-    exact_sum(u.cost), sum(u.cost IS NULL), sum(u.source = 'estimated'), sum(u.source = 'unknown')
+    coalesce(sum(u.prompt) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.completion) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.cached) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.cache_write) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.reasoning) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.cache_write_1h) FILTER (WHERE u.source <> 'unknown'), 0),
+    coalesce(sum(u.prompt) FILTER (WHERE u.source = 'unknown'), 0),
+    coalesce(sum(u.completion) FILTER (WHERE u.source = 'unknown'), 0),
+    coalesce(sum(u.cached) FILTER (WHERE u.source = 'unknown'), 0),
+    coalesce(sum(u.cache_write) FILTER (WHERE u.source = 'unknown'), 0),
+    coalesce(sum(u.reasoning) FILTER (WHERE u.source = 'unknown'), 0),
+    coalesce(sum(u.cache_write_1h) FILTER (WHERE u.source = 'unknown'), 0),
+    exact_sum(u.cost), sum(u.cost IS NULL), sum(u.source = 'estimated'), sum(u.source = 'unknown'), count(*)
 FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
 WHERE u.booked >= coalesce(:since, u.booked) AND (:until IS NULL OR u.booked < :until) AND /*reached r*/
 /*grouping*/;

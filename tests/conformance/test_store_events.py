@@ -1,0 +1,154 @@
+"""Logs of events: numbers without gaps, one writer, pages, what a crash undid, and erasure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concertino import Scope, TenantScope
+from concertino.errors import StaleClaimError, StorageError, UnknownRunError
+from concertino.scope import OPERATOR
+from concertino.storage import EventBatch, EventRow
+
+from .kit import SCOPE, Factory, FullStore, Tree, claim_tree, start_tree, traces
+
+OTHERS = [Scope("o2", "u1"), Scope("o1", "u2"), TenantScope("o2")]
+
+
+def row(text: str, entry: int = 1, run_id: str = "r1", source: int | None = None) -> EventRow:
+    return EventRow(run_id=run_id, entry=entry, source=source, items=[[0, text]])
+
+
+def batch(tree: Tree, number: int, *rows: EventRow, **more: Any) -> EventBatch:
+    """Return a batch of one event."""
+    return EventBatch(claim=tree.claim, first=number, last=number, rows=rows or [row(f"event {number}")], **more)
+
+
+async def read(store: FullStore, after: int = 0, limit: int = 64) -> list[tuple[int, str]]:
+    page = await store.events(SCOPE, "r1", after, limit)
+    return [(each.first, text) for each in page.rows for _, text in each.items]
+
+
+async def test_events_are_read_in_order_and_by_page(store: FullStore) -> None:
+    tree = await start_tree(store)
+    for number in range(1, 6):
+        await store.add_events(batch(tree, number))
+    expected = [(number, f"event {number}") for number in range(1, 6)]
+    assert await read(store) == expected
+    assert await read(store, 3) == expected[3:]
+    assert await read(store, 0, 2) == expected[:2]
+    assert await read(store, 5) == []
+    page = await store.events(SCOPE, "r1")
+    assert (page.last, page.closed, page.ended) == (5, False, False)
+
+
+async def test_a_run_without_events_has_an_empty_log(store: FullStore) -> None:
+    await start_tree(store)
+    page = await store.events(SCOPE, "r1")
+    assert (tuple(page.rows), page.last) == ((), 0)
+    assert await store.event_positions(SCOPE, ["r1", "never"]) == [("r1", 0, False, False)]
+
+
+async def test_a_number_is_given_once(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await store.add_events(batch(tree, 1))
+    for number in (1, 3):
+        with pytest.raises(StorageError, match="not the next"):
+            await store.add_events(batch(tree, number, row("forged")))
+    assert await read(store) == [(1, "event 1")]
+
+
+async def test_the_process_that_lost_its_claim_adds_nothing(store: FullStore) -> None:
+    old = await start_tree(store, seconds=0.0)
+    await store.add_events(batch(old, 1))
+    new = await claim_tree(store)
+    with pytest.raises(StaleClaimError, match="claimed"):
+        await store.add_events(batch(old, 2))
+    await store.add_events(batch(new, 2, row("new")))
+    assert await read(store) == [(1, "event 1"), (2, "new")]
+
+
+async def test_nothing_follows_the_last_event(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await store.add_events(batch(tree, 1))
+    await tree.end()
+    await store.add_events(batch(tree, 2, ends=True))
+    page = await store.events(SCOPE, "r1")
+    assert (page.closed, page.ended) == (True, True)
+    with pytest.raises(StaleClaimError, match="closed"):
+        await store.add_events(batch(tree, 3))
+    await store.end_events(SCOPE, "r1", [[0, "again"]])
+    assert len(await read(store)) == 2
+
+
+async def test_the_log_of_a_run_that_ended_without_a_process_is_closed_once(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await store.add_events(batch(tree, 1))
+    await tree.end()
+    for _ in range(2):
+        await store.end_events(SCOPE, "r1", [[0, "ended"]])
+    assert await read(store) == [(1, "event 1"), (2, "ended")]
+    assert await store.event_positions(SCOPE, ["r1"]) == [("r1", 2, True, True)]
+
+
+async def test_what_a_crash_undid_is_found(store: FullStore) -> None:
+    """Events without the entry that covers them, and pieces that were never completed."""
+    tree = await start_tree(store, seconds=0.0)
+    await store.add_events(batch(tree, 1, row("covered", 0)))
+    await store.add_events(batch(tree, 2, row("piece", 0, source=7)))
+    await store.add_events(batch(tree, 3, row("whole", 0, source=8)))
+    await store.add_events(batch(tree, 4, row("ahead", 1), completed=[8]))
+    taken = await claim_tree(store)
+    last, undone = await store.open_events(taken.claim)
+    assert last == 4
+    assert [text for each in undone for _, text in each.items] == ["piece", "ahead"]
+
+
+async def test_a_complete_event_replaces_its_pieces(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await store.add_events(batch(tree, 1, row("piece", 0, source=7)))
+    await store.add_events(batch(tree, 2, row("complete", 0), completed=[7], dropped=[7]))
+    assert await read(store) == [(2, "complete")]
+    page = await store.events(SCOPE, "r1")
+    (stored,) = page.rows
+    await store.add_events(batch(tree, 3, row("more", 0), replaced=[(stored.number, [[0, "shorter"]])]))
+    assert await read(store) == [(2, "shorter"), (3, "more")]
+
+
+async def test_a_batch_changes_no_row_of_another_tree(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await store.add_events(batch(tree, 1))
+    (stored,) = (await store.events(SCOPE, "r1")).rows
+    rival = await start_tree(store, "r2", scope=Scope("o2", "u1"))
+    mine = row("mine", run_id="r2")
+    await store.add_events(batch(rival, 1, mine, replaced=[(stored.number, [[0, "forged"]])]))
+    assert await read(store) == [(1, "event 1")]
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=repr)
+async def test_a_log_out_of_reach_is_unknown(store: FullStore, other: Any) -> None:
+    tree = await start_tree(store)
+    await store.add_events(batch(tree, 1))
+    for run_id in ("r1", "never"):
+        with pytest.raises(UnknownRunError, match=f"no run '{run_id}'"):
+            await store.events(other, run_id)
+        with pytest.raises(UnknownRunError, match=f"no run '{run_id}'"):
+            await store.end_events(other, run_id, [[0, "forged"]])
+        assert await store.event_positions(other, [run_id]) == []
+    assert await read(store) == [(1, "event 1")]
+
+
+async def test_erased_events_leave_no_trace_and_readers_come_to_an_end(factory: Factory, tmp_path: Path) -> None:
+    store = await factory(tmp_path)
+    tree = await start_tree(store)
+    await store.add_events(batch(tree, 1, row("xylophone")))
+    await store.erase(SCOPE, force=True)
+    with pytest.raises(StaleClaimError):
+        await store.add_events(batch(tree, 2, row("xylophone")))
+    found = await store.event_positions(OPERATOR, ["r1"])
+    assert [ended for *_, ended in found] == [True]
+    assert (await store.events(OPERATOR, "r1")).rows == ()
+    await store.close()
+    assert traces(tmp_path, "xylophone") == []

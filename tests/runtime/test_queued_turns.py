@@ -1,0 +1,153 @@
+"""Queued turns that cannot start: they are refused, end visibly or are postponed, and never hold up the others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Chat, Conversation, DataPolicy, MemoryStore, Resources, Runtime, Scope
+from concertino.errors import ConfigurationError, MissingKeyError, UnknownModelError
+from concertino.events import RunEnded
+from concertino.providers import Model
+from concertino.runtime import ConversationTurn
+from concertino.testing import Answer, ScriptedModel
+
+from .test_conversations import ANN, Desk, Held, echo, process, shown, until
+
+GONE = "scripted:gone"
+
+
+class Models:
+    """Opens every model but those that are gone."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self.model = model
+        self.gone: set[str] = set()
+
+    def __call__(self, name: str) -> Model:
+        if name in self.gone:
+            raise UnknownModelError(f"unknown model {name!r}")
+        return self.model
+
+
+async def busy(held: Held, store: MemoryStore, agent: Desk, models: Models) -> Conversation:
+    """Return a conversation with a turn in progress."""
+    runtime = Runtime([agent], lambda scope, agent: Resources(model=held.model, models=models), store=store)
+    conversation = await runtime.conversation(ANN, "c", agent="desk")
+    await conversation.send("one")
+    await held.asked.wait()
+    return conversation
+
+
+@pytest.mark.parametrize(
+    ("chat", "problem"),
+    [
+        (Chat("two", model=GONE), "unknown model"),
+        (Chat("two", model=ScriptedModel(name="gone")), "unknown model"),
+        (Chat("two", attachments=["a.pdf"]), "attachments"),  # type: ignore[list-item]
+    ],
+)
+async def test_what_could_never_start_is_not_queued(chat: Chat, problem: str) -> None:
+    held = Held()
+    models = Models(held.model)
+    models.gone.add(GONE)
+    conversation = await busy(held, MemoryStore(), Desk(), models)
+    with pytest.raises(ConfigurationError, match=problem):
+        await conversation.send(chat)
+    assert await conversation.queue() == []
+    held.go.set()
+
+
+class Brief(Desk):
+    def get_data_policy(self) -> DataPolicy:
+        return DataPolicy(text="redact")
+
+
+@pytest.mark.parametrize("agent", [Desk(), Brief()], ids=["keep", "redact"])
+async def test_a_queued_turn_that_can_never_start_fails_and_the_next_one_runs(agent: Desk) -> None:
+    held, store = Held(), MemoryStore()
+    models = Models(held.model)
+    conversation = await busy(held, store, agent, models)
+    bad = await conversation.send(Chat("two", model=GONE, personalization="Be brief."))
+    good = await conversation.send("three")
+    models.gone.add(GONE)
+    held.go.set()
+    kept = agent.get_data_policy().text == "keep"
+    assert await until(lambda: _completed(good)) == ("one two three" if kept else "[redacted]")
+    failed = await bad.read()
+    assert (failed.state, failed.message) == ("failed", "two" if kept else "[redacted]")
+    assert failed.error == ("unknown model 'scripted:gone'" if kept else "[redacted]")
+    assert len(await shown(conversation)) == 3
+    if kept:  # else it is erased, like that of any run
+        assert (await bad.result()).status == "failed"
+    events = [event async for _, event in bad.events()]
+    assert isinstance(events[-1], RunEnded)
+    models.gone.clear()
+    again = await conversation.regenerate(bad.id)
+    assert await until(lambda: _completed(again)) == ("one two" if kept else "[redacted]")
+
+
+async def _completed(turn: ConversationTurn) -> str:
+    stored = await turn.read()
+    return stored.answer if stored.state == "completed" else ""
+
+
+async def test_a_turn_without_resources_is_postponed_and_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
+    held, store = Held(), MemoryStore()
+    keys = {"acme", "rival"}
+
+    def resources(scope: Scope, agent: AgentConfig[Any]) -> Resources:
+        if scope.tenant not in keys:
+            raise MissingKeyError("the tenant has no key")
+        return Resources(model=held.model)
+
+    runtime = Runtime([Desk()], resources, store=store)
+    conversation = await runtime.conversation(ANN, "c", agent="desk")
+    first = await conversation.send("one")
+    await held.asked.wait()
+    queued = await conversation.send("two")
+    keys.remove("acme")
+    held.go.set()
+    await first.result()
+    await until(lambda: _logged(caplog, "could not be started: ResourcesError"))
+    assert (await queued.read()).state == "queued"
+    keys.add("acme")
+    await store.postpone_turn(ANN, "c", queued.id, 0.0)  # instead of waiting for a second
+    await runtime.look()
+    assert (await queued.result()).text == "one two"
+
+
+async def _logged(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    return text in caplog.text
+
+
+async def test_turns_of_agents_of_other_processes_hide_none_of_this_one() -> None:
+    class Other(AgentConfig[None]):
+        name = "other"
+
+    store, go = MemoryStore(), asyncio.Event()
+    elsewhere = process(store, ScriptedModel(*[Answer(text="first", midway=go.wait)] * 60), Other())
+    turns = [await _queue(elsewhere, f"other {number}", "other") for number in range(60)]
+    await elsewhere._turns.close()  # type: ignore[attr-defined]  # so that it leaves its queues as they are
+    here = process(store, ScriptedModel(Answer(text="first", midway=go.wait), echo), Desk())
+    mine = await _queue(here, "mine", "desk")
+    go.set()
+    for turn in (*turns, mine):
+        await turn.result()
+    conversation = await here.conversation(ANN, "mine")
+    assert await until(lambda: _answer(conversation)) == "first second"
+
+
+async def _queue(runtime: Runtime, conversation_id: str, agent: str) -> ConversationTurn:
+    """Return a turn in progress behind which another one is queued."""
+    conversation = await runtime.conversation(ANN, conversation_id, agent=agent)
+    turn = await conversation.send("first")
+    await conversation.send("second")
+    return turn
+
+
+async def _answer(conversation: Conversation) -> str:
+    turn = (await conversation.turns())[0]
+    return turn.answer if turn.message == "second" else ""
