@@ -309,7 +309,7 @@ class RunSession:
         if self._fixed_of is not specs:
             self._fixed_of = specs
             self._fixed = {"system prompt": self.system, "tools": "\n".join([spec.text for spec in specs])}
-            self.recallable = bool(self.registry)
+            self.recallable = bool(specs)
         return self._fixed
 
     @property

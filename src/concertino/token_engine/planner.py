@@ -22,9 +22,10 @@ from .counting.base import TokenCounter
 from .counting.sizes import measure_with
 from .edits import Edit, Reduce, Strip, Summarize, carry_over, decode_edits, fingerprint
 from .recall import digest, hint
-from .retention import Retention, size_in
+from .retention import Retention
 from .spans import Spans, SummaryJob
 from .view import View
+from .window import size_in
 
 START = 0.9
 """Share of the budget above which a summary is made, at any price, while the run continues."""

@@ -90,8 +90,3 @@ class Retention:
             _check_integer("Retention", "soft_limit", self.soft_limit, 1)
         if not isinstance(self.summaries, bool):
             raise ConfigurationError(f"invalid Retention(summaries={self.summaries!r}): use True or False")
-
-
-def size_in(budget: int, size: float) -> int:
-    """Return *size* in tokens: a share of *budget* if it is less than 1."""
-    return int(size * budget if size < 1 else size)

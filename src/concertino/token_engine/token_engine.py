@@ -52,37 +52,11 @@ class TokenEngine:
     """
 
     __slots__ = (
-        "_below_floor",
-        "_carried",
-        "_clock",
-        "_cold",
-        "_conditions",
-        "_expired",
-        "_fresh",
-        "_monitor",
-        "_moved",
-        "_noted",
-        "_now",
-        "_pending",
-        "_planned",
-        "_planner",
-        "_prefix",
-        "_sent",
-        "_single_use",
-        "_skipped",
-        "_slack",
-        "_view",
-        "_window",
-        "append",
-        "breakpoints",
-        "counter",
-        "example_count",
-        "limit",
-        "report",
-        "retention",
-        "tokens_before",
-        "tokens_of",
-    )
+        "_below_floor", "_carried", "_clock", "_cold", "_conditions", "_expired", "_fresh", "_monitor",
+        "_moved", "_noted", "_now", "_pending", "_planned", "_planner", "_prefix", "_sent", "_single_use",
+        "_skipped", "_slack", "_view", "_window", "append", "breakpoints", "carrying_cost", "counter",
+        "edited", "example_count", "limit", "report", "retention", "tokens_before", "tokens_of",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -104,6 +78,8 @@ class TokenEngine:
         """Tokens of the view before the last plan's edits."""
         self.tokens_of = partial(tokens_of, counter)
         """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
+        self.carrying_cost = (0, 0)
+        """Carrying cost of what the next summary would replace, and the bill so far, in tokens of uncached input."""
         self._window = WindowBudget(counter, limit, self.retention, statistics or _SHARED)
         self._clock = clock
         self._monitor = CacheMonitor()
@@ -122,6 +98,8 @@ class TokenEngine:
         self._prefix: CachedPrefix | None = None
         self._conditions: Conditions | None = None  # of the last plan
         self._fresh: list[Edit] = []  # since the last request
+        self.edited = bool(view.edits)
+        """True if something of the conversation has left the view."""
         self._carried: list[Edit] = []  # the log of the last `state`, for the next run
         self._sent = 0  # messages of the record at the last request
         self._noted = 0  # messages of the record that `_pending` and `_slack` reflect
@@ -176,21 +154,10 @@ class TokenEngine:
         return list(self._view.edits)
 
     @property
-    def edited(self) -> bool:
-        """Return True if something of the conversation has left the view."""
-        return bool(self._view.edits)
-
-    @property
     def prepared(self) -> list[Summarize]:
         """Return the summary that is made and not applied yet, if there is one."""
         planner = self._planner
         return [] if planner is None or planner.prepared is None else [planner.prepared]
-
-    @property
-    def carrying_cost(self) -> tuple[int, int]:
-        """Return the carrying cost of what the next summary would replace, and the bill so far, in uncached tokens."""
-        carried = 0.0 if self._planner is None else self._planner.carrying_cost
-        return round(carried), round(self._monitor.bill)
 
     @property
     def tokens(self) -> int:
@@ -202,6 +169,10 @@ class TokenEngine:
         """Return the approximate tokens of the planned request without counting any message."""
         self._note_appended()
         return self._window.fixed.tokens + self._view.tokens + self._pending // _BYTES_PER_TOKEN
+
+    def _update_cost(self) -> None:
+        carried = 0.0 if self._planner is None else self._planner.carrying_cost
+        self.carrying_cost = round(carried), round(self._monitor.bill)
 
     # -- earlier runs --------------------------------------------------------------------------------------------
 
@@ -235,13 +206,16 @@ class TokenEngine:
             return True
         if counted and not continued:
             self._planner = Planner(view, self.counter, self.retention)
-            if not self._planner.resume(state, example_count):
+            complete = self._planner.resume(state, example_count)
+            self.edited = bool(view.edits)
+            if not complete:
                 return False
             self._noted = len(view.record)
         carried, self._monitor.bill = state.carrying_cost  # a list if the product stores the state as JSON
         if self._planner is not None:
             self._planner.restore_prepared(decode_edits(state.prepared, example_count))
             self._planner.carrying_cost = carried
+            self._update_cost()
         self._monitor.sent_at = state.sent_at
         self._window.select(state.model)
         self._sent = len(view.record)
@@ -252,7 +226,8 @@ class TokenEngine:
         """Return the state for the next run of the conversation, which lacks the messages at the indexes *skipped*."""
         planner, sent_at, model = self._planner, self._monitor.sent_at, self._window.model
         if planner is None:
-            return ContextState(sent_at=sent_at, model=model, carrying_cost=self.carrying_cost)
+            return ContextState(sent_at=sent_at, model=model, carrying_cost=(0, int(self._monitor.bill)))
+        self._update_cost()
         self._carried, prepared = planner.carried_over(skipped)
         return ContextState(
             list(map(encode_edit, self._carried)),
@@ -276,7 +251,9 @@ class TokenEngine:
         """Apply the journaled *edits* of this run, after all messages that they concern were appended."""
         planner = self._settle()
         planner.restore(edits)
+        self.edited = bool(self._view.edits)
         planner.carrying_cost, self._monitor.bill = carrying_cost
+        self._update_cost()
         self._sent = len(self._view.record)
         self._monitor.sent_at = self._clock()  # if the cache has expired, an edit merely comes a little later
 
@@ -357,6 +334,7 @@ class TokenEngine:
         self._note(planner.splice(conditions))
         busy, job = planner.job is not None, planner.job or planner.due(conditions)
         planner.job = job
+        self._update_cost()
         self._skipped = 0
         full = view.tokens > FULL * conditions.budget
         self._below_floor = view.tokens < conditions.floor
@@ -399,6 +377,7 @@ class TokenEngine:
             self._moved = self._moved or self._window.binding != "prefix"
             self.report.edits += len(edits)
             self._fresh += edits
+            self.edited = True
 
     def _shared_prefix(self) -> CachedPrefix:
         if self._prefix is None:

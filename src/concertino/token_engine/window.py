@@ -11,7 +11,7 @@ from .caching.rules import Binding, binding, cache_rule
 from .counting.base import TokenCounter
 from .counting.calibration import LEAST_FACTOR, MOST_FACTOR, Calibration, TokenStatistics
 from .counting.sizes import DATA, FOREIGN, KINDS, PROSE
-from .retention import Retention, size_in
+from .retention import Retention
 from .view import View, unmeasured_view
 
 _NOTE = 32
@@ -204,3 +204,8 @@ class FixedParts:
         if texts is not self.texts:
             self.texts, self.sizes = texts, self._statistics.count(self._counter, texts)
             self.tokens = sum(self.sizes.values())
+
+
+def size_in(budget: int, size: float) -> int:
+    """Return *size* in tokens: a share of *budget* if it is less than 1."""
+    return int(size * budget if size < 1 else size)

@@ -150,7 +150,7 @@ class TurnRequests:
         prompt, run.state.prompt = run.state.prompt, ""
         view = await self._view(model, limits, specs, prompt, summaries=getattr(model, "summarizes", False))
         messages = _prompted(view, prompt) if prompt else view
-        tools = run.registry.specs() if tools else tools
+        tools = self._planned.tools if tools else tools
         request = ModelRequest(
             model=model.name,
             system=run.system,
@@ -181,7 +181,7 @@ class TurnRequests:
     ) -> Messages:
         """Return the part of the conversation that *model* is sent before *prompt*, within its context window."""
         run, window = self._run, self._run.window
-        if offer_recall(run):
+        if window.edited and offer_recall(run):
             tools = run.registry.specs()
         name = run.model_id if model is run.model else model_id(model)
         self._planned = _Planned(name, tools, prompt=prompt)
@@ -214,7 +214,13 @@ class TurnRequests:
             await self._summarizer().settle()
             return
         messages, last = run.window.preview(), self._last
-        if last is not None and last.model == model.name and all(map(is_, messages, last.messages)):
+        end = run.window.position_of(plan.job.end)
+        if (
+            last is not None
+            and last.model == model.name
+            and end <= len(last.messages) <= len(messages)
+            and all(map(is_, messages, last.messages))
+        ):
             request = last  # in the provider's cache
         else:
             request = ModelRequest(
@@ -290,11 +296,11 @@ class TurnRequests:
 
 
 def offer_recall(run: RunSession) -> bool:
-    """Add `recall` to the tools of *run* if something has left its view; return True if it was not among them.
+    """Add `recall` to the tools of *run*, whose view has been edited; return True if it was not among them.
 
     A run without tools does not get it: its model may not take any.
     """
-    if not run.window.edited or not run.registry or RECALL in run.registry:
+    if not run.registry or RECALL in run.registry:
         return False
     from ...tools.builtin.recall_tool import Recall  # noqa: PLC0415 - few runs need it
 
