@@ -18,7 +18,7 @@ async def figures(played: Conversation, window: int, model: str = "A") -> tuple[
 
 
 @pytest.mark.parametrize(
-    ("window", "model"), [(64_000, "A"), (64_000, "O"), (32_000, "A"), (16_000, "A"), (8_000, "G")]
+    ("window", "model"), [(64_000, "A"), (64_000, "O"), (64_000, "G"), (32_000, "A"), (16_000, "A"), (8_000, "G")]
 )
 async def test_facts_stay_in_view_or_in_a_summary(window: int, model: str) -> None:
     found, _ = await figures(LONG, window, model)

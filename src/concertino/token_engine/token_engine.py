@@ -327,7 +327,7 @@ class TokenEngine:
             summaries=summaries,
             requests=1 + self._skipped,
         )
-        if not window.rule.breakpoints:
+        if not window.rule.breakpoints and not self._shared_prefix().edited:
             self._shared_prefix().same = window.fixed.tokens + conditions.cached
         if planner.spans.single_use:
             self._note(planner.reduce_single_use(conditions))

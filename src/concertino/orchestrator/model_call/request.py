@@ -37,7 +37,7 @@ class _Planned:
 
     model: str
     """The id of the model that it was planned for; empty for a request found in the journal."""
-    tools: Sequence[ToolSpec] = ()
+    tools: tuple[ToolSpec, ...] = ()
     """The run's tools then."""
     own_messages: bool = False
     """Whether a hook has given it messages of its own."""
