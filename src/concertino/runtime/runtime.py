@@ -265,6 +265,8 @@ class Runtime:
 
         For the next page, *after* is the id of the last record.
         """
+        check_number(limit=limit)
+        check_text(after=after)
         return await self.store.unsettled_usage(scope, limit=limit, after=after)
 
     async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
