@@ -103,18 +103,24 @@ class Totals:
     """A sum over usage records."""
 
     tokens: Tokens
+    """Tokens of the records with measured or estimated usage."""
     cost: Decimal | None
     """Sum of all costs; None if any of them is unknown."""
+    unknown_tokens: Tokens = Tokens()
+    """The hints of the records with unknown usage, which `tokens` leaves out."""
 
 
 def total(records: Iterable[UsageRecord]) -> Totals:
     """Return the sum over *records*; zero for an empty sequence."""
-    tokens, cost = Tokens(), Decimal(0)
+    tokens, unknown, cost = Tokens(), Tokens(), Decimal(0)
     priced = True
     for usage_record in records:
-        tokens += usage_record.tokens
+        if usage_record.source == "unknown":
+            unknown += usage_record.tokens
+        else:
+            tokens += usage_record.tokens
         if usage_record.cost is None:
             priced = False
         else:
             cost += usage_record.cost
-    return Totals(tokens, cost if priced else None)
+    return Totals(tokens, cost if priced else None, unknown)

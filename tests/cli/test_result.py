@@ -70,6 +70,7 @@ def test_one_unknown_price_makes_the_total_unknown() -> None:
     usage = (record("a", Decimal("0.1")), record("b", Decimal("0.2")))
     assert document(result(usage=usage)).as_object()["totals"] == {
         "tokens": dataclasses.asdict(Tokens(6, 4, 2, 2, 2)),
+        "unknown_tokens": dataclasses.asdict(Tokens()),
         "cost": 0.3,
     }
     found = document(result(usage=(*usage, record("c", None)))).as_object()

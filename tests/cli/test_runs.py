@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 import time
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -360,6 +361,25 @@ def test_usage_counts_unknown_figures(shop: Shop, cli: Cli, tmp_path: Path) -> N
     connection.close()
     lines = cli("usage", "--db", "runs.db").stdout.splitlines()
     assert lines[1].endswith("1 estimated, 1 unknown, 1 without a price")
+
+
+def test_all_reports_leave_out_the_hints_of_unknown_usage(shop: Shop, runs: Cli, cli: Cli, tmp_path: Path) -> None:
+    run = shop("clerk", "lookup\nlookup")
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as connection, connection:
+        connection.execute("UPDATE usage SET source = 'unknown', cost = NULL WHERE booking = 1")
+    totals = [
+        json.loads(cli("usage", "--db", "runs.db", "--json", *of).stdout.splitlines()[-1])
+        for of in ((), ("--run", run))
+    ]
+    found = run_object(runs, run)
+    step = found["timeline"][0]
+    for one in totals:
+        known, hinted = (
+            sum(one[name][kind] for kind in ("prompt", "completion")) for name in ("tokens", "unknown_tokens")
+        )
+        assert (found["tokens"], found["unknown_tokens"]) == (known, hinted)
+        assert (step["tokens"], step["unknown_tokens"]) == (0, hinted)
+        assert known > 0 < hinted
 
 
 # -- databases -------------------------------------------------------------------------------------------------------

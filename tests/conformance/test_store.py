@@ -201,6 +201,7 @@ async def test_runs_newest_first(store: FullStore) -> None:
     assert await ids() == ["child", "r3", "r2", "r1", "r0"]
     assert await ids(limit=2) == ["child", "r3"]
     assert await ids(limit=0) == await ids(limit=-1) == []
+    assert len(await ids(limit=2**63)) == 5
     assert await ids(conversation_id="c1") == ["child", "r3", "r2", "r0"]
     assert await ids(conversation_id="c1", limit=1) == ["child"]
     assert await ids(root_id="r0") == ["child", "r0"]

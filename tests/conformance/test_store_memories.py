@@ -40,6 +40,7 @@ async def test_recall_ranks_by_match_and_then_by_age(store: FullStore) -> None:
     assert await texts("") == await texts(" !?") == (await texts("", 9))
     assert await texts("", 2) == ["trees in Ghent", "drinks black coffee daily"]
     assert await texts("drinks", 0) == await texts("", -1) == []
+    assert len(await texts("", 2**63)) == 4
 
 
 FOUND_BY = [

@@ -107,6 +107,9 @@ async def test_unsettled_usage_is_listed_in_pages(store: FullStore) -> None:
 
     assert await ids(ann) == ["r1/1", "r1/2", "r1/3"]
     assert await ids(ann, limit=2) == ["r1/1", "r1/2"]
+    assert await ids(ann, limit=-1) == await ids(ann, limit=0) == []
+    assert await ids(ann, limit=2**63) == ["r1/1", "r1/2", "r1/3"]
+    assert await ids(ann, after="r2/1") == await ids(ann, after="none") == ["r1/1", "r1/2", "r1/3"], "it is another's"
     assert await ids(ann, after="r1/2") == ["r1/3"]
     assert await ids(TenantScope("o2")) == ["r2/1"]
     assert await ids(OPERATOR, after="r1/3") == ["r2/1"]

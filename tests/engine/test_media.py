@@ -17,6 +17,7 @@ from concertino import (
     AgentConfig,
     Ask,
     Chat,
+    Continue,
     DataPolicy,
     Limits,
     MemoryStore,
@@ -24,6 +25,7 @@ from concertino import (
     RunContext,
     Runtime,
     Scope,
+    Special,
     SqliteStore,
     ToolData,
     ToolOrchestrator,
@@ -33,7 +35,7 @@ from concertino import (
     tool,
 )
 from concertino.agents import EMAIL
-from concertino.errors import ConfigurationError
+from concertino.errors import ConfigurationError, RunError
 from concertino.event_form import event_from_json, event_json
 from concertino.events import MediaDigest, RunEvent, ToolDone
 from concertino.messages import Media, ToolMessage, UserMessage
@@ -191,6 +193,54 @@ async def test_media_over_the_limit() -> None:
     (message,) = [message for message in result.messages if isinstance(message, ToolMessage)]
     assert message.media == ()
     assert message.content.startswith("a chart\n[the media of this result were left out")
+
+
+@pytest.mark.parametrize("where", ["prepare", "handle_special_tools", "after_step", "ask"])
+@pytest.mark.parametrize(
+    ("media", "words"),
+    [
+        (Media("image/png", "no base64!"), "its data is not base64 text"),
+        (Media("image/png"), "give it one of data"),
+        (PICTURE, "media_bytes=100"),
+    ],
+    ids=["not base64", "empty", "too large"],
+)
+async def test_media_of_a_hook_are_checked_like_those_of_a_tool(where: str, media: Media, words: str) -> None:
+    """The error names the hook, and nothing invalid is sent or kept."""
+    added = (UserMessage("Look.", (media,)),)
+
+    class Adds(Viewer):
+        async def prepare(self, run: RunContext[Any]) -> Any:
+            if where == "ask":
+                await run.ask(added)
+            return added if where == "prepare" else ()
+
+        def handle_special_tools(self, run: Any, call: Any, outcome: Any) -> Any:
+            return Special(messages=(*run.messages[:-1], *added)) if where == "handle_special_tools" else None
+
+        def after_step(self, run: Any, outcome: Any) -> Any:
+            return Continue(added) if where == "after_step" else outcome
+
+    resources = Resources(limits=lambda *_: Limits(media_bytes=100))
+    earlier = [UserMessage("Before.", (PICTURE,))]  # was sent when it was new
+    model = ScriptedModel(*[call("publish")] * 2, "ok")
+    hook = "prepare" if where == "ask" else where
+    with pytest.raises(RunError, match=f"hook {hook} of agent 'viewer' .*{words}") as failed:
+        await ToolOrchestrator(Chat("x", history=earlier, model=model), Adds(), resources=resources).run()
+    assert media not in [item for message in failed.value.result.messages for item in getattr(message, "media", ())]
+
+
+async def test_a_hook_may_repeat_messages_of_the_conversation() -> None:
+    """Media in messages that the run has already are not checked again."""
+
+    class Repeats(Viewer):
+        def handle_special_tools(self, run: Any, call: Any, outcome: Any) -> Any:
+            return Special(messages=tuple(run.messages[:-1]))
+
+    resources = Resources(limits=lambda *_: Limits(media_bytes=100))
+    chat = Chat("x", history=[UserMessage("Before.", (PICTURE,))], model=ScriptedModel(call("publish"), "ok"))
+    result = await ToolOrchestrator(chat, Repeats(), resources=resources).run()
+    assert result.status == "completed"
 
 
 async def test_media_survive_an_approval_in_another_process(tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ TEXTS: dict[str, Use] = {
     "before": lambda _, talk, bad: talk.turns(before=bad),
     "before of conversations": lambda here, _, bad: here.conversations(ANN, before=bad),
     "conversation_id": lambda here, _, bad: here.conversation(ANN, bad, agent="desk"),
+    "after of unsettled usage": lambda here, _, bad: here.unsettled_usage(ANN, after=bad),
     "text of search": lambda here, _, bad: here.search(ANN, bad),
     "run_id": lambda here, _, bad: here.start(Chat("x", scope=ANN), "desk", run_id=bad),
     "message of steer": lambda here, _, bad: here.steer(ANN, "run", bad),
@@ -172,6 +173,7 @@ NUMBERS: dict[str, Use] = {
     "limit of conversations": lambda here, _, bad: here.conversations(ANN, bad),
     "limit of search": lambda here, _, bad: here.search(ANN, "x", bad),
     "limit of approvals": lambda here, _, bad: here.approvals(ANN, bad),
+    "limit of unsettled usage": lambda here, _, bad: here.unsettled_usage(ANN, bad),
     "after": lambda here, _, bad: anext(here.events(ANN, "run", bad)),
 }
 

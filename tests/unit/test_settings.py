@@ -28,6 +28,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (Continue, {"messages": ("x",)}, "Continue(messages=('x',)): use a tuple of messages, such as UserMessage('...')"),
     (Special, {"messages": "x"}, "Special(messages='x'): use a tuple of messages"),
     (Special, {"result": 5}, "Special(result=5): use text, or None"),
+    (Special, {"withhold": True}, "Special(withhold=True): give the result that the model reads instead"),
     (Finish, {"text": 5}, "Finish(text=5): use text, or None"),
     (Fail, {"error": None}, "Fail(error=None): use text"),
     (Ask, {"who": "boss"}, "Ask(who='boss'): use a tuple of names"),

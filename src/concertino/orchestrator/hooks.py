@@ -18,9 +18,10 @@ from ..usage import UsageRecord
 from .agent import DECISIONS, OBSERVERS, AgentConfig, deciders
 from .composition import compose
 from .journal.data_policy import DataPolicy
-from .outcome import Allow, Ask, Deny, Fail, Finish, NextStep, Special, Turn
+from .outcome import Allow, Ask, Continue, Deny, Fail, Finish, NextStep, Special, Turn
 from .run import RunContext, RunSession
 from .tool_calls.timeouts import shared_deadlines
+from .validation import added_problem
 
 log = logging.getLogger("concertino")
 
@@ -68,6 +69,9 @@ class Hook(Generic[R]):
                 raise
             raise self.error(f"raised {type(error).__name__}: {error}") from error
         self._check(value)
+        added: Any = value.messages if isinstance(value, Continue | Special) else self._name == "prepare" and value
+        if added and (problem := added_problem(args[0], added)):
+            raise self.error(f"returned the invalid message {problem}")
         return value
 
     def error(self, problem: str) -> HookError:

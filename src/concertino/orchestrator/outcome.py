@@ -135,11 +135,13 @@ class Special:
     """The conversation from now on. The current turn's message and results follow it."""
     withhold: bool = False
     """Whether the original result, with its media, is not kept: the model cannot recall it, and no message has it. The
-    `ToolDone` event, also in the log of a `Runtime`, precedes this decision and has it."""
+    `ToolDone` event, also in the log of a `Runtime`, precedes this decision and has it. Needs a `result`."""
 
     def __post_init__(self) -> None:
         if self.result is not None and not isinstance(self.result, str):
             raise ConfigurationError(f"Special(result={self.result!r:.80}): use text, or None")
+        if self.withhold and self.result is None:
+            raise ConfigurationError("Special(withhold=True): give the result that the model reads instead")
         if self.messages is not None:
             _require_messages(self, self.messages)
 

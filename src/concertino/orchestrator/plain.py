@@ -10,8 +10,6 @@ from ..errors import ConfigurationError
 
 MAX_CUSTOM_DATA = 65_536
 """Longest JSON text of a custom event's data, in characters."""
-
-
 AT_ONCE = 100_000
 """Bytes of a structure that may be encoded in one go: a few milliseconds, in which no other thread can run."""
 

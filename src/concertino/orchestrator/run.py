@@ -46,8 +46,9 @@ else:
 
 
 NEGATIVE = "reported with negative counts"
-NOT_REPORTED = "not reported by the provider"
 """Why usage is not booked as it was reported."""
+NOT_REPORTED = "not reported by the provider"
+"""Why the usage of a tool's own model call is unknown."""
 Prompt: TypeAlias = str | Sequence[Message]
 """A question, or the messages of a conversation that ends with it."""
 

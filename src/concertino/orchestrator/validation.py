@@ -40,6 +40,7 @@ from .agent import AgentConfig, check_parts
 from .chat import Attachment, Chat
 from .model_call.retry import Retry
 from .resources import Resources
+from .run import RunContext
 
 Check = Callable[[Any], bool]
 _UNKNOWN = object()
@@ -291,6 +292,21 @@ def _problem(message: Message) -> str:
     if not isinstance(message.text, str):
         return "use text as its text"
     return media_problem(message.media) if isinstance(message, UserMessage) else ""
+
+
+def added_problem(run: RunContext[Any], messages: Sequence[Message]) -> str:
+    """Return what is wrong with *messages* that a hook or a tool adds, or "".
+
+    Their media are checked like those of a tool's result, except in messages that the conversation has already.
+    """
+    for message in messages:
+        problem = _problem(message)
+        media = () if problem or isinstance(message, SystemMessage) else message.media
+        if media and not any(message is known for known in run.messages):
+            problem = media_problem(media, run.limits.media_bytes) or content_problem(media)
+        if problem:
+            return f"{message!r:.80}: {problem}"
+    return ""
 
 
 def _is_part(value: object) -> bool:

@@ -259,10 +259,9 @@ class Runtime:
         return requests(await self._journal(scope, run_id))
 
     async def unsettled_usage(self, scope: AnyScope, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
-        """Return the usage records of *scope* that are `unknown`, the oldest first, for `settle_usage`.
-
-        For the next page, *after* is the id of the last record.
-        """
+        """Return the `unknown` usage records, the oldest first; for the next page, *after* is the last one's id."""
+        check_number(limit=limit)
+        check_text(after=after)
         return await self.store.unsettled_usage(scope, limit=limit, after=after)
 
     async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:

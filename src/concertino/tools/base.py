@@ -156,6 +156,8 @@ class Tool(ABC):
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
+_DEEPEST = 100
+"""Levels of lists and objects in a schema. Validators and encoders are recursive, and fail at about 170."""
 
 
 def check_tool(tool: object) -> None:
@@ -175,6 +177,8 @@ def check_tool(tool: object) -> None:
         value = getattr(tool, setting, None)
         if not isinstance(value, kind):
             raise ConfigurationError(f"tool {name!r}: invalid {setting} {value!r:.80}: use {wanted}")
+    if _is_deeper(tool.parameters, _DEEPEST):
+        raise ConfigurationError(f"tool {name!r}: its schema has more than {_DEEPEST} levels; use a flatter one")
     timeout = tool.timeout
     if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
         raise ConfigurationError(f"tool {name!r}: invalid timeout {timeout!r}: use seconds above 0, or None")
@@ -187,6 +191,18 @@ def check_tool(tool: object) -> None:
         )
     if not isinstance(tool.max_bytes, int) or tool.max_bytes < 1:
         raise ConfigurationError(f"tool {name!r}: invalid max_bytes {tool.max_bytes!r}: use an integer above 0")
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    """Return whether *value* has more than *most* levels of lists and objects in each other."""
+    level = [value]
+    for _ in range(most + 1):
+        inner: dict[int, Any] = {}  # by identity: a definition that is used twice is looked into once
+        for each in level:
+            if isinstance(each, dict | list | tuple):
+                inner.update((id(part), part) for part in (each.values() if isinstance(each, dict) else each))
+        level = list(inner.values())
+    return bool(level)
 
 
 def _check_effect(tool: Tool) -> None:

@@ -122,7 +122,7 @@ def test_a_schema_that_is_too_large_is_refused() -> None:
 def test_a_schema_that_contains_itself_is_refused() -> None:
     schema: dict[str, Any] = {"type": "object"}
     schema["not"] = schema
-    with pytest.raises(ConfigurationError, match="more than 100,000 parts"):
+    with pytest.raises(ConfigurationError, match="more than 100 levels"):
         ToolRegistry([Looks(schema)])
 
 
@@ -133,3 +133,20 @@ async def test_a_run_continues_after_hostile_arguments() -> None:
     found = [message.content for message in result.messages if isinstance(message, ToolMessage)]
     assert "too expensive to check" in found[0]
     assert found[1] == "seen"
+
+
+def nested(levels: int) -> Looks:
+    schema: dict[str, Any] = {}
+    for _ in range(levels // 2):
+        schema = {"anyOf": [schema]}
+    return Looks(schema)
+
+
+async def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match="tool 'looks': its schema has more than 100 levels; use a flatter one"
+    ):
+        ToolRegistry([nested(102)])
+    deep = ToolRegistry([nested(98)])
+    result = await ToolOrchestrator(Chat("x", model=ScriptedModel(call("looks"), "ok")), AgentConfig(), deep).run()
+    assert [m.content for m in result.messages if isinstance(m, ToolMessage)] == ["seen"]

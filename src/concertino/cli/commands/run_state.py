@@ -122,7 +122,7 @@ def run_object(run: StoredRun, state: str, usage: Sequence[UsageRecord]) -> dict
 
 def sums_object(sums: Totals) -> dict[str, Any]:
     """Return tokens and cost as JSON."""
-    return {"tokens": sums.tokens.total, "cost": exact(sums.cost)}
+    return {"tokens": sums.tokens.total, "unknown_tokens": sums.unknown_tokens.total, "cost": exact(sums.cost)}
 
 
 def wait_object(wait: Wait) -> dict[str, Any]:

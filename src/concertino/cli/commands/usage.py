@@ -16,7 +16,7 @@ from ...errors import ConfigurationError
 from ...scope import OPERATOR
 from ...storage.codec import receipt_json
 from ...storage.types import UsageSum
-from ...usage import Tokens, UsageRecord
+from ...usage import Tokens, UsageRecord, total
 from ..command_context import CommandContext
 from ..render.console import table
 from ..render.format import exact, money
@@ -49,15 +49,15 @@ async def usage(
         receipts = _receipts(records, fields)
     else:
         raise ConfigurationError("--run takes no --since and no --until: a run's usage is one sum")
-    total = _added((), sums)
+    in_all = _added((), sums)
     if context.console.as_json:
         for one in sums:
             found = {"receipts": receipts[one.by]} if one.by in receipts else {}
             context.console.json({**_figures(one), **found, "by": dict(zip(fields, one.by, strict=True))})
-        context.console.json({**_figures(total), "by": {}, "total": True})
+        context.console.json({**_figures(in_all), "by": {}, "total": True})
         return 0
     rows = [[*(str(value) or "(none)" for value in one.by), *_cells(one)] for one in sums]
-    rows.append(["total", *[""] * (len(fields) - 1), *_cells(total)])
+    rows.append(["total", *[""] * (len(fields) - 1), *_cells(in_all)])
     context.console.print(_table(fields, rows), *price_lines(records))
     return 0
 
@@ -94,12 +94,12 @@ def _sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[Usag
     """Return the sums of *records* for each combination of `RUN_FIELDS`, in the order of their first record."""
     groups: defaultdict[tuple[str, ...], list[UsageSum]] = defaultdict(list)
     for one in records:
-        by = _values(one, fields)
+        by, sums = _values(one, fields), total([one])
         of_one = UsageSum(
             by=by,
             attempts=1,
-            tokens=Tokens() if one.source == "unknown" else one.tokens,
-            unknown_tokens=one.tokens if one.source == "unknown" else Tokens(),
+            tokens=sums.tokens,
+            unknown_tokens=sums.unknown_tokens,
             cost=one.cost or Decimal(0),
             unpriced=int(one.cost is None),
             estimated=int(one.source == "estimated"),

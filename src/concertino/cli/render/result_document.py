@@ -48,7 +48,7 @@ class ResultDocument:
             "report": self.report,
             "sources": self.sources,
             "usage": [_usage(record) for record in result.usage],
-            "totals": {"tokens": dataclasses.asdict(totals.tokens), "cost": _number(totals.cost)},
+            "totals": {**dataclasses.asdict(totals), "cost": _number(totals.cost)},
             "tool_calls": result.tool_calls,
             "waiting": [{"key": wait.key, "kind": wait.kind, "tool": wait.tool} for wait in result.waiting],
         }

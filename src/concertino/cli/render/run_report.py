@@ -211,6 +211,8 @@ def _attempt(number: int, attempt: TimelineAttempt, *, last: bool) -> Iterator[T
 def _usage(attempt: TimelineAttempt) -> str:
     if attempt.record is None:
         return "no usage"
+    if attempt.record.source == "unknown":
+        return "usage unknown"
     return f"{tokens(attempt.record.tokens.total)}, {money(attempt.record.cost)}"
 
 

@@ -20,6 +20,7 @@ from ..journal.entries import message_texts
 from ..output import CORRECTIONS, Output, asked_again, output_of
 from ..recorder import record_side_answer
 from ..run import Prompt, RunSession
+from ..validation import added_problem
 from .call import SideCall
 
 _MESSAGES = (UserMessage, AssistantMessage, ToolMessage, SystemMessage)
@@ -68,6 +69,8 @@ async def ask(run: RunSession, hooks: Hooks, by: ToolContext | None, question: Q
     A recorded answer belongs to the call that asked and to the whole question, so that parallel calls never mix their
     answers, and a changed question is asked anew.
     """
+    if problem := added_problem(run.context, question.messages):
+        raise ConfigurationError(f"ask: invalid message {problem}")
     model = run.model if question.model is None else run.find_model(question.model)
     request = _request(run, question, model)
     caller, asked = "" if by is None else by.key, _digest(request)

@@ -11,7 +11,7 @@ from ...text import index_terms, query_terms
 from ..codec import memory_id, storable
 from ..types import Memory
 from .rows import to_memory
-from .statements import clock, queries, scoped
+from .statements import clock, most, queries, scoped
 
 
 def remember(connection: sqlite3.Connection, scope: Scope, text: str) -> Memory:
@@ -39,7 +39,7 @@ def recall(connection: sqlite3.Connection, scope: Scope, query: str, limit: int)
     either = " OR ".join(f'"{word}"' for word in wanted)
     match = f"scope : {_scope_word(scope)} AND words : ({either})"
     sql, bound = scoped("find_memories" if wanted else "newest_memories", scope)
-    bound |= {"limit": max(limit, 0), "match": match}
+    bound |= {"limit": most(limit), "match": match}
     return tuple(to_memory(row) for row in connection.execute(sql, bound).fetchall())
 
 

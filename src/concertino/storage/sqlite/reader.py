@@ -17,7 +17,7 @@ from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, Stor
 from .connection import reading
 from .media import contents_of
 from .rows import hash_key, to_message, to_operation, to_run, to_usage
-from .statements import queries, scoped
+from .statements import most, queries, scoped
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def runs(connection: sqlite3.Connection, scope: AnyScope, limit: int, /, **asked
     if "conversation_id" in wanted:
         wanted["conversation_key"] = hash_key(wanted["conversation_id"])
     sql, bound = scoped("runs", scope)
-    bound |= {**wanted, "limit": max(limit, 0)}
+    bound |= {**wanted, "limit": most(limit)}
     return tuple(to_run(row) for row in connection.execute(sql.replace("/*conditions*/", conditions), bound).fetchall())
 
 
@@ -76,7 +76,7 @@ def usage(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> tupl
 def unsettled_usage(connection: sqlite3.Connection, scope: AnyScope, limit: int, after: str) -> tuple[UsageRecord, ...]:
     """Return the unknown usage records after the record *after*, the oldest first."""
     sql, bound = scoped("unsettled_usage", scope)
-    rows = connection.execute(sql, {**bound, "limit": limit, "after": after}).fetchall()
+    rows = connection.execute(sql, {**bound, "limit": most(limit), "after": after}).fetchall()
     return tuple(map(to_usage, rows))
 
 

@@ -108,7 +108,7 @@ CREATE TABLE texts (
     run_id          TEXT,                   -- erased with the end of this run
     tenant          TEXT NOT NULL,
     user_id         TEXT NOT NULL,
-    conversation_key BLOB,              -- of the conversation with which the text is erased
+    conversation_key BLOB,                 -- of the conversation with which the text is erased
     body            TEXT NOT NULL
 );
 CREATE INDEX texts_of_scope ON texts (scope_key);
@@ -118,7 +118,7 @@ CREATE INDEX texts_of_run ON texts (run_id) WHERE run_id IS NOT NULL;
 -- Contents of images, documents and recordings. Messages name them by digest.
 CREATE TABLE media (
     number    INTEGER PRIMARY KEY,
-    scope_key BLOB,                      -- NULL: erased
+    scope_key BLOB,                         -- NULL: erased
     digest    TEXT,                         -- SHA-256; NULL: erased
     body      TEXT NOT NULL,                -- base64; '': erased
     UNIQUE (scope_key, digest)
@@ -202,7 +202,7 @@ CREATE TABLE approval_rules (
     scope_key        BLOB NOT NULL,
     agent            TEXT NOT NULL,
     tool             TEXT NOT NULL,
-    conversation_key BLOB NOT NULL,      -- x'': in every conversation
+    conversation_key BLOB NOT NULL,         -- x'': in every conversation
     PRIMARY KEY (scope_key, agent, tool, conversation_key)
 ) WITHOUT ROWID;
 
@@ -305,7 +305,7 @@ CREATE VIRTUAL TABLE memory_words USING fts5 (scope, words, tokenize = 'unicode6
 CREATE TABLE conversations (
     number           INTEGER PRIMARY KEY,
     scope_key        BLOB NOT NULL,
-    conversation_key BLOB,               -- NULL: erased
+    conversation_key BLOB,                 -- NULL: erased
     id               TEXT NOT NULL,
     tenant           TEXT NOT NULL,
     user_id          TEXT NOT NULL,
@@ -333,7 +333,7 @@ CREATE TABLE turns (
     parent       INTEGER,                   -- NULL: the first of a branch, or while queued: the leaf at its start
     anchored     INTEGER NOT NULL,          -- its parent was chosen when it was queued
     first        INTEGER NOT NULL,          -- it starts before the other queued turns
-    submit_key   BLOB,                   -- of its idempotency key
+    submit_key   BLOB,                      -- of its idempotency key
     mode         TEXT NOT NULL,
     created      REAL NOT NULL,
     not_before   REAL NOT NULL,             -- a queued turn that could not be started is postponed until then

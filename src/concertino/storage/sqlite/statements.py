@@ -32,7 +32,7 @@ _EXACT = Context(prec=2000, traps=[Inexact, InvalidOperation])
 
 
 def most(limit: int) -> int:
-    """Return *limit* as SQLite takes it: a negative one would be none."""
+    """Return *limit* within SQLite's range, where a negative number would mean no limit."""
     return max(0, min(limit, _MOST_ROWS))
 
 

@@ -26,7 +26,9 @@ ORDER BY u.booking;
 
 -- name: unsettled_usage
 SELECT u.*, r.run_id FROM usage AS u JOIN runs AS r ON r.number = u.run
-WHERE u.source = 'unknown' AND u.booking > coalesce((SELECT booking FROM usage WHERE id = :after), 0) AND /*reached r*/
+WHERE u.source = 'unknown' AND /*reached r*/ AND u.booking > coalesce((
+    SELECT u.booking FROM usage AS u JOIN runs AS r ON r.number = u.run WHERE u.id = :after AND /*reached r*/
+), 0)
 ORDER BY u.booking LIMIT :limit;
 
 -- name: entries
