@@ -74,6 +74,7 @@ class RunContext(Work, Generic[S]):
 
     __slots__ = (
         "_emit",
+        "_ledger",
         "_window",
         "_work",
         "agent",
@@ -94,6 +95,7 @@ class RunContext(Work, Generic[S]):
 
     def __init__(self, run: RunSession) -> None:
         self._emit = run.emit
+        self._ledger = run.tree.ledger
         self._work = run.work
         self.own_progress: Progress | None = None
         """The `progress`, once a hook has used it."""
@@ -131,6 +133,11 @@ class RunContext(Work, Generic[S]):
             emit = self._emit
             self.own_progress = Progress(lambda step: emit(RunProgress, step))
         return self.own_progress
+
+    @property
+    def usage(self) -> tuple[UsageRecord, ...]:
+        """One record per attempt of the run and its sub-agents so far, over all processes that worked on it."""
+        return self._ledger.records(self.path)
 
     def emit(self, name: str, data: Any = None) -> None:
         """Send the consumer a `CustomEvent` with *data* that JSON can represent.
@@ -200,6 +207,7 @@ class RunSession:
         "stream",
         "system",
         "tree",
+        "turn_output",
         "window",
         "work",
     )
@@ -276,6 +284,8 @@ class RunSession:
         """Whether the model can call `recall`."""
         self.output: Output | None = None
         """The agent's output type."""
+        self.turn_output: Output | None = None
+        """The type of each answer of the model: the output type, or the agent's `turn_type`."""
         self.work: Callable[[], RunWork] = no_work
         """Returns the work outside turns, created when it is first needed."""
         self.side_answers: dict[tuple[str, str], list[str]] = {}

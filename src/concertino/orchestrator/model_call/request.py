@@ -90,8 +90,8 @@ class TurnRequests:
         if refused or not same:
             limits = run.limits_of(model)
             request = for_model(request, model, limits)
-            if run.output is not None and not same:
-                run.output.apply(request, model)
+            if run.turn_output is not None and not same:
+                run.turn_output.apply(request, model)
             if refused and self._planned.own_messages:
                 return None
             if refused:
@@ -156,8 +156,8 @@ class TurnRequests:
             cache_key=run.cache_key,
         )
         run.state.tool_choice = "auto"
-        if run.output is not None:
-            run.output.apply(request, model)
+        if run.turn_output is not None:
+            run.turn_output.apply(request, model)
         if hooks.build_request.own:
             request = await hooks.build_request(run.context, request)
             if run.redactor is not None and request.messages is not messages:
