@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from benchmarks.context_cost import Cache
+from benchmarks.context_policies import Cache
 from concertino import MemoryStore, ModelRequest, Resources, Runtime, Scope, ToolRegistry, tool
 from concertino.agents import PreEnrichment, WorkerAgent, WorkerDefinition
 from concertino.messages import AssistantMessage
@@ -54,9 +54,12 @@ async def measure(provider: str, name: str) -> float:
         for turn in range(TURNS):
             await (await conversation.send(f"Question {turn}?")).result()
     cache, counter = Cache(cache_rule(provider, name)), EstimatingCounter()
+    hit = sent = 0
     for number, request in enumerate(each for each in model.requests if each.output_schema is not None):
-        cache.bill(blocks(request, counter), marks(request), 20.0 * number)
-    return cache.hit / cache.sent
+        parts = blocks(request, counter)
+        hit += cache.bill(parts, marks(request), 20.0 * number)
+        sent += sum(tokens for _, tokens in parts)
+    return hit / sent
 
 
 def blocks(request: ModelRequest, counter: EstimatingCounter) -> list[tuple[object, int]]:

@@ -12,7 +12,6 @@ from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import Operation, OperationState
 from ..providers.base import Logprob, Model
 from ..scope import Scope
-from ..token_engine.recall import RECALL
 from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
 from ..tools.progress import Progress
@@ -281,7 +280,7 @@ class RunSession:
         self.context: RunContext[Any]
         self.deadlines: Deadlines | None = None
         self.recallable = False
-        """Whether the model can call `recall`."""
+        """Whether the model can call `recall` once something has left its view."""
         self.output: Output | None = None
         """The agent's output type."""
         self.turn_output: Output | None = None
@@ -320,7 +319,7 @@ class RunSession:
         if self._fixed_of is not specs:
             self._fixed_of = specs
             self._fixed = {"system prompt": self.system, "tools": "\n".join([spec.text for spec in specs])}
-            self.recallable = RECALL in self.registry
+            self.recallable = bool(specs)
         return self._fixed
 
     @property
