@@ -158,6 +158,8 @@ class Tool(ABC):
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 _DEEPEST = 100
 """Levels of lists and objects in a schema. Validators and encoders are recursive, and fail at about 170."""
+_MANY = 1_000
+"""Parts of a level of a schema from which on a definition that is used twice is looked into once."""
 
 
 def check_tool(tool: object) -> None:
@@ -197,12 +199,16 @@ def _is_deeper(value: object, most: int) -> bool:
     """Return whether *value* has more than *most* levels of lists and objects in each other."""
     level = [value]
     for _ in range(most + 1):
-        inner: dict[int, Any] = {}  # by identity: a definition that is used twice is looked into once
-        for each in level:
-            if isinstance(each, dict | list | tuple):
-                inner.update((id(part), part) for part in (each.values() if isinstance(each, dict) else each))
-        level = list(inner.values())
-    return bool(level)
+        inner: list[object] = []
+        for each in level:  # a comparison of classes is no call, and each run registers its sub-agents
+            if each.__class__ is dict:
+                inner += each.values()
+            elif each.__class__ is list or each.__class__ is tuple:
+                inner += each
+        if not inner:
+            return False
+        level = inner if len(inner) < _MANY else [*{id(part): part for part in inner}.values()]
+    return True
 
 
 def _check_effect(tool: Tool) -> None:
