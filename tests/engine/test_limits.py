@@ -29,6 +29,7 @@ from concertino import (
     Text,
     Tokens,
     ToolCall,
+    ToolContext,
     ToolMessage,
     ToolOrchestrator,
     ToolRegistry,
@@ -231,6 +232,28 @@ async def test_the_calls_of_sub_agents_count_against_the_limit_of_the_tree() -> 
     }
     result = await go(agent, ScriptedModel(scripts=scripts), limited(all_tool_calls=4))
     assert (result.text, agent.reasons, result.tool_call_count) == ("end", ["all_tool_calls"], 4)
+
+
+async def test_calls_outside_turns_count_against_the_limit_of_the_tree() -> None:
+    notes: list[str] = []
+
+    @tool
+    async def note(text: str) -> str:
+        """Note."""
+        notes.append(text)
+        return "noted"
+
+    @tool
+    async def work(context: ToolContext) -> str:
+        """Work."""
+        for number in range(100):
+            await context.call("note", {"text": str(number)})
+        return "done"
+
+    result = await go(Reasons(note, work), ScriptedModel(call("work"), "enough"), limited(all_tool_calls=5))
+    assert (len(notes), result.tool_calls) == (4, {"reasons": 5})
+    (outcome,) = (message for message in result.messages if isinstance(message, ToolMessage))
+    assert "the limit of 5 tool calls of all agents is reached" in outcome.content
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ConfigurationError, ToolError
+from ...errors import ConfigurationError, LimitError, ToolError
 from ...ids import digest, handle_for
 from ...messages import ToolCall
 from ...operations import ENDED
@@ -90,13 +90,20 @@ async def call_directly(
 ) -> ToolResult:
     """Call *tool* outside a turn; see `Work.call`. *by* is the tool call that calls, None for a hook.
 
-    A call whose outcome an earlier process has recorded is not repeated.
+    A call whose outcome an earlier process has recorded is not repeated. Raises `LimitError` if the tree may call no
+    more tools.
     """
     call = DirectCall(run, hooks, key, ToolCall(key, tool, arguments))
     known = run.outside.get(key)
     run.outside[key] = known
-    run.count_calls({run.path: run.state.tool_calls.get(run.path, 0) + 1})
-    if known is not None and known.state in ENDED and known.outcome is not None:
+    if known is None:  # otherwise the entry that recorded it has counted it
+        meter = run.meter
+        if meter.tool_calls >= meter.most_tool_calls:
+            why = f"the limit of {meter.most_tool_calls:,} tool calls of all agents is reached"
+            raise LimitError(why, "all_tool_calls")
+        meter.tool_calls += 1
+        run.count_calls({run.path: run.state.tool_calls.get(run.path, 0) + 1})
+    elif known.state in ENDED and known.outcome is not None:
         return _result(outcome_of(call.call, known.outcome))
     if call.tool is not None and call.tool.remote:
         raise ToolError(_CANNOT_WAIT.format(what="a result from outside"))
