@@ -78,9 +78,14 @@ async def test_a_picture_whose_answer_a_crash_undid_is_void_and_is_erased_with_t
         assert any(isinstance(event, Voided) for event in found)
         assert [e.message.media for e in found if isinstance(e, TurnCompleted)] == [(SECOND,)]
         await store.erase(Scope())
-    content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    content = content_of(tmp_path)
     for media in (FIRST, SECOND):
         assert (media.data or "").encode() not in content
+
+
+def content_of(folder: Path) -> bytes:
+    """Return the content of all files of a store."""
+    return b"".join(file.read_bytes() for file in folder.iterdir())
 
 
 async def first_answer(runtime: Runtime) -> Any:

@@ -66,7 +66,7 @@ def open_events(connection: sqlite3.Connection, claim: Claim) -> tuple[int, tupl
 
 
 def events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:
-    """Return about *limit* rows of a log after number *after*, up to the first batch with media; no batch is divided."""
+    """Return about *limit* rows after number *after*, up to the first batch with media; no batch is divided."""
     with reading(connection):
         log = _log(connection, scope, root_id)
         rows: Sequence[Any] = ()
