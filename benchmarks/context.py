@@ -1,24 +1,26 @@
-"""The cost of the context window over traces of long conversations: `python -m benchmarks.context`.
+"""What the model still sees, and what that costs: `python -m benchmarks.context [--quick]`.
 
-Each trace runs through `ToolOrchestrator`. The model answers with as many tokens as the trace, bills like a provider
-with a prompt cache, and writes summaries of 8 % of their span. Time passes as in the trace.
+Conversations with planted facts run through `ToolOrchestrator` and through published policies. The provider counts with
+o200k_base, has a prompt cache, and writes faithful summaries of 8 % of their span after some reasoning. The engine
+counts with its default counter. Costs are those of the input and of the summaries.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import re
 import statistics
-from collections.abc import AsyncIterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from benchmarks import context_traces as traces
-from benchmarks.context_cost import Cache, optimum, sliding
-from benchmarks.context_traces import Trace
+from benchmarks.context_conversations import Conversation, conversation, drawn, joined, recorded
+from benchmarks.context_policies import POLICIES, REASONING, Cache, Figures, Sizes, is_record, simulate, summary_of
 from concertino import (
     AgentConfig,
     Chat,
@@ -27,55 +29,34 @@ from concertino import (
     Limits,
     NextStep,
     Resources,
+    Retention,
     RunContext,
     ToolOrchestrator,
     ToolRegistry,
     tool,
 )
 from concertino.events import CacheMiss, ContextEdited, RunEnded
-from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
+from concertino.messages import AssistantMessage, Message, Text, ToolMessage
 from concertino.orchestrator import run as runs
-from concertino.orchestrator.model_call.summarize import ASKS
 from concertino.providers.base import ModelEvent, ModelRequest, Reply
-from concertino.token_engine import Retention, TokenEngine
-from concertino.token_engine.caching.rules import cache_rule
-from concertino.token_engine.counting.sizes import FRAME, measure_with
-from concertino.token_engine.recall import digest
+from concertino.testing import asks_for_summary
+from concertino.token_engine import TokenEngine
+from concertino.token_engine.caching.rules import CacheRule, cache_rule
 from concertino.usage import Tokens
 
-MODELS = {
-    "Anthropic, 5 min": "anthropic:claude-sonnet-4-5",
-    "OpenAI, any prefix": "openai:gpt-5",
-    "Gemini": "google:gemini-3-pro",
-}
-RESERVE = 2_000
+MODELS = {"A": "anthropic:claude-sonnet-4-5", "O": "openai:gpt-5", "G": "google:gemini-3-pro"}
+"""By letter: a provider with cache breakpoints, one that caches any prefix, and one with a larger least prefix."""
 
 
-class Words:
-    """Counts one token for each word, so that texts have exactly the sizes of the trace."""
-
-    name = "words"
-    exact = True
-
-    def count(self, text: str) -> int:
-        return text.count("w")
-
-    def cut(self, text: str, limit: int) -> str:
-        return text[: 2 * limit]
-
-
-COUNTER = Words()
-MEASURE = measure_with(COUNTER)
-
-
-def text(tokens: int) -> str:
-    """Return a text for a message of *tokens*, including its frame."""
-    return "w " * max(tokens - FRAME, 0)
+def rule_of(spec: str) -> CacheRule:
+    """Return the cache rule of a model (`provider:name`)."""
+    provider, _, name = spec.partition(":")
+    return cache_rule(provider, name)
 
 
 @dataclass
 class Clock:
-    """The time of the trace."""
+    """The time of the conversation."""
 
     now: float = 0.0
 
@@ -85,214 +66,208 @@ class Clock:
 
 @dataclass
 class Provider:
-    """A model that answers as in the trace, and bills the requests."""
+    """A model that answers as in the conversation, bills the requests, and looks for the facts in them."""
 
-    trace: Trace
+    played: Conversation
     spec: str
-    clock: Clock
-    provider: str = field(init=False)
-    name: str = field(init=False)
-    summarizes: bool = True
+    sizes: Sizes
+    clock: Clock = field(default_factory=Clock)
+    figures: Figures = field(default_factory=Figures)
     position: int = 0
-    summaries: int = 0
-    summary_cost: float = 0.0
-    summary_input: int = 0
-    peak: int = 0
+    summarizes: bool = True
+    system: int = 0
+    """Tokens of system prompt and tools in the first request."""
 
     def __post_init__(self) -> None:
         self.provider, _, self.name = self.spec.partition(":")
         self.cache = Cache(cache_rule(self.provider, self.name))
+        self.answers = [n for n, message in enumerate(self.played.messages) if message.role == "assistant"]
+
+    def fixed(self, request: ModelRequest) -> int:
+        return self.sizes.count(request.system) + sum(self.sizes.count(spec.text) for spec in request.tools)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Stream the next answer, or a summary."""
-        asked = request.messages[-1]
-        blocks: list[tuple[object, int]] = [("system", self.trace.system)]
-        blocks += [(_key(message), MEASURE(message)[0]) for message in request.messages]
+        figures, sizes, rule = self.figures, self.sizes, self.cache.rule
+        self.system = self.system or self.fixed(request)
+        blocks: list[tuple[object, int]] = [((request.system, len(request.tools)), self.fixed(request))]
+        blocks += [(_key(message), sizes.tokens(message)) for message in request.messages]
         marks = None if request.breakpoints is None else [mark + 1 for mark in request.breakpoints]
         if marks is not None and len(marks) < 4:
             marks.insert(0, 0)  # system and tools
         size, before = sum(tokens for _, tokens in blocks), self.cache.cost
-        if isinstance(asked, UserMessage) and asked.text.startswith(ASKS):
-            hit = self.cache.bill(blocks, marks, self.clock.now)
-            words = max(int(0.08 * self._told(request)), 20)
-            self.summaries += 1
-            self.cache.cost += self.cache.rule.output * words
-            self.summary_cost += self.cache.cost - before
-            self.summary_input += size
-            self.cache.sent, self.cache.hit = self.cache.sent - size, self.cache.hit - hit
-            yield Reply(AssistantMessage((Text("w " * words),)), Tokens(prompt=size, cached=hit, completion=words))
-            return
-        count, _ = self.trace.requests[self.position]
-        self.position += 1
         hit = self.cache.bill(blocks, marks, self.clock.now)
-        self.peak = max(self.peak, size)
-        parts: list[Any] = [Text(text(self.trace.messages[count][1]))]
-        calls = self.trace.messages[count + 1 : count + 2]
-        if calls and calls[0][0] == "t":
-            parts.append(ToolCall(f"c{count}", "work", f'{{"tokens": {calls[0][1]}}}'))
-        yield Reply(AssistantMessage(tuple(parts)), Tokens(prompt=size, cached=hit, completion=1))
+        figures.most = max(figures.most, size + (request.max_output_tokens or 0))
+        if asks_for_summary(request):
+            text = self._summary(request)
+            output = rule.output * (sizes.count(text) + REASONING)
+            figures.summaries += 1
+            figures.summary_input += size
+            figures.summary_input_cost += self.cache.cost - before
+            figures.summary_output_cost += output
+            self.cache.cost += output
+            yield Reply(AssistantMessage((Text(text),)), Tokens(size, sizes.count(text) + REASONING, hit))
+            return
+        index = self.answers[self.position]
+        self.position += 1
+        if figures.requests % 5 == 0:
+            recallable = any(spec.name == "recall" for spec in request.tools)
+            figures.look(self.played, index, request.messages, sizes, recallable=recallable)
+        figures.requests += 1
+        answer = self.played.messages[index]
+        assert isinstance(answer, AssistantMessage)
+        yield Reply(answer, Tokens(size, 1, hit))
 
-    def _told(self, request: ModelRequest) -> int:
-        """Return the tokens of the span to summarize.
-
-        The request names it: the messages after the last earlier summary, without the newest ones.
-        """
-        asked = request.messages[-1]
-        assert isinstance(asked, UserMessage)
-        found = re.search(r"up to its last (\d+) messages", asked.text)
-        if found is None:  # a merge of earlier summaries: half of them
-            return COUNTER.count(asked.text) * 6
-        kept = int(found[1])
-        told = list(request.messages)[: -1 - kept]
-        if "after the last of them" in asked.text:
-            first = max(place for place, message in enumerate(told) if _is_summary(message)) + 1
-            told = told[first:]
-        return sum(MEASURE(message)[0] for message in told)
+    def _summary(self, request: ModelRequest) -> str:
+        """Return a faithful summary of the span that the request names."""
+        asked = request.messages[-1].text  # type: ignore[union-attr]
+        kept = re.search(r"last (\d+) messages", asked)
+        span = list(request.messages)[: -1 - (int(kept[1]) if kept else 0)]
+        if "not repeat" in asked:
+            span = span[max(place for place, message in enumerate(span) if is_record(message)) + 1 :]
+        words = re.search(r"at most ([\d,]+) words", asked)
+        return summary_of(span, self.sizes, int(1.35 * int(words[1].replace(",", ""))) if words else 2_000)
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""
 
 
-def reduced(tokens: int) -> int:
-    """Return the tokens of the digest of a result of *tokens*, for the engine and the offline optimum alike."""
-    return MEASURE(ToolMessage("", "work", digest(ToolMessage("", "work", text(tokens)), recallable=False)))[0]
-
-
-def _is_summary(message: Message) -> bool:
-    return message.role == "system" and message.text.startswith("Summary of the conversation")
-
-
 def _key(message: Message) -> object:
-    return (message.role, message.call_id, message.content) if isinstance(message, ToolMessage) else message
-
-
-@tool(effect="read")
-async def work(tokens: int) -> str:
-    """Work."""
-    return text(tokens)
+    if isinstance(message, ToolMessage):
+        return message.role, message.call_id, message.content
+    return message.parts if isinstance(message, AssistantMessage) else (message.role, message.text)
 
 
 class Driver(AgentConfig[None]):
-    """Measures at each request the share of the last fifty messages that is sent unchanged."""
+    """Lets the time of the conversation pass."""
 
     tool_call_limit = 10**9
+    allow_prompt_override = True
 
-    def __init__(self, clock: Clock, provider: Provider) -> None:
-        self.clock = clock
+    def __init__(self, provider: Provider) -> None:
         self.provider = provider
-        self.verbatim: list[float] = []
 
     def get_model_id(self, run: RunContext[None]) -> str:
-        self.clock.now += self.provider.trace.requests[self.provider.position][1]
+        self.provider.clock.now += self.provider.played.gaps[self.provider.position]
         return run.model_id
 
     def should_continue_loop(self, run: RunContext[None]) -> NextStep:
-        more = run.state.has_tool_calls and self.provider.position < len(self.provider.trace.requests)
+        more = run.state.has_tool_calls and self.provider.position < len(self.provider.answers)
         return Continue() if more else Finish()
 
-    def build_request(self, run: RunContext[None], request: ModelRequest) -> ModelRequest:
-        newest = list(run.messages)[-50:]
-        here = {id(message) for message in request.messages}
-        sizes = [(MEASURE(message)[0], id(message) in here) for message in newest]
-        self.verbatim.append(sum(t for t, kept in sizes if kept) / max(sum(t for t, _ in sizes), 1))
-        return request
 
+async def drive(
+    played: Conversation, spec: str, window: int, retention: Retention, sizes: Sizes
+) -> tuple[Figures, int]:
+    """Return the figures of the engine, and the tokens of system prompt and tools in the first request."""
+    results = {message.call_id: message.content for message in played.messages if isinstance(message, ToolMessage)}
 
-async def drive(trace: Trace, spec: str, retention: Retention) -> dict[str, float]:
-    """Return the figures of one trace at one provider."""
-    clock = Clock()
-    provider = Provider(trace, spec, clock)
-    vars(runs)["TokenEngine"] = partial(TokenEngine, clock=clock)  # the trace's time
-    agent = Driver(clock, provider)
+    @tool(effect="read")
+    async def work(id: str, of: str) -> str:
+        """Work."""
+        return results.get(id, of)
+
+    provider = Provider(played, spec, sizes)
+    output = min(2_000, window // 4)
+    resources = Resources(
+        retention=retention,
+        limits=lambda *_: Limits(context=window, output=output, tool_calls=10**9, steps=10**6, model_calls=10**6),
+    )
     history: list[Message] = []
-    context, misses, edits = None, 0, 0
-    place = 0
-    while provider.position < len(trace.requests):
-        count, _ = trace.requests[provider.position]
-        said = "".join(text(tokens) for who, tokens in trace.messages[place:count] if who == "u") or "w "
-        chat = Chat(
-            model=provider, message=said, history=tuple(history), context=context, system_prompt="w " * trace.system
+    context, place = None, 0
+    with patch.object(runs, "TokenEngine", partial(TokenEngine, clock=provider.clock)):  # the conversation's time
+        while provider.position < len(provider.answers):
+            until = provider.answers[provider.position]
+            said = "\n".join(message.text for message in played.messages[place:until] if message.role == "user") or "-"
+            chat = Chat(model=provider, message=said, history=history, context=context, system_prompt=played.system)
+            async for event in ToolOrchestrator(
+                chat, Driver(provider), ToolRegistry([work]), resources=resources
+            ).stream():
+                provider.figures.misses += isinstance(event, CacheMiss)
+                provider.figures.edits += isinstance(event, ContextEdited)
+                if isinstance(event, RunEnded):
+                    assert event.result.status == "completed", event.result.error
+                    history = [*history, *event.result.messages]
+                    context = event.result.context
+            place = provider.answers[provider.position - 1] + 1
+    provider.figures.cost = provider.cache.cost
+    return provider.figures, provider.system
+
+
+def frontier(played: Conversation, spec: str, window: int, retentions: dict[str, Retention], sizes: Sizes) -> None:
+    """Print a table of what each policy shows and costs."""
+    rule, ours, system = rule_of(spec), dict[str, Figures](), 0
+    for name, retention in retentions.items():
+        ours[name], system = asyncio.run(drive(played, spec, window, retention, sizes))
+    limit = window - min(2_000, window // 4) - system
+    found = {policy.name: simulate(played, policy(sizes, limit), rule, system) for policy in POLICIES} | ours
+    whole, sliding = found["no trimming"].cost, found["sliding window"].cost
+    history = sum(map(sizes.tokens, played.messages))
+    for name, got in found.items():
+        if name == "no trimming" and window < history:
+            continue
+        shares = (got.verbatim, got.summary, got.recallable, got.lost)
+        print(
+            f"| {played.kind} {history // 1_000}k, {window // 1_000}k | {name} | "
+            + "/".join(f"{100 * got.share(share):.0f}" for share in shares)
+            + f" | {got.constraints_verbatim / max(got.constraints, 1):.0%} | {got.cost / whole:.3f} | "
+            f"{got.cost / sliding:.3f} | {got.summaries} | {got.summary_input / history:.2f} | "
+            f"{got.summary_input_cost / got.cost:.1%}+{got.summary_output_cost / got.cost:.1%} | {got.most:,} | "
+            f"{got.misses} |",
+            flush=True,
         )
-        agent.allow_prompt_override = True
-        async for event in ToolOrchestrator(
-            chat,
-            agent,
-            _registry(),
-            resources=Resources(
-                counter=COUNTER,
-                retention=retention,
-                limits=lambda *_: Limits(context=trace.limit + RESERVE, output=RESERVE, tool_calls=10**9),
-            ),
-        ).stream():
-            misses += isinstance(event, CacheMiss)
-            edits += isinstance(event, ContextEdited)
-            if isinstance(event, RunEnded):
-                assert event.result.status == "completed", event.result.error
-                history += event.result.messages
-                context = event.result.context
-        place = trace.requests[provider.position - 1][0] + 1
-    cache = provider.cache
-    return {
-        "cost": cache.cost,
-        "hit": cache.hit / cache.sent,
-        "verbatim": statistics.mean(agent.verbatim),
-        "peak": provider.peak,
-        "summaries": provider.summaries,
-        "summary_share": provider.summary_cost / cache.cost,
-        "summary_input": provider.summary_input / sum(tokens for _, tokens in trace.messages),
-        "edits": edits,
-        "misses": misses,
-    }
 
 
-def _registry() -> ToolRegistry:
-    return ToolRegistry([work])
+def natural(kind: str, parts: Sequence[Sequence[Message]], spec: str, retention: Retention, sizes: Sizes) -> None:
+    """Print what conversations of natural length cost in a window of 200,000 tokens, relative to no trimming."""
+    ratios = []
+    for seed, part in enumerate(parts):
+        played = conversation(kind, part, seed)
+        ours, system = asyncio.run(drive(played, spec, 200_000, retention, sizes))
+        whole = simulate(played, POLICIES[0](sizes, 10**9), rule_of(spec), system).cost
+        ratios.append(ours.cost / whole)
+    print(
+        f"{kind}, {len(ratios)} of natural length: {statistics.mean(ratios):.3f} of no trimming, most {max(ratios):.3f}"
+    )
 
 
-def main() -> None:
+HEADER = (
+    "conversation, window", "policy", "verbatim/summary/recallable/lost", "constraints", "x untrimmed", "x sliding",
+    "summaries", "their input/history", "their share of the bill", "largest request", "misses",
+)  # fmt: skip
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.context", description=__doc__)
-    parser.add_argument("--traces", type=Path, metavar="FILE", help="JSON: see benchmarks/context_traces.py")
-    parser.add_argument("--drawn", type=int, default=60, help="random conversations to compare with the optimum")
-    parser.add_argument("--patience", type=float, help="patience to use instead of the default")
-    arguments = parser.parse_args()
-    found = traces.from_file(arguments.traces) if arguments.traces else traces.shared()
-    retention = Retention(patience=arguments.patience) if arguments.patience else Retention()
-    if not found:
-        print("no traces found next to this clone (../shared/bench/token_engine): pass a file with --traces")
-    titles = ("trace, provider", "x sliding", "hits", "last 50 verbatim", "peak", "summaries", "input/history", "edits")
-    print(f"| {' | '.join((*titles, 'misses'))} |\n| --- |{' ---: |' * len(titles)}")
-    for trace in found:
-        for label, spec in MODELS.items():
-            got = asyncio.run(drive(trace, spec, retention))
-            base = sliding(trace, cache_rule(*spec.split(":")))
-            print(
-                f"| {trace.name}, {label} | {got['cost'] / base:.3f} | {got['hit']:.1%} | {got['verbatim']:.0%} | "
-                f"{got['peak']:,} | {got['summaries']} | {got['summary_input']:.2f} | {got['edits']} | "
-                f"{got['misses']} |",
-                flush=True,
-            )
-    _against_optimum(arguments.drawn, found)
-
-
-def _against_optimum(drawn: int, found: Sequence[Trace]) -> None:
-    spec = MODELS["Anthropic, 5 min"]
-    rule = cache_rule(*spec.split(":"))
-    careful = Retention(patience=1.0, floor=0, summaries=False)  # the optimum knows no floor
-    ratios = []
-    for trace in [*found, *map(traces.drawn, range(drawn))]:
-        ratio = asyncio.run(drive(trace, spec, careful))["cost"] / optimum(trace, rule, reduced)
-        if trace in found:
-            print(f"{trace.name}, results only, patience 1: {ratio:.3f} of the offline optimum")
-        else:
-            ratios.append(ratio)
-    if ratios:
-        ratios.sort()
-        print(
-            f"{drawn} drawn conversations, results only, patience 1, of the offline optimum: median "
-            f"{statistics.median(ratios):.3f}, p95 {ratios[int(0.95 * len(ratios))]:.3f}, most {ratios[-1]:.3f}"
-        )
+    parser.add_argument("--quick", action="store_true", help="one provider and three windows")
+    parser.add_argument("--kinds", nargs="*", help="kinds of conversations: coding, service, chains, drawn")
+    parser.add_argument("--windows", nargs="*", type=int)
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of `Retention`")
+    parser.add_argument("--models", nargs="*", choices=MODELS)
+    chosen = parser.parse_args(arguments)
+    settings: dict[str, Any] = {name: json.loads(value) for name, _, value in (s.partition("=") for s in chosen.set)}
+    retention, sizes, found = Retention(**settings), Sizes(), recorded()
+    chained = {"drawn": joined("drawn", [drawn(seed) for seed in range(2)])}
+    if found:
+        chained |= {
+            "coding": joined("coding", found["coding"]),
+            "service": joined("service", found["service"][:50]),
+            "chains": joined("chains", found["chains"][:1]),
+        }
+    kinds = chosen.kinds or (("coding", "service") if chosen.quick and found else tuple(chained))
+    windows = chosen.windows or ((16_000, 64_000) if chosen.quick else (8_000, 16_000, 32_000, 64_000, 200_000))
+    print(f"| {' | '.join(HEADER)} |\n|{' --- |' * len(HEADER)}")
+    for kind in kinds:
+        for window in windows:
+            if kind == "chains" and window < 32_000:
+                continue
+            for model in chosen.models or ("A",):
+                frontier(chained[kind], MODELS[model], window, {"concertino": retention}, sizes)
+    if not chosen.kinds:
+        for kind in found:
+            natural(kind, found[kind][:: 6 if chosen.quick else 1], MODELS["A"], retention, sizes)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

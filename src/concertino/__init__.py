@@ -42,7 +42,7 @@ from .orchestrator import (
 from .providers import Model, ModelRequest, RateLimit
 from .scope import OPERATOR, AnyScope, Operator, Scope, TenantScope
 from .storage import Budget
-from .token_engine import Retention
+from .token_engine import Retention, SummaryStyle
 from .tools import Done, NotDone, Pending, Tool, ToolContext, ToolRegistry, ToolResult, tool
 from .usage import Receipt, Tokens, UsageRecord
 
@@ -112,6 +112,7 @@ __all__ = [
     "Scope",
     "Special",
     "SqliteStore",
+    "SummaryStyle",
     "SystemMessage",
     "TenantScope",
     "Text",

@@ -207,6 +207,8 @@ class UserMessage(_Wired):
     """Name of the tool whose result this is, for agents that parse tool calls from text."""
     stored: bool = True
     """False for a message that must not be kept after the run, such as a tool's result."""
+    retain: Literal["window", "pin"] = "window"
+    """`pin`: the message stays in view, word for word. Others of the user's messages stay within `Retention.users`."""
     role: ClassVar[Literal["user"]] = "user"
 
 

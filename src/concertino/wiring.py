@@ -22,6 +22,7 @@ from .tools.library import Library
 from .tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
+    from .agents import WorkerDefinition
     from .storage.sqlite import SqliteStore
     from .tools.builtin import ResearchTools
 
@@ -170,8 +171,8 @@ def open_runtime(
     models: Callable[[str], Model] = open_model,
     lease: float = LEASE,
 ) -> Runtime:
-    """Return a `Runtime` over *library* with the agents `supervisor`, `researcher` and `main_thread`."""
-    from .agents import DeepResearchSupervisor, MainThreadAgent, ResearcherAgent  # noqa: PLC0415 - as above
+    """Return a `Runtime` over *library* with the agents `supervisor`, `researcher`, `main_thread` and `librarian`."""
+    from .agents import DeepResearchSupervisor, MainThreadAgent, ResearcherAgent, WorkerAgent  # noqa: PLC0415 - as above
     from .tools.builtin import ResearchTools, Settings, default_registry, feedback_questions  # noqa: PLC0415
 
     tools = ResearchTools(library)
@@ -180,10 +181,18 @@ def open_runtime(
             (DeepResearchSupervisor(), ToolRegistry((*_team(tools), feedback_questions()))),
             (ResearcherAgent(), ToolRegistry((tools.search(), tools.fetch(), tools.history()))),
             (MainThreadAgent(), default_registry(settings=Settings(library=library, memory=store))),
+            WorkerAgent(librarian(), ToolRegistry((tools.search(), tools.fetch()))),
         ],
         Resources(store=store, models=models, counter=token_counter()),
         lease=lease,
     )
+
+
+def librarian() -> WorkerDefinition:
+    """Return the definition of the worker that searches a library."""
+    from .agents import load_worker  # noqa: PLC0415 - as above
+
+    return load_worker(Path(__file__).parent / "demo" / "librarian.toml")
 
 
 def _team(tools: ResearchTools) -> tuple[Tool, ...]:

@@ -291,6 +291,17 @@ async def test_search(store: FullStore) -> None:
     assert await store.search_turns(RIVAL, "ask r1") == ()
 
 
+async def test_a_search_reads_the_newest_turns_alone(store: FullStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("concertino.storage.sqlite.conversations._MOST_SEARCHED", 2)
+    await opened(store)
+    for number in range(3):
+        await turn(store, f"r{number}", parent=f"r{number - 1}" if number else "")
+    await store.due_turns(OPERATOR)
+    await store.due_turns(OPERATOR)
+    assert {each.run_id for each in await store.search_turns(SCOPE, "say")} == {"r1", "r2"}
+    assert await store.search_turns(SCOPE, "say r0") == ()
+
+
 async def test_text_that_is_kept_for_a_time_is_not_indexed(store: FullStore) -> None:
     await opened(store)
     tree = await turn(store, "r1", end=False)

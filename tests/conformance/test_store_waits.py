@@ -114,8 +114,8 @@ async def test_the_end_of_a_run_cancels_its_waits(store: FullStore) -> None:
     await tree.end()
     found = await store.waits(OPERATOR, open=False)
     assert [(each.key, each.resolution and each.resolution.verdict) for each in found] == [
-        ("w1", "cancelled"),
         ("w0", "result"),
+        ("w1", "cancelled"),
         ("w2", "cancelled"),
     ]
     late = await store.resolve(OPERATOR, "w1", result_of("late"))

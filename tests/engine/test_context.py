@@ -29,7 +29,7 @@ from concertino.context_state import ContextState
 from concertino.errors import ConfigurationError, OverloadedError
 from concertino.events import CacheMiss, ContextEdited, Notice
 from concertino.ids import new_run_id
-from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolMessage, UserMessage
+from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
 from concertino.orchestrator import requests
 from concertino.providers import Reply
 from concertino.storage import Store
@@ -59,18 +59,17 @@ def looks(count: int) -> list[Any]:
     return [call("look", n=n) for n in range(count)]
 
 
-async def test_older_results_become_short_and_can_be_recalled_word_for_word(play: Play) -> None:
+async def test_older_results_leave_the_view_and_can_be_recalled_word_for_word(play: Play) -> None:
     def recall_first(request: ModelRequest) -> Any:
-        short = next(m for m in request.messages if isinstance(m, ToolMessage))
-        handle = short.content.partition('recall("')[2].partition('"')[0]
-        return call("recall", handle=handle)
+        (told,) = [m.text for m in request.messages if isinstance(m, UserMessage) and is_record(m)]
+        return call("recall", handle=told.partition('recall("')[2].partition('"')[0])
 
-    model = ScriptedModel(*looks(14), recall_first, "done")
+    model = ScriptedModel(*looks(24), recall_first, "done")
     with model:
-        seen = await play(model, tools=[look, Recall()], **within(6_000))
+        seen = await play(model, tools=[look], **within(6_000))
     last = [m for m in model.requests[-1].messages if isinstance(m, ToolMessage)]
-    assert last[-1].content == LARGE.format(0) * 40
-    assert len(last[0].content) < 200
+    assert LARGE.format(0) * 40 in last[-1].content
+    assert LARGE.format(0) not in "".join(m.content for m in last[:-1])
     kept = [m for m in seen.result.messages if isinstance(m, ToolMessage)]
     assert kept[0].content == LARGE.format(0) * 40, "what is kept is whole"
     edited = seen.of(ContextEdited)
@@ -88,7 +87,8 @@ async def test_a_result_is_used_once_and_thrown_away(play: Play) -> None:
         await play(model, tools=[page])
     second, third = ([m for m in r.messages if isinstance(m, ToolMessage)] for r in model.requests[1:])
     assert second[0].content == LARGE.format(1) * 40
-    assert third[0].content == "[read page 1]"
+    assert third[0].content.startswith('[read page 1 recall("')
+    assert [spec.name for spec in model.requests[2].tools] == ["page", "recall"], "it joins with the first edit"
     assert third[1].content == LARGE.format(2) * 40
 
 
@@ -128,7 +128,11 @@ def summarized(requests: list[ModelRequest]) -> list[ModelRequest]:
     return [request for request in requests if asks_for_summary(request)]
 
 
-SHORT = Retention(results=100, messages=4, patience=0.01, floor=0)
+def is_record(message: Message) -> bool:
+    return isinstance(message, UserMessage) and message.text.startswith("[Record of the conversation")
+
+
+SHORT = Retention(keep=900, frees=400, patience=0.01, price=1e9, floor=0)
 
 
 async def test_older_messages_are_summarized_beside_the_run_and_billed(play: Play) -> None:
@@ -142,13 +146,13 @@ async def test_older_messages_are_summarized_beside_the_run_and_billed(play: Pla
         if len(summary.messages) > 1:  # and not summaries that are to become one
             sent = [r for r in model.requests[: model.requests.index(summary)] if r not in asked]
             assert list(summary.messages)[:-1] == list(sent[-1].messages)
-            told, ask = [m for m in summary.messages if isinstance(m, SystemMessage)], summary.messages[-1]
+            told, ask = [m for m in summary.messages if is_record(m)], summary.messages[-1]
             assert isinstance(ask, UserMessage)
-            assert ("earlier summaries" in ask.text) is bool(told), "what is summarized already is not told again"
+            assert ("earlier records" in ask.text) is bool(told), "what is summarized already is not told again"
     last = model.requests[-1].messages
-    told = [m for m in last if isinstance(m, SystemMessage)]
-    assert told
-    assert "The user wants to know." in told[0].text
+    records = [m.text for m in last if isinstance(m, UserMessage) and is_record(m)]
+    assert records
+    assert "The user wants to know." in records[0]
     assert last[0] == UserMessage("go"), "the task stays"
     assert sum(event.summarized for event in seen.of(ContextEdited)) > 0
     assert seen.result.report is not None
@@ -201,11 +205,11 @@ async def test_a_summary_that_fails_changes_nothing(play: Play, bad: Any) -> Non
 async def test_a_full_window_waits_for_its_summary_or_leaves_out(play: Play) -> None:
     for summaries in (["What came before."] * 30, [""] * 30, None):
         model = ScriptedModel(*looks(30), "done", summaries=summaries)
-        patient = Retention(results=50, messages=4, patience=1e9)
+        patient = Retention(keep=900, patience=1e9)
         seen = await play(model, tools=[look], retention=patient, **within(6_000))
         assert seen.result.status == "completed"
         assert any(
-            "What came before." in m.text for m in model.requests[-1].messages if isinstance(m, SystemMessage)
+            "What came before." in m.text for m in model.requests[-1].messages if isinstance(m, UserMessage)
         ) == (summaries is not None and summaries[0] != "")
         trimmed = [n for n in seen.of(Notice) if n.code == "context_trimmed"]
         assert bool(trimmed) == (summaries is None or summaries[0] == "")
@@ -279,7 +283,7 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
     result = await second.run()
     assert result.status == "completed"
     assert not summarized(again.requests)
-    assert any("Only once." in m.text for m in again.requests[0].messages if isinstance(m, SystemMessage))
+    assert any("Only once." in m.text for m in again.requests[0].messages if isinstance(m, UserMessage))
 
 
 # -- from run to run, and on record ------------------------------------------------------------------------------------
@@ -299,7 +303,7 @@ async def test_the_next_run_of_a_conversation_sees_it_as_this_one_did() -> None:
     assert second.text == "second"
     assert len(summarized(model.requests)) == made, "nothing is summarized twice"
     sent = list(model.requests[-1].messages)
-    assert sum(isinstance(m, SystemMessage) for m in sent) >= sum(isinstance(m, SystemMessage) for m in before)
+    assert sum(map(is_record, sent)) >= sum(map(is_record, before))
     assert len(sent) < len(first.messages)
 
 
@@ -334,7 +338,15 @@ async def test_replay_gives_what_was_sent_with_all_edits() -> None:
 
 
 async def test_settings_that_make_no_sense() -> None:
-    for wrong in ({"results": -1}, {"messages": "9"}, {"patience": 0.0}, {"max_result_tokens": 0}, {"soft_limit": 0}):
+    for wrong in (
+        {"keep": -1},
+        {"floor": "9"},
+        {"users": True},
+        {"summaries": "no"},
+        {"patience": 0.0},
+        {"max_result_tokens": 0},
+        {"soft_limit": 0},
+    ):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             Retention(**wrong)  # type: ignore[arg-type]
 

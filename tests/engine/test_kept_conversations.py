@@ -19,7 +19,7 @@ from concertino.messages import AssistantMessage, Message, Reasoning, Text, Tool
 from concertino.testing import ScriptedModel, call
 from concertino.token_engine import TokenStatistics
 
-FRUGAL = Retention(results=2, messages=4, patience=0.3, floor=0)
+FRUGAL = Retention(keep=300, frees=200, patience=0.01, price=1e9, floor=0)
 LONG = "A line of what was found. " * 30
 
 
@@ -109,7 +109,7 @@ async def test_the_edits_of_long_turns_are_the_same(examples: list[Message]) -> 
 
 async def test_examples_that_a_full_window_has_omitted_return_in_the_next_run() -> None:
     examples: list[Message] = [UserMessage("Q"), AssistantMessage((Text("An example. " * 100),))]
-    history: list[Message] = [UserMessage("Tell me."), AssistantMessage((Text("A long story. " * 300),))] * 3
+    history: list[Message] = [UserMessage("Tell me."), AssistantMessage((Text("A long story. " * 300),))] * 5
     turns = [(0, unchanged)] * 4
     kept = await converse(history, examples, turns, kept=True)
     assert kept == await converse(history, examples, turns, kept=False)

@@ -8,7 +8,7 @@ import pytest
 
 from concertino import AgentConfig, Chat, Limits, Resources, RunContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import ContextEdited, Notice, RunEvent
-from concertino.messages import AssistantMessage, SystemMessage, Text, UserMessage
+from concertino.messages import AssistantMessage, Text, UserMessage
 from concertino.testing import ScriptedModel, call
 from concertino.token_engine import EstimatingCounter, TiktokenCounter, TokenCounter
 
@@ -58,9 +58,12 @@ async def test_there_is_room_to_work_on_a_message_that_was_cut(counter: TokenCou
 
 
 @pytest.mark.parametrize("counter", COUNTERS)
-async def test_two_messages_that_each_fill_most_of_the_window(counter: TokenCounter) -> None:
+@pytest.mark.parametrize("summaries", [None, ["They greeted."] * 9])
+async def test_two_messages_that_each_fill_most_of_the_window(
+    counter: TokenCounter, summaries: list[str] | None
+) -> None:
     first = await orchestrator_of(ScriptedModel("noted"), SENTENCE * 600, counter=counter, tools=()).run()
-    model, seen = ScriptedModel("both noted", summaries=["s"] * 9), list[RunEvent]()
+    model, seen = ScriptedModel("both noted", summaries=summaries), list[RunEvent]()
     result = await orchestrator_of(
         model,
         f"SECOND {SENTENCE * 600}",
@@ -72,8 +75,8 @@ async def test_two_messages_that_each_fill_most_of_the_window(counter: TokenCoun
     ).run()
     assert result.text == "both noted"
     shown = list(model.requests[-1].messages)
-    told = [message.text for message in shown if isinstance(message, SystemMessage)]
-    assert any("first message is too long to be shown. It begins: The quick brown fox" in text for text in told)
+    told = [m.text for m in shown if isinstance(m, UserMessage) and m.text.startswith("[Record of the conversation")]
+    assert any(("They greeted." if summaries else "The user wrote: The quick brown fox") in text for text in told)
     assert isinstance(shown[-1], UserMessage)
     assert shown[-1].text.startswith("SECOND")
     assert any(isinstance(event, ContextEdited) for event in seen)

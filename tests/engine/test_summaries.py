@@ -39,7 +39,7 @@ from ..counted_text import counted_text, counted_texts
 from .conftest import Reserving
 
 COUNTER = TiktokenCounter()
-OFTEN = Retention(results=100, messages=5, patience=0.01, floor=0)
+OFTEN = Retention(keep=1_000, frees=400, patience=0.01, price=1e9, floor=0)
 
 
 @tool(effect="read")
@@ -74,12 +74,11 @@ async def run(model: ScriptedModel, message: str, **settings: Any) -> RunResult:
 async def test_the_users_newest_message_outlives_the_summaries_that_become_one() -> None:
     first = ScriptedModel(*looks(12), "first answer", summaries=["part"] * 50)
     result = await run(first, "first question")
-    second = ScriptedModel(*looks(100), "done", summaries=["part"] * 100)
-    await run(second, "NEWEST: never refund order 8", history=result.messages, context=result.context)
+    second = ScriptedModel(*looks(100), "done", summaries=["part " * 99] * 100)
+    carried: dict[str, Any] = {"history": result.messages, "context": result.context}
+    await run(second, "NEWEST: never refund order 8", limits=within(20_000), **carried)
     assert len(sent(second)) == 101
-    assert any(
-        "several successive" in texts(r.messages) or "successive parts" in texts(r.messages) for r in second.requests
-    )
+    assert any("replaces the earlier records" in texts(r.messages) for r in second.requests)
     assert all("NEWEST" in texts(request.messages) for request in sent(second))
     assert all("first question" in texts(request.messages) for request in sent(second))
 
@@ -102,7 +101,9 @@ async def test_a_summary_that_takes_several_steps_frees_what_was_reserved_for_it
         AgentConfig(),
         ToolRegistry([slow]),
         resources=Resources(
-            store=store, retention=Retention(results=100, messages=4, patience=0.01, floor=0), limits=within(100_000)
+            store=store,
+            retention=Retention(keep=900, frees=400, patience=0.01, price=1e9, floor=0),
+            limits=within(100_000),
         ),
     ).run()
     (account,) = await store.accounts(Scope(user="anna"))
@@ -212,7 +213,7 @@ async def test_results_of_one_turn_that_fill_the_window() -> None:
 
     turns = [[call("look", n=n) for n in range(k)] for k in (1, 1, 1, 1, 1, 3, 3, 3, 3)]
     model = ScriptedModel(*turns, "done", summaries=["They looked."] * 50)
-    kept = Retention(patience=1e9, messages=4)
+    kept = Retention(patience=1e9)
     chat = Chat(model=model, message="go")
     await ToolOrchestrator(
         chat,
@@ -234,7 +235,7 @@ async def test_a_budget_reserves_for_what_is_sent_and_not_for_what_was_reduced()
             return request
 
     model = ScriptedModel(*looks(60), "done")
-    kept = Retention(results=2, patience=0.5, floor=0, summaries=False)
+    kept = Retention(soft_limit=4_000, summaries=False)
     store = Reserving()
     resources = Resources(retention=kept, limits=within(30_000), counter=COUNTER, store=store)
     chat = Chat(model=model, message="go", budget=Budget(tokens=10_000_000))

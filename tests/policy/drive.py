@@ -56,10 +56,15 @@ async def answer_all(play: Play, runtime: Runtime, result: RunResult) -> None:
     allow, deny = sorted(wait.key for wait in result.waiting if wait.tool == "pay")
     one, two = sorted(wait.key for wait in result.waiting if wait.tool == "outside")
     await runtime.approve(Operator("the boss"), allow, arguments={"amount": c["edited argument"], "reason": c["edit"]})
-    await runtime.deny(Operator("the boss"), deny, c["reason of a denial"])
+    await runtime.deny(Operator("the boss"), deny, valid(c["reason of a denial"]))
     await runtime.resolve(Operator("the clerk"), one, {"found": c["result from outside"]})
     await runtime.resolve(Operator("the clerk"), two, c["error from outside"], failed=True)
-    await runtime.steer(Operator("user-1"), result.run_id, c["steering"])
+    await runtime.steer(Operator("user-1"), result.run_id, valid(c["steering"]))
+
+
+def valid(text: str) -> str:
+    """Return *text* without lone surrogates, which no message from outside may have."""
+    return text.encode(errors="ignore").decode()
 
 
 async def to_the_end(play: Play) -> RunResult:

@@ -134,9 +134,10 @@ def synced_size(index: Path) -> int:
     """Return how many bytes of a write-ahead log are on the disk for sure, by its *index* (the `-shm` file).
 
     A checkpoint syncs the log before it copies frames to the database: https://sqlite.org/walformat.html, section 2.1.
+    The last connection copies all frames, deletes the index, and then the log.
     """
     if not index.exists():
-        return 0
+        return sys.maxsize
     header = index.read_bytes()[:136]
     page_size, attempted = (int.from_bytes(header[at : at + n], sys.byteorder) for at, n in ((14, 2), (128, 4)))
     return 32 + attempted * (24 + page_size) if attempted else 0

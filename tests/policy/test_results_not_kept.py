@@ -172,14 +172,18 @@ async def test_what_recall_shows_of_it_is_not_kept(tmp_path: Path) -> None:
 
 async def test_an_extract_of_it_is_not_kept(tmp_path: Path) -> None:
     """What stands for a result that has left the view is not cut from it."""
+
+    @tool(name="archive", effect="read", retain="once")
+    async def once() -> ToolResult:
+        """Open the archive."""
+        return result_of(LONG)
+
     async with await SqliteStore.open(tmp_path / "r.db") as store:
         calls = [call("archive") for _ in range(6)]
         with ScriptedModel(*calls, "Done.") as model:
             limits = Limits(context=200_000)
-            resources = Resources(
-                store=store, retention=Retention(results=1, patience=0.01, floor=0.0), limits=lambda *_: limits
-            )
-            tools = ToolRegistry([archive, Recall()])
+            resources = Resources(store=store, retention=Retention(), limits=lambda *_: limits)
+            tools = ToolRegistry([once, Recall()])
             await ToolOrchestrator(Chat("go", model=model), AgentConfig(), tools, resources=resources).run()
         assert any("[left out" in repr(request.messages) for request in model.requests), "results were reduced"
     assert_nothing_is_kept(tmp_path)

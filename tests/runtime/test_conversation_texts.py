@@ -181,7 +181,7 @@ NUMBERS: dict[str, Use] = {
 async def test_a_bad_text_is_named(name: str, bad: Any) -> None:
     runtime = process(MemoryStore(), echoes())
     conversation = await runtime.conversation(ANN, agent="desk")
-    with pytest.raises(ConfigurationError, match=f"invalid {name.partition(' ')[0]} "):
+    with pytest.raises(ConfigurationError, match=f"invalid {name.partition(' ')[0]}[: ]"):
         await TEXTS[name](runtime, conversation, bad)
     assert await conversation.turns() == ()
 

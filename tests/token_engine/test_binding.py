@@ -32,7 +32,7 @@ def converse(model: Callable[[int], str], fixed: Callable[[int], dict[str, str]]
     """Send 30 requests, check that reasoning follows the prefix that it was signed with, and return the views."""
     clock = iter(range(1_000_000))
     engine = TokenEngine(
-        COUNTER, 100_000, Retention(results=2, patience=0.5, floor=0, summaries=False), clock=lambda: next(clock) / 100
+        COUNTER, 100_000, Retention(soft_limit=4_000, keep=600, summaries=False), clock=lambda: next(clock) / 100
     )
     engine.append(UserMessage("go"))
     signed: dict[str, tuple[list[Message], dict[str, str]]] = {}
@@ -66,7 +66,7 @@ def test_edits_for_another_model_strip_bound_reasoning() -> None:
 def test_a_change_of_tools_strips_bound_reasoning(at: int) -> None:
     sent = converse(lambda number: BOUND, lambda number: FIXED if number < at else FEWER)
     assert signatures(sent[at]) == []
-    assert len(signatures(sent[at + 2])) == 2
+    assert signatures(sent[at + 2]), "new reasoning is sent again"
 
 
 def test_equal_fixed_parts_in_another_mapping_keep_bound_reasoning() -> None:

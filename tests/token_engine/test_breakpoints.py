@@ -60,7 +60,7 @@ class Watched:
 
 
 def test_the_prefix_before_each_edit_is_cached() -> None:
-    watched = Watched(Retention(results=3, patience=0.5, summaries=False))
+    watched = Watched(Retention(keep=0.2, soft_limit=8_000, summaries=False))
     for number in range(30):  # long before there is a result
         watched.add(UserMessage(f"Question {number}"), AssistantMessage((Text(f"Answer {number}. " * 30),)))
     number = 0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from concertino.context_state import ContextState
-from concertino.messages import AssistantMessage, Message, SystemMessage, Text, ToolCall, ToolMessage, UserMessage
+from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.token_engine import (
     EstimatingCounter,
     FoldedConversation,
@@ -20,7 +20,7 @@ from concertino.usage import Tokens
 
 FIXED = {"system prompt": "Be brief.", "tools": ""}
 MODEL = "openai:gpt-5"
-FRUGAL = Retention(results=2, messages=4, patience=0.01, floor=0)
+FRUGAL = Retention(keep=600, frees=300, patience=0.01, price=1e9, floor=0)
 
 
 class CountingCounter(EstimatingCounter):
@@ -128,7 +128,7 @@ def test_a_folded_conversation_is_ignored_where_it_does_not_apply() -> None:
     other = CountingCounter()
     assert list(started(other, record, state, folded).preview()) == list(last.preview())
     assert other.counted, "another counter counts anew"
-    patient = started(counter, record, state, folded, Retention(results=9, floor=0))
+    patient = started(counter, record, state, folded, Retention(keep=0.3, floor=0))
     assert list(patient.preview()) == list(last.preview())
 
 
@@ -145,7 +145,7 @@ def test_the_next_summary_begins_behind_the_earlier_ones(how: str) -> None:
         engine = TokenEngine(counter, 60_000, FRUGAL, clock=lambda: 1.0)
         for message in record:
             engine.append(message)
-        engine.restore(last.edits)
+        engine.restore(last.edits, last.carrying_cost)
     jobs = []
     for number in range(50, 70):
         plan = engine.plan(FIXED, 1_000, MODEL)
@@ -191,4 +191,4 @@ def test_messages_of_the_summary_stay_recallable_after_a_start() -> None:
     found = engine.recall(handle)
     assert found is not None
     assert "Let me look." in found.text
-    assert any(isinstance(message, SystemMessage) for message in engine.preview())
+    assert any("They looked" in m.text for m in engine.preview() if isinstance(m, UserMessage))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from concertino.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from concertino.token_engine import EstimatingCounter, Retention, TokenEngine
 from concertino.usage import Tokens
@@ -37,25 +39,28 @@ def test_a_conversation_of_3000_tokens_is_left_alone_in_a_window_of_128000() -> 
         assert list(engine.preview()) == list(engine.record())
 
 
-def test_results_are_reduced_once_the_view_has_passed_the_floor() -> None:
-    engine = TokenEngine(EstimatingCounter(), 20_000, Retention(summaries=False, floor=0.5))
-    drive(engine, "openai:gpt-5", 25, "found it " * 60)
-    assert engine.tokens < 9_000
-    assert engine.edits == []
-    drive(engine, "openai:gpt-5", 100, "found it " * 60)
-    assert engine.edits
+def test_nothing_is_summarized_below_the_floor() -> None:
+    engine = TokenEngine(EstimatingCounter(), 40_000, Retention(floor=0.5, price=1.0))
+    jobs, _ = drive(engine, "openai:gpt-5", 120, "found it " * 60)
+    assert 15_000 < engine.tokens < 18_000
+    assert jobs == 0
+    jobs, _ = drive(engine, "openai:gpt-5", 60, "found it " * 60)
+    assert engine.tokens < 30_000, "the window is not full"
+    assert jobs == 1
 
 
-def test_without_a_floor_cost_alone_decides() -> None:
-    engine = TokenEngine(EstimatingCounter(), 128_000, Retention(floor=0))
-    jobs, _ = drive(engine, "openai:gpt-4.1-mini", 120, "ok")
-    assert jobs
+@pytest.mark.parametrize(("price", "jobs"), [(0.003, 0), (0.03, 1)])
+def test_a_summary_waits_until_its_price_is_a_small_share_of_the_bill(price: float, jobs: int) -> None:
+    engine = TokenEngine(EstimatingCounter(), 128_000, Retention(floor=0, frees=1_000, keep=500, price=price))
+    assert drive(engine, "openai:gpt-4.1-mini", 120, "ok")[0] == jobs
 
 
-def test_the_floor_of_a_very_large_window_is_bounded() -> None:
-    engine = TokenEngine(EstimatingCounter(), 2_000_000, Retention(summaries=False))
-    drive(engine, "google:gemini-3-pro", 200, "found it " * 150)
-    assert engine.edits
+@pytest.mark.parametrize("window", [100_000, 2_000_000])
+def test_a_floor_in_tokens_is_the_same_in_every_window(window: int) -> None:
+    retention = Retention(floor=20_000, frees=10_000, keep=2_000, price=1e9, patience=0.1)
+    engine = TokenEngine(EstimatingCounter(), window, retention)
+    assert drive(engine, "google:gemini-3-pro", 120, "found it " * 60)[0] == 0
+    assert drive(engine, "google:gemini-3-pro", 40, "found it " * 60)[0] == 1
 
 
 def test_a_single_use_result_is_reduced_below_the_floor() -> None:

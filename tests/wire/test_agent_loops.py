@@ -47,7 +47,7 @@ REASONS = {
 }  # fmt: skip
 """What recorded requests have and ours have not (case, turn, what), and why. Each is needed: see the last test."""
 
-ANY = Retention(results=1_000, messages=1_000, summaries=False, max_result_tokens=1_000_000)
+ANY = Retention(summaries=False, max_result_tokens=1_000_000)
 
 
 def loops() -> list[str]:

@@ -3,6 +3,7 @@
 from ..orchestrator.journal.patterns import CARD_NUMBER, EMAIL, IBAN
 from .agent_tool import delegate
 from .deep_research import DeepResearchSupervisor
+from .living_document import DocumentEntry, LivingDocument
 from .main_thread import MainThreadAgent
 from .parts import (
     Approvals,
@@ -17,23 +18,45 @@ from .parts import (
     UserMemory,
 )
 from .researcher import ResearcherAgent
+from .worker import (
+    EXIT_CONDITIONS,
+    LoopConfig,
+    PreEnrichment,
+    WorkerAgent,
+    WorkerContext,
+    WorkerDefinition,
+    WorkerState,
+    load_worker,
+    load_workers,
+)
 
 __all__ = [
     "CARD_NUMBER",
     "EMAIL",
+    "EXIT_CONDITIONS",
     "IBAN",
     "Approvals",
     "DeepResearchSupervisor",
+    "DocumentEntry",
     "Documents",
     "InputGuardrail",
     "Judgment",
+    "LivingDocument",
+    "LoopConfig",
     "MainThreadAgent",
     "OutputGuardrail",
+    "PreEnrichment",
     "Refusal",
     "Research",
     "ResearcherAgent",
     "TextRedaction",
     "ToolGuardrail",
     "UserMemory",
+    "WorkerAgent",
+    "WorkerContext",
+    "WorkerDefinition",
+    "WorkerState",
     "delegate",
+    "load_worker",
+    "load_workers",
 ]

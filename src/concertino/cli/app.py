@@ -1,4 +1,4 @@
-"""The commands `research`, `chat` and `usage`, and the group `runs`.
+"""The commands `research`, `chat` and `usage`, and the groups `worker` and `runs`.
 
 The declarations load no command: `--help` stays fast.
 """
@@ -23,6 +23,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(runs, name="runs")
+worker = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="List workers and give them tasks.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(worker, name="worker")
 
 _TEXT = "In quotes; - reads standard input."
 
@@ -96,3 +103,29 @@ def usage(
     from .commands.usage import usage as command
 
     return on_stored_runs(partial(command, by or ("model",), run, since, until), read_only=True)
+
+
+@worker.command("list")
+@takes("app", "db", "as_json")
+def list_() -> Execute:
+    """List the workers: those of your Runtime with --app, else the built-in one."""
+    from .commands.worker import list_workers
+    from .program import start_runs
+
+    return partial(start_runs, lambda _, context: list_workers(context), (), needs_text=False, prepared=False)
+
+
+@worker.command("run")
+@takes("app", "corpus", "model", "context", "db", "as_json", "raw")
+def run_worker(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The worker's id; worker list prints it.")],
+    goal: Annotated[list[str] | None, typer.Argument(metavar="GOAL", help=_TEXT)] = None,
+    tenant: Annotated[str, typer.Option(metavar="TENANT", help="The tenant on whose behalf it works.")] = "",
+) -> Execute:
+    """Give a worker a task, and show its passes. Calls that write wait for your approval."""
+    from .commands.worker import run_worker as command
+    from .program import start_runs
+
+    return lambda options: start_runs(
+        partial(command, name, tenant), goal, options, needs_text=True, prepared=options.app is None
+    )

@@ -77,6 +77,14 @@ async def open_new_run(options: Options, console: Console, signals: Signals) -> 
 
 
 @asynccontextmanager
+async def open_store_only(options: Options, console: Console, signals: Signals) -> AsyncIterator[CommandContext]:
+    """Open the database, and create it if needed. Raises `StorageError`."""
+    path = _database(options)
+    async with await wiring.open_store(path) as store:
+        yield CommandContext(store=store, database=path, options=options, console=console, signals=signals)
+
+
+@asynccontextmanager
 async def open_existing(
     options: Options, console: Console, signals: Signals, *, read_only: bool
 ) -> AsyncIterator[CommandContext]:

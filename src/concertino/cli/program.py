@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from ..errors import ConcertinoError, ConfigurationError
-from .command_context import CommandContext, open_existing, open_new_run
+from .command_context import CommandContext, open_existing, open_new_run, open_store_only
 from .options import ContextCommand, Options
 from .render.console import Console, OutputError, discard_output, read_all, replace_invalid, warnings_as_lines
 from .signals import Signals
@@ -22,15 +22,26 @@ _BROKEN_PIPE = 141
 """The shell's status of a program ended by SIGPIPE."""
 
 
-def start_runs(command: ContextCommand, arguments: Sequence[str] | None, options: Options, *, needs_text: bool) -> int:
-    """Execute a command that starts runs for a text, and return its exit status."""
+def start_runs(
+    command: ContextCommand,
+    arguments: Sequence[str] | None,
+    options: Options,
+    *,
+    needs_text: bool,
+    prepared: bool = True,
+) -> int:
+    """Execute a command that starts runs for a text, and return its exit status.
+
+    *prepared* opens a model and the sources to search; without it, the command opens what it needs.
+    """
 
     def perform(console: Console) -> int:
         text, corpus = split_arguments(arguments or (), options.corpus or ())
         if needs_text and text is None:
             raise ConfigurationError('the question is missing: concertino research "How does ... work?"')
         given = dataclasses.replace(options, corpus=corpus)
-        return asyncio.run(_perform(partial(command, text), open_new_run, given, console))
+        opens = open_new_run if prepared else open_store_only
+        return asyncio.run(_perform(partial(command, text), opens, given, console))
 
     return _status(perform, Console(as_json=options.as_json, raw=options.raw))
 

@@ -21,12 +21,13 @@ from ..messages import (
 )
 from ..providers.base import ModelEvent, ModelRequest, Reply, TextChunk, ToolCallChunk, ToolCallReady
 from ..usage import Tokens
+from .decisions import decide, is_decision
 from .roles import plan
 from .transcript import PlannedCall
 
 
 class DemoModel:
-    """A `Model` that plays supervisor, researcher and chat by fixed rules, and answers in quotes from sources.
+    """A `Model` that plays supervisor, researcher, worker and chat by fixed rules, and answers in quotes from sources.
 
     It is deterministic and keeps nothing between requests. Its part follows from the tools of the request. *count*
     counts tokens for its usage.
@@ -40,7 +41,8 @@ class DemoModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Answer *request*: text paragraph by paragraph, or tool calls, then the reply."""
-        text, calls = await asyncio.to_thread(plan, request)  # long pages take time that other runs need
+        # In a thread: long pages take time that other runs need.
+        text, calls = await asyncio.to_thread(_decision if is_decision(request) else plan, request)
         text, stop = self._within(text, request.max_output_tokens)
         parts: list[MessagePart] = [Text(text)] if text else []
         for piece in _pieces(text):
@@ -71,6 +73,10 @@ class DemoModel:
     def _prompt_tokens(self, request: ModelRequest) -> int:
         tools = (f"{spec.name}\n{spec.description}\n{json.dumps(spec.parameters)}" for spec in request.tools)
         return sum(map(self._count, [request.system, *tools, *map(_message_text, request.messages)]))
+
+
+def _decision(request: ModelRequest) -> tuple[str, Sequence[PlannedCall]]:
+    return decide(request), ()
 
 
 def _with_ids(calls: Sequence[PlannedCall], messages: Sequence[Message]) -> Iterator[ToolCall]:

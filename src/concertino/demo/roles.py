@@ -28,7 +28,7 @@ def plan(request: ModelRequest) -> _Turn:
     forced = request.tool_choice.name if isinstance(request.tool_choice, ForcedTool) else ""
     if request.tool_choice == "none":
         return _answer(transcript), ()
-    text, calls = _free(transcript, request.tools)
+    text, calls = free_turn(transcript, request.tools)
     if forced or (request.tool_choice == "required" and not calls):
         name = forced or request.tools[0].name
         calls = [call for call in calls if call.name == name][:1] or [_any_call(name, transcript, request.tools)]
@@ -36,7 +36,8 @@ def plan(request: ModelRequest) -> _Turn:
     return text, calls if request.parallel_tool_calls else calls[:1]
 
 
-def _free(transcript: Transcript, tools: Sequence[ToolSpec]) -> _Turn:
+def free_turn(transcript: Transcript, tools: Sequence[ToolSpec]) -> _Turn:
+    """Return the text or the tool calls that follow from the results so far."""
     known = {spec.name: spec for spec in tools}
     if RESEARCHER in known:
         return _supervise(transcript, known)

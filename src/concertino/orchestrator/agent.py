@@ -81,6 +81,9 @@ class AgentConfig(Generic[S]):
     output_type: Any = None
     """The type of the answer: a pydantic model, a dataclass, a TypedDict, a union or list of these (`Answer | str`
     allows plain text), or a JSON Schema as a dict. The result has the validated value as `output`. None: text."""
+    turn_type: Any = None
+    """The type of the JSON that the model answers with in each turn, for an agent that reads it in `interpret_response`
+    and ends with another answer. It is sent as `output_type` is; the agent validates it."""
     output_retries: int = 2
     """How often the model is asked again, with the error, for an answer that does not match `output_type`. After that
     the run fails."""
@@ -104,6 +107,13 @@ class AgentConfig(Generic[S]):
         resumed run calls this hook for the type and takes the values from the journal.
         """
         return None  # type: ignore[return-value]  # an agent that declares a state overrides this
+
+    def build_system_prompt(self, run: RunContext[S], prompt: str) -> Maybe[str]:
+        """Return the system prompt, once per run. Default: *prompt*, with the sections of parts, tools and user.
+
+        Every request begins with it. A provider's cache keeps it if it is the same in all turns of a conversation.
+        """
+        return prompt
 
     def review_input(self, run: RunContext[S], text: str) -> Maybe[str | Finish | Fail]:
         """Return the text of a user's message for the conversation, or end the run. Default: the text as it is.

@@ -34,6 +34,7 @@ class Decider(Protocol):
 
 
 _CHAINED: dict[str, tuple[type, ...]] = {
+    "build_system_prompt": (),
     "review_input": (Finish, Fail),
     "build_request": (),
     "review_answer": (Continue, Finish, Fail),

@@ -294,7 +294,7 @@ class ToolOrchestrator:
             text = run.chat.message
             if hooks.review_input.own:
                 text, outcome = await first_message(run, hooks)
-            build_messages(run, self._config, text, None if found is None else found.started.skipped)
+            await build_messages(run, hooks, text, None if found is None else found.started.skipped)
             self._prepares = hooks.prepare.own and outcome is CONTINUE
         self._requests = TurnRequests(run, hooks)
         return TurnRunner(run, hooks, self._requests, _SPAWN), outcome

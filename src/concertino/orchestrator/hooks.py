@@ -134,6 +134,7 @@ class Hooks:
     """The hooks of an agent and its parts, built once per agent object."""
 
     initialize_agent_state: Hook[Any]
+    build_system_prompt: Hook[str]
     review_input: Hook[str | Finish | Fail]
     prepare: Hook[Sequence[Message]]
     should_continue_loop: Hook[NextStep]

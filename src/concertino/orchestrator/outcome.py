@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from ..errors import ConfigurationError
+from ..events import Audience
 from ..messages import AssistantMessage, Media, Message, Retain, ToolCall, ToolChoice, ToolMessage, UserMessage
 from ..records import record
 
@@ -84,6 +85,9 @@ class Turn:
     calls: tuple[ToolCall, ...]
     """The calls to run. The result of a call that is not in `message` becomes a user message instead of a tool message,
     so that every provider accepts the conversation."""
+    audience: Audience | None = None
+    """Intended readers of `message`; None for the agent's `audience`. A message that is not for the readers of its
+    pieces is sent to its own as a whole. An `internal` one is never the answer of the run."""
 
 
 @record

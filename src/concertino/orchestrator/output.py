@@ -31,7 +31,7 @@ _FIELD = "result"
 _INVALID = "The answer is not valid:"
 _AGAIN = _INVALID + " {problem}\nAnswer again, with the whole corrected answer and nothing else."
 _INSTRUCTIONS = (
-    "Give the final answer as JSON only, without any text or formatting around it. It must match this JSON Schema:\n"
+    "Give the answer as JSON only, without any text or formatting around it. It must match this JSON Schema:\n"
 )
 _FENCE = re.compile(r"\s*```[a-z]*[ \t]*\n(.*?)(?:\n?```\s*)?\Z", re.DOTALL)
 _MOST_PROBLEMS = 10

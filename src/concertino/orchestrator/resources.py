@@ -146,7 +146,12 @@ def _limits(context: int, output: int, tool_calls: int) -> Limits:
 
 
 def limits_within(context: int | None) -> LimitsFunction:
-    """Return the default limits with at most *context* tokens per request, answer included; None for no such cap."""
+    """Return the default limits with at most *context* tokens per request, answer included; None for no such cap.
+
+    Raises `ConfigurationError` if *context* is anything else.
+    """
+    if context is not None and (not isinstance(context, int) or isinstance(context, bool) or context < 1):
+        raise ConfigurationError(f"invalid limits_within({context!r}): use a number of tokens, or None")
 
     def limits(scope: Scope, model: Model, agent: HasLimits) -> Limits:
         found = default_limits(scope, model, agent)

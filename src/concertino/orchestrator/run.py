@@ -12,7 +12,6 @@ from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import Operation, OperationState
 from ..providers.base import Logprob, Model
 from ..scope import Scope
-from ..token_engine.recall import RECALL
 from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
 from ..tools.progress import Progress
@@ -74,6 +73,7 @@ class RunContext(Work, Generic[S]):
 
     __slots__ = (
         "_emit",
+        "_ledger",
         "_window",
         "_work",
         "agent",
@@ -94,6 +94,7 @@ class RunContext(Work, Generic[S]):
 
     def __init__(self, run: RunSession) -> None:
         self._emit = run.emit
+        self._ledger = run.tree.ledger
         self._work = run.work
         self.own_progress: Progress | None = None
         """The `progress`, once a hook has used it."""
@@ -131,6 +132,11 @@ class RunContext(Work, Generic[S]):
             emit = self._emit
             self.own_progress = Progress(lambda step: emit(RunProgress, step))
         return self.own_progress
+
+    @property
+    def usage(self) -> tuple[UsageRecord, ...]:
+        """One record per attempt of the run and its sub-agents so far, over all processes that worked on it."""
+        return self._ledger.records(self.path)
 
     def emit(self, name: str, data: Any = None) -> None:
         """Send the consumer a `CustomEvent` with *data* that JSON can represent.
@@ -200,6 +206,7 @@ class RunSession:
         "stream",
         "system",
         "tree",
+        "turn_output",
         "window",
         "work",
     )
@@ -273,9 +280,11 @@ class RunSession:
         self.context: RunContext[Any]
         self.deadlines: Deadlines | None = None
         self.recallable = False
-        """Whether the model can call `recall`."""
+        """Whether the model can call `recall` once something has left its view."""
         self.output: Output | None = None
         """The agent's output type."""
+        self.turn_output: Output | None = None
+        """The type of each answer of the model: the output type, or the agent's `turn_type`."""
         self.work: Callable[[], RunWork] = no_work
         """Returns the work outside turns, created when it is first needed."""
         self.side_answers: dict[tuple[str, str], list[str]] = {}
@@ -310,7 +319,7 @@ class RunSession:
         if self._fixed_of is not specs:
             self._fixed_of = specs
             self._fixed = {"system prompt": self.system, "tools": "\n".join([spec.text for spec in specs])}
-            self.recallable = RECALL in self.registry
+            self.recallable = bool(specs)
         return self._fixed
 
     @property

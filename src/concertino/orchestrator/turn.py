@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..errors import ContextFloorError, HookError, ProviderError
-from ..events import StepStarted, ToolsSelected, TurnCompleted
+from ..events import Audience, StepStarted, TextDelta, ToolsSelected, TurnCompleted
 from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
 from ..providers.base import Model
@@ -164,13 +165,16 @@ class TurnRunner:
         if self._hooks.interpret_response.own:
             turn = await self._hooks.interpret_response(run.context, message)
             if (redactor := run.redactor) is not None:
-                turn = Turn(redactor.message(turn.message), tuple(map(redactor.call, turn.calls)))
+                turn = replace(
+                    turn, message=redactor.message(turn.message), calls=tuple(map(redactor.call, turn.calls))
+                )
         calls = attempt.calls if turn.message is message else turn.message.tool_calls
         for call in calls if turn.calls is calls else (*calls, *turn.calls):
             if call.name not in run.registry.by_name:
-                turn = Turn(
-                    known_calls(turn.message, run.registry),
-                    tuple([known_call(each, run.registry) for each in turn.calls]),
+                turn = replace(
+                    turn,
+                    message=known_calls(turn.message, run.registry),
+                    calls=tuple([known_call(each, run.registry) for each in turn.calls]),
                 )
                 calls = turn.message.tool_calls
                 break
@@ -182,8 +186,22 @@ class TurnRunner:
         run.call_ids |= self._native
         if self._calls is not None and not self._calls.keeps_early(turn.calls):
             await self._drop_early()
-        run.emit(TurnCompleted, turn.message, run.audience, attempt.usage_id)
+        if turn.audience is None:
+            run.emit(TurnCompleted, turn.message, run.audience, attempt.usage_id)
+        else:
+            self._complete(turn, turn.audience, attempt.usage_id)
         return turn
+
+    def _complete(self, turn: Turn, audience: Audience, attempt: str) -> None:
+        """Send the message of *turn* to the readers that the agent chose; only a root run answers the user."""
+        run = self._run
+        if audience == "internal":
+            run.state.text = ""
+        elif audience == "answer" and run.parent is not None:
+            audience = "draft"
+        if audience != run.audience:
+            run.emit(TextDelta, turn.message.text, audience, None, attempt)
+        run.emit(TurnCompleted, turn.message, audience, attempt)
 
     async def _select(self, turn: Turn) -> tuple[Sequence[ToolCall], NextStep]:
         """Return the calls to run, and how the turn ends as far as the answer alone decides it."""
@@ -388,7 +406,8 @@ class TurnRunner:
             turn = Turn(message, message.tool_calls)
             if message.parts:
                 run.add(message)
-                run.state.text = message.text
+                if run.turn_output is run.output:  # otherwise it is JSON for the agent alone
+                    run.state.text = message.text
         outcomes = [Outcome(call, INTERRUPTED, is_error=True) for call in turn.message.tool_calls]
         calls = self._calls if self._calls is not None and self._calls.started else None
         if calls is not None:

@@ -14,9 +14,9 @@ def check_text(**named: object) -> None:
         if not isinstance(value, str):
             raise ConfigurationError(f"invalid {name} of type {type(value).__name__}: use text")
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise ConfigurationError(f"invalid {name} {value!r:.80}: it has a lone surrogate; use valid Unicode")
+            raise ConfigurationError(f"invalid {name}: it has a lone surrogate; use valid Unicode")
         if "\0" in value:
-            raise ConfigurationError(f"invalid {name} {value!r:.80}: it has a NUL character; remove it")
+            raise ConfigurationError(f"invalid {name}: it has a NUL character; remove it")
 
 
 def check_number(**named: object) -> None:

@@ -107,15 +107,8 @@ class Runtime:
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
         self._turns = TurnStarter(self.store, self, lambda: self._agents)
-        self._watchdog = Watchdog(
-            self.store,
-            self,
-            self._turns.look,
-            lambda: [*self._agents, TitleAgent.name],
-            sweep=sweep,
-            tries=tries,
-            back_off=back_off,
-        )
+        parts = (self.store, self, self._turns.look, lambda: [*self._agents, TitleAgent.name])
+        self._watchdog = Watchdog(*parts, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
@@ -176,6 +169,11 @@ class Runtime:
         """Return the run if it is in progress in this process."""
         live = self._live.get(run_id)
         return live if live is not None and scope.reaches(live.scope) else None
+
+    @property
+    def agents(self) -> tuple[AgentConfig[Any], ...]:
+        """The agents that this process can run."""
+        return tuple([config for config, _ in self._agents.values()])
 
     def knows(self, agent: str) -> bool:
         """Return whether this process can run the agent of this name."""

@@ -52,6 +52,7 @@ _DEFAULTS = {
     ("provider", MediaPart): "",
     ("handle", ToolMessage): "",
     ("retain", ToolMessage): "window",
+    ("retain", UserMessage): "window",
 }
 """Fields that were added later, with the value that is omitted: most messages have it."""
 _FIELDS: dict[type, tuple[tuple[str, Any], ...]] = {

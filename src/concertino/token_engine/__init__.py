@@ -6,10 +6,10 @@ from .counting.calibration import TokenStatistics
 from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
 from .fold import FoldedConversation
-from .planner import Plan, SummaryJob
+from .planner import Plan
 from .pricing import preload, price
-from .retention import Retention
-from .summaries import prepared_edits
+from .retention import Retention, SummaryStyle
+from .spans import SummaryJob
 from .token_engine import TokenEngine
 
 __all__ = [
@@ -24,11 +24,11 @@ __all__ = [
     "Strip",
     "Summarize",
     "SummaryJob",
+    "SummaryStyle",
     "TiktokenCounter",
     "TokenCounter",
     "TokenEngine",
     "TokenStatistics",
     "preload",
-    "prepared_edits",
     "price",
 ]

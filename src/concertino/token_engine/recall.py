@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..ids import handle_for
 from ..messages import AssistantMessage, Message, ToolMessage
@@ -12,17 +14,35 @@ from .edits import Edit, Summarize
 
 RECALL = "recall"
 """Name of the tool by which a model recalls omitted content."""
-_SHARE = 0.05
-"""Largest share of a result that its extract may have."""
-_LONGEST = 300
-"""Characters of an extract; a tool's own summary may have three times as many."""
-_SHORTEST = 24
+_SHARE, _LONGEST = 0.2, 900
+"""Share of a result and characters that a digest may have at most."""
+_SHORTEST = 48
+_TELLING = re.compile(
+    r"error|fail|exception|traceback|fatal|panic|denied|not found|warning|\btotal|\bpassed|exit(?:ed)?\b|return ?code",
+    re.IGNORECASE,
+)
+"""Words of lines that a digest shows: errors, failures, totals and exit codes."""
+_SCANNED = 200_000
+"""Characters at the end of a text in which such lines are looked for."""
+_LINE = 160
+_HEAD, _LINES = 0.5, 0.15
+"""Shares of a cut result that its head, and telling lines between head and tail, may have."""
+_LONGEST_TOKEN = 12
+"""Characters per token that no ordinary text reaches: a longer text exceeds the limit without counting."""
+_PASSAGE = 600
+"""Characters of a passage that a search finds."""
+_PASSAGES = 8
+"""Passages that a search finds at most."""
 
 
 def handle_of(message: ToolMessage) -> str:
-    """Return the name by which the whole result of *message* is recalled."""
-    # The content takes part because some providers use a call id again.
-    return message.handle or handle_for(f"{message.call_id} {message.content[:200]}")
+    """Return the name by which the whole result of *message* is recalled; it depends on the content alone."""
+    return message.handle or handle_for(whole_of(message))
+
+
+def whole_of(message: ToolMessage) -> str:
+    """Return the full result of *message*."""
+    return message.content if message.whole is None else message.whole
 
 
 def hint(handle: str, *, recallable: bool) -> str:
@@ -33,37 +53,45 @@ def hint(handle: str, *, recallable: bool) -> str:
 def digest(message: ToolMessage, *, recallable: bool) -> str:
     """Return the text that replaces the result in *message*: the tool's own summary, or an extract.
 
-    Edits are stored, so the text quotes nothing of a result that must not be kept.
+    An extract has the beginning, lines with errors, failures, totals and exit codes, and the end. Edits are stored, so
+    the text quotes nothing of a result that must not be kept.
     """
-    note = hint(handle_of(message), recallable=True) if recallable else ""
+    note = hint(handle_of(message), recallable=recallable)
     if not message.stored:
         return f"[left out.{note}]"
     if message.summary:
-        return f"[{message.summary[: 3 * _LONGEST]}{note}]"
-    length = min(int(len(message.content) * _SHARE), _LONGEST)
+        return f"[{message.summary[:_LONGEST]}{note}]"
+    text = message.content
+    length = min(int(len(text) * _SHARE), _LONGEST)
     if length < _SHORTEST:
         return f"[left out.{note}]"
-    extract = " ".join(message.content[: 2 * length].split())[:length]
-    return f"[left out, it began: {extract}...{note}]"
+    part = length // 3
+    head, tail = text[:part].strip(), text[-part:].strip()
+    lines = "\n".join(telling_lines(text[part:-part], part))
+    shown = "\n...\n".join(filter(None, (head, lines, tail)))
+    return f"[left out, {len(text):,} characters. In short:\n{shown}\n{note}]"
 
 
-def digest_size(message: ToolMessage) -> int:
-    """Return the approximate tokens of `digest(message)`."""
-    if message.summary:
-        return 12 + min(len(message.summary), 3 * _LONGEST) // 4
-    length = min(int(len(message.content) * _SHARE), _LONGEST)
-    return 12 + (length // 4 if length >= _SHORTEST else 0)
-
-
-_HEAD = 0.7
-_LONGEST_TOKEN = 12
-"""Characters per token that no ordinary text reaches: a longer text exceeds the limit without counting."""
+def telling_lines(text: str, most: int) -> list[str]:
+    """Return the last lines of *text* with errors, failures, totals or exit codes, of *most* characters together."""
+    found: list[str] = []
+    for line in reversed(text[-_SCANNED:].splitlines()):
+        if (match := _TELLING.search(line)) is not None:
+            start = max(match.start() - _LINE // 2, 0)
+            shown = line[start : start + _LINE].strip()
+            most -= len(shown) + 1
+            if most < 0:
+                break
+            if shown not in found:
+                found.insert(0, shown)
+    return found
 
 
 def cut_middle(counter: TokenCounter, text: str, limit: int, hint: str = "") -> str:
-    """Return *text* if it has at most *limit* tokens, else its beginning and end around a line that ends in *hint*.
+    """Return *text* if it has at most *limit* tokens, else its beginning, telling lines and end.
 
-    The work is bounded by *limit*, not by the length of the text.
+    A line that ends in *hint* stands for what is left out. The work is bounded by *limit*, not by the length of the
+    text.
     """
     if len(text) <= limit and text.isascii():
         return text
@@ -71,14 +99,17 @@ def cut_middle(counter: TokenCounter, text: str, limit: int, hint: str = "") -> 
     if len(text) <= most and counter.count(text) <= limit:
         return text
     budget = max(limit - 16 - len(hint) // 3, 1)  # 16 for the line between both ends
-    head_budget = int(budget * _HEAD)
-    head = counter.cut(text[:most], max(head_budget, 1))
-    tail = counter.cut(text[-most:][::-1], budget - head_budget)[::-1]
-    while tail and counter.count(tail) > budget - head_budget:
+    head = counter.cut(text[:most], max(int(_HEAD * budget), 1))
+    lines = counter.cut("\n".join(telling_lines(text[len(head) :], budget)), int(_LINES * budget))
+    left = budget - counter.count(head) - counter.count(lines) - (4 if lines else 0)
+    tail = counter.cut(text[-most:][::-1], max(left, 0))[::-1]
+    while tail and counter.count(tail) > left:
         tail = tail[len(tail) // 10 + 1 :]  # reversed text can have fewer tokens
     tail = tail[-(len(text) - len(head)) :] if len(head) + len(tail) > len(text) else tail
+    lines = "\n".join(line for line in lines.splitlines() if line not in tail)
     omitted = len(text) - len(head) - len(tail)
-    return f"{head}\n[... {omitted:,} characters left out ...]{hint}\n{tail}"
+    between = f"\n{lines}\n[...]" if lines else ""
+    return f"{head}\n[... {omitted:,} characters left out ...]{hint}{between}\n{tail}"
 
 
 @record
@@ -94,18 +125,50 @@ def recalled(messages: Sequence[Message], edits: Iterable[Edit], handle: str) ->
     """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown."""
     for message in reversed(messages):
         if isinstance(message, ToolMessage) and handle_of(message) == handle:
-            return Recalled(message.content if message.whole is None else message.whole, message.stored)
+            return Recalled(whole_of(message), message.stored)
     for edit in edits:
         if isinstance(edit, Summarize) and edit.handle == handle:
             found = messages[edit.first : edit.end]
-            return Recalled("\n\n".join(map(_transcript, found)), all(message.stored for message in found))
+            parts = list(map(transcript, found))
+            return Recalled("\n\n".join([part.text for part in parts]), all(part.stored for part in parts))
     return None
 
 
-def _transcript(message: Message) -> str:
+def found_in(texts: Iterable[Recalled], query: str) -> Recalled | None:
+    """Return the passages of *texts* that match *query* best, in order; None if nothing matches.
+
+    A passage matches by the words that it contains; a rare word counts more, and the whole query most.
+    """
+    words = {word for word in re.findall(r"[\w./@:#-]+", query.lower()) if len(word) > 1} or {query.lower()}
+    phrase = query.lower().strip()
+    passages = [(Recalled(text, whole.stored), text.lower()) for whole in texts for text in _passages(whole.text)]
+    frequency = {word: sum(word in lower for _, lower in passages) for word in words}
+    weights = {word: math.log(1 + len(passages) / count) for word, count in frequency.items() if count}
+    scores = [
+        sum([weight for word, weight in weights.items() if word in lower]) + 10 * (phrase in lower)
+        for _, lower in passages
+    ]
+    best = sorted(
+        (number for number, score in enumerate(scores) if score), key=lambda number: (-scores[number], -number)
+    )
+    found = [passages[number][0] for number in sorted(best[:_PASSAGES])]
+    return (
+        Recalled("\n\n[...]\n".join(each.text for each in found), all(each.stored for each in found)) if found else None
+    )
+
+
+def _passages(text: str) -> Iterator[str]:
+    """Yield *text* in passages that overlap by a quarter, so that none cuts a sentence that another has not whole."""
+    step = _PASSAGE * 3 // 4
+    for start in range(0, max(len(text) - _PASSAGE // 4, 1), step):
+        yield text[start : start + _PASSAGE]
+
+
+def transcript(message: Message) -> Recalled:
+    """Return the whole text of *message*, with its role."""
     if isinstance(message, ToolMessage):
-        return f"result of {message.name}:\n{message.content if message.whole is None else message.whole}"
+        return Recalled(f"result of {message.name}:\n{whole_of(message)}", message.stored)
     if isinstance(message, AssistantMessage):
         calls = "".join(f"\n{call.name}({call.arguments})" for call in message.tool_calls)
-        return f"assistant:\n{message.text}{calls}"
-    return f"{message.role}:\n{message.text}"
+        return Recalled(f"assistant:\n{message.text}{calls}", message.stored)
+    return Recalled(f"{message.role}:\n{message.text}", message.stored)

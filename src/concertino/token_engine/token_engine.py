@@ -24,11 +24,12 @@ from .caching.prefix import CachedPrefix
 from .counting.base import TokenCounter
 from .counting.calibration import TokenStatistics
 from .counting.sizes import max_tokens, measure_with, tokens_of
-from .edits import Edit, Summarize, encode_edit, shift_edits
-from .fold import ConversationFold, FoldedConversation
-from .planner import FULL, Conditions, Plan, SummaryJob
-from .recall import Recalled, recalled
+from .edits import Edit, Summarize, decode_edits, encode_edit, shift_edits
+from .fold import FoldedConversation
+from .planner import FULL, Conditions, Plan, Planner
+from .recall import Recalled, found_in, recalled, transcript
 from .retention import Retention
+from .spans import SummaryJob
 from .view import View
 from .window import WindowBudget
 
@@ -47,42 +48,15 @@ class TokenEngine:
     *limit* is the context in tokens of the model that is asked next. *clock* returns seconds. *statistics* contains
     counts and calibrations that several engines share; by default all engines of the process do.
 
-    A conversation that is too short for edits is not counted; the parts that plan edits are made when it is.
+    A conversation that is too short for edits is not counted, and has no planner.
     """
 
     __slots__ = (
-        "_below_floor",
-        "_carried",
-        "_clock",
-        "_cold",
-        "_conditions",
-        "_expired",
-        "_fold",
-        "_fresh",
-        "_monitor",
-        "_moved",
-        "_noted",
-        "_now",
-        "_pending",
-        "_planned",
-        "_prefix",
-        "_sent",
-        "_single_use",
-        "_skipped",
-        "_slack",
-        "_view",
-        "_window",
-        "append",
-        "breakpoints",
-        "carrying_cost",
-        "counter",
-        "example_count",
-        "limit",
-        "report",
-        "retention",
-        "tokens_before",
-        "tokens_of",
-    )
+        "_below_floor", "_carried", "_clock", "_cold", "_conditions", "_expired", "_fresh", "_monitor",
+        "_moved", "_noted", "_now", "_pending", "_planned", "_planner", "_prefix", "_sent", "_single_use",
+        "_skipped", "_slack", "_view", "_window", "append", "breakpoints", "carrying_cost", "counter",
+        "edited", "example_count", "limit", "report", "retention", "tokens_before", "tokens_of",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -105,7 +79,7 @@ class TokenEngine:
         self.tokens_of = partial(tokens_of, counter)
         """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
         self.carrying_cost = (0, 0)
-        """Cost so far of carrying what the next edits would remove, in tokens of uncached input."""
+        """Carrying cost of what the next summary would replace, and the bill so far, in tokens of uncached input."""
         self._window = WindowBudget(counter, limit, self.retention, statistics or _SHARED)
         self._clock = clock
         self._monitor = CacheMonitor()
@@ -115,15 +89,17 @@ class TokenEngine:
         self._now = 0.0
         self._restart(View(measure_with(counter)))
 
-    def _restart(self, view: View, source: ConversationFold | None = None) -> None:
+    def _restart(self, view: View, source: Planner | None = None) -> None:
         """Begin with *view*, a copy of the view of *source* if that is given."""
         self._view = view
         self.append: Callable[[Message], None] = view.record.append
         """Appends a message to the record in constant time."""
-        self._fold = None if source is None else ConversationFold(view, self.counter, self.retention, source)
+        self._planner = None if source is None else Planner(view, self.counter, self.retention, source)
         self._prefix: CachedPrefix | None = None
         self._conditions: Conditions | None = None  # of the last plan
         self._fresh: list[Edit] = []  # since the last request
+        self.edited = bool(view.edits)
+        """True if something of the conversation has left the view."""
         self._carried: list[Edit] = []  # the log of the last `state`, for the next run
         self._sent = 0  # messages of the record at the last request
         self._noted = 0  # messages of the record that `_pending` and `_slack` reflect
@@ -146,22 +122,20 @@ class TokenEngine:
         self._noted = len(record)
         self._pending += max_tokens(fresh)
         for message in fresh:
-            if message.role == "user":
-                self._slack = -1
-            elif message.role == "tool" and message.retain != "window":
+            if message.role == "user" or (message.role == "tool" and message.retain != "window"):
                 self._slack = -1
                 self._single_use = self._single_use or message.retain == "once"
 
-    def _settle(self) -> ConversationFold:
+    def _settle(self) -> Planner:
         """Count the messages appended since the last call, and return what plans the edits."""
         if self._slack >= 0:
             self._note_appended()
             self._slack -= self._pending
-        if self._fold is None:
-            self._fold = ConversationFold(self._view, self.counter, self.retention)
-        self._fold.settle(self.example_count)
+        if self._planner is None:
+            self._planner = Planner(self._view, self.counter, self.retention)
+        self._planner.settle(self.example_count)
         self._noted, self._pending = len(self._view.record), 0
-        return self._fold
+        return self._planner
 
     def replace(self, messages: Sequence[Message]) -> None:
         """Start again with other messages, after a hook has replaced the conversation."""
@@ -181,8 +155,9 @@ class TokenEngine:
 
     @property
     def prepared(self) -> list[Summarize]:
-        """Return the summaries that are made and not applied yet."""
-        return [] if self._fold is None else self._fold.summaries.prepared
+        """Return the summary that is made and not applied yet, if there is one."""
+        planner = self._planner
+        return [] if planner is None or planner.prepared is None else [planner.prepared]
 
     @property
     def tokens(self) -> int:
@@ -194,6 +169,10 @@ class TokenEngine:
         """Return the approximate tokens of the planned request without counting any message."""
         self._note_appended()
         return self._window.fixed.tokens + self._view.tokens + self._pending // _BYTES_PER_TOKEN
+
+    def _update_cost(self) -> None:
+        carried = 0.0 if self._planner is None else self._planner.carrying_cost
+        self.carrying_cost = round(carried), round(self._monitor.bill)
 
     # -- earlier runs --------------------------------------------------------------------------------------------
 
@@ -212,27 +191,31 @@ class TokenEngine:
         has edits of other messages; they are not applied.
         """
         self.example_count = example_count
-        counted = state is not None and bool(state.edits or state.prepared or any(state.carrying_cost))
+        counted = state is not None and bool(state.edits or state.prepared or state.carrying_cost[0])
         continued = (
             folded is not None
-            and (counted or folded.fold is not None)
+            and folded.planner is not None
             and folded.is_continued_by(messages, state, self.counter, self.retention, example_count)
         )
         if continued and folded is not None:
-            self._restart(folded.view.copy(), folded.fold)
+            self._restart(folded.view.copy(), folded.planner)
             self._noted = folded.view.counted
         view = self._view
         view.record.extend(messages[len(view.record) :])
         if state is None:
             return True
         if counted and not continued:
-            self._fold = ConversationFold(view, self.counter, self.retention)
-            if not self._fold.resume(state, example_count):
+            self._planner = Planner(view, self.counter, self.retention)
+            complete = self._planner.resume(state, example_count)
+            self.edited = bool(view.edits)
+            if not complete:
                 return False
             self._noted = len(view.record)
-        if self._fold is not None:
-            self._fold.adopt(state, example_count)
-            self._update_cost(self._fold)
+        carried, self._monitor.bill = state.carrying_cost  # a list if the product stores the state as JSON
+        if self._planner is not None:
+            self._planner.restore_prepared(decode_edits(state.prepared, example_count))
+            self._planner.carrying_cost = carried
+            self._update_cost()
         self._monitor.sent_at = state.sent_at
         self._window.select(state.model)
         self._sent = len(view.record)
@@ -241,16 +224,17 @@ class TokenEngine:
 
     def state(self, skipped: Sequence[int] = ()) -> ContextState:
         """Return the state for the next run of the conversation, which lacks the messages at the indexes *skipped*."""
-        fold, sent_at, model = self._fold, self._monitor.sent_at, self._window.model
-        if fold is None:
-            return ContextState(sent_at=sent_at, model=model)
-        self._carried, prepared = fold.carried_over(skipped)
+        planner, sent_at, model = self._planner, self._monitor.sent_at, self._window.model
+        if planner is None:
+            return ContextState(sent_at=sent_at, model=model, carrying_cost=(0, int(self._monitor.bill)))
+        self._update_cost()
+        self._carried, prepared = planner.carried_over(skipped)
         return ContextState(
             list(map(encode_edit, self._carried)),
             list(map(encode_edit, prepared)),
             sent_at,
             model,
-            fold.planner.carrying_cost,
+            self.carrying_cost,
             self._view.omitted,
         )
 
@@ -261,47 +245,38 @@ class TokenEngine:
         """
         # The carried edits have fingerprints, so that no later run computes them again.
         self._view.edits = shift_edits(self._carried, self.example_count)
-        return FoldedConversation(state, self.counter, self.retention, self.example_count, self._view, self._fold)
+        return FoldedConversation(state, self.counter, self.retention, self.example_count, self._view, self._planner)
 
     def restore(self, edits: Iterable[Edit], carrying_cost: tuple[float, float] = (0.0, 0.0)) -> None:
         """Apply the journaled *edits* of this run, after all messages that they concern were appended."""
-        fold = self._settle()
-        fold.restore(edits)
-        fold.planner.carrying_cost = carrying_cost
-        self._update_cost(fold)
+        planner = self._settle()
+        planner.restore(edits)
+        self.edited = bool(self._view.edits)
+        planner.carrying_cost, self._monitor.bill = carrying_cost
+        self._update_cost()
         self._sent = len(self._view.record)
         self._monitor.sent_at = self._clock()  # if the cache has expired, an edit merely comes a little later
 
     def restore_prepared(self, edits: Sequence[Edit]) -> None:
         """Restore summaries that were made before and not applied, as they were in `prepared`."""
-        self._settle().summaries.restore(edits)
-
-    def _update_cost(self, fold: ConversationFold) -> None:
-        results, messages = fold.planner.carrying_cost
-        self.carrying_cost = round(results), round(messages)
+        self._settle().restore_prepared(edits)
 
     # -- before a request ----------------------------------------------------------------------------------------
 
     def plan(
-        self,
-        fixed: Mapping[str, str],
-        reserve: int,
-        model: str,
-        *,
-        recallable: bool = False,
-        summaries: bool = True,
+        self, fixed: Mapping[str, str], reserve: int, model: str, *, recallable: bool = False, summaries: bool = True
     ) -> Plan:
         """Make the edits that are due before the next request to *model* (`provider:name`).
 
         *fixed*: the texts sent with every request (system prompt, tools) by name; an identical object is assumed to be
-        unchanged. *reserve*: tokens for the answer. *recallable*: the model can call `recall`. *summaries*: the model
-        can summarize.
+        unchanged. *reserve*: tokens for the answer. *recallable*: the model can call `recall` after an edit.
+        *summaries*: the model can summarize.
         """
         window = self._window
         self._now = now = self._clock()
         sent_at = self._monitor.sent_at
         self._expired = sent_at is None or now - sent_at > window.rule.seconds
-        if self._slack >= 0 or self._fold is None:
+        if self._slack >= 0 or self._planner is None:
             self._note_appended()
         if (
             self._pending <= self._slack
@@ -315,9 +290,12 @@ class TokenEngine:
             self._planned = False
             return _NO_EDITS
         self._cold = self._expired or model != window.model
-        self._moved = self._moved or (bool(window.fixed.texts) and fixed != window.fixed.texts)
+        if window.fixed.texts and fixed != window.fixed.texts:
+            self._moved = True
+            if self._prefix is not None and self._prefix.edited:  # `recall` joins the tools with the first edit
+                self._prefix.same = 0
         window.prepare(model, fixed, self.limit, reserve)
-        if self._fold is None and not (self._moved or self._single_use):
+        if self._planner is None and not (self._moved or self._single_use):
             window.update(self._view.by_kind)
             if self._pending <= window.floor:  # a token is at least a byte: no edit can be due
                 self._slack, self._below_floor, self._planned = window.floor, True, False
@@ -326,76 +304,67 @@ class TokenEngine:
         self._planned = True
         return self._plan(self._settle(), recallable=recallable, summaries=summaries)
 
-    def _plan(self, fold: ConversationFold, *, recallable: bool, summaries: bool) -> Plan:
-        window, view, planner, pending = self._window, fold.view, fold.planner, fold.summaries
+    def _plan(self, planner: Planner, *, recallable: bool, summaries: bool) -> Plan:
+        window, view = self._window, planner.view
         if not self._fresh:
             self.tokens_before = view.tokens
         if self._moved and window.binding == "prefix":
             self._moved = False
             self._note(planner.strip())
-        fold.candidates.recallable = recallable
+        planner.recallable = recallable
         window.update(view.by_kind)
-        conditions = self._conditions = fold.conditions(
-            window,
+        users = planner.spans.users
+        conditions = self._conditions = Conditions(
+            rule=window.rule,
+            binding=window.binding,
             cold=self._cold,
+            turn_begins=bool(users) and users[-1] >= self._sent,
             sent=self._sent,
+            cached=view.before(view.position(self._sent)),
+            budget=window.budget,
+            floor=window.floor,
+            bill=self._monitor.bill,
+            summaries=summaries,
             requests=1 + self._skipped,
-            summaries=summaries and pending.possible,
         )
-        if not window.rule.breakpoints:
+        if not window.rule.breakpoints and not self._shared_prefix().edited:
             self._shared_prefix().same = window.fixed.tokens + conditions.cached
-        if fold.candidates.first_single_use is not None:
+        if planner.spans.single_use:
             self._note(planner.reduce_single_use(conditions))
-        due = planner.decide(conditions, pending.prepared_for, busy=pending.job is not None)
-        if due.splice:
-            self._note(fold.splice(conditions))
-            if view.tokens > conditions.budget:  # the summary covers only what its own request could contain
-                due.job = planner.decide(conditions, None).job
-        if due.reduce:
-            self._note(planner.reduce(conditions))
-        self._update_cost(fold)
+        self._note(planner.splice(conditions))
+        busy, job = planner.job is not None, planner.job or planner.due(conditions)
+        planner.job = job
+        self._update_cost()
         self._skipped = 0
         full = view.tokens > FULL * conditions.budget
         self._below_floor = view.tokens < conditions.floor
-        if pending.job is not None:
-            return Plan(urgent=full)
-        waiting = due.job is not None or pending.prepared or fold.candidates.first_single_use is not None
+        waiting = job is not None or planner.prepared is not None or bool(planner.spans.single_use)
         self._slack = -1 if waiting or full else planner.slack(conditions)
-        pending.job = due.job
-        return Plan(due.job, urgent=full) if due.job is not None else _NOTHING_DUE
+        return Plan(None if busy else job, urgent=full and job is not None) if job is not None else _NOTHING_DUE
 
-    def complete(self, job: SummaryJob, text: str | None, merged: str | None = None) -> bool:
-        """Take in the summary *text* of *job*, and *merged*, the one of `job.merges`; None: it failed.
+    def complete(self, job: SummaryJob, text: str | None) -> bool:
+        """Take in the summary *text* of *job*; None: it failed.
 
-        Return False and change nothing if the text is empty or longer than half of what it would replace. An invalid
-        *merged* leaves the earlier summaries as they are.
+        Return False and change nothing if the text is empty or longer than half of what it would replace.
         """
-        fold = self._fold
-        assert fold is not None  # it made the job
-        complete = fold.summaries.complete(job, text, merged)
-        self._update_cost(fold)
-        return complete
+        return self._planner is not None and self._planner.complete(job, text)
 
     def fit(self) -> list[Edit]:
         """Make the view fit the window at any cost; return all edits since the last request.
 
         Raises `ContextFloorError`, naming what fills the window, if not even the newest messages fit.
         """
-        conditions, fold, view, window = self._conditions, self._fold, self._view, self._window
-        if not self._planned or fold is None or conditions is None:
+        conditions, planner, view, window = self._conditions, self._planner, self._view, self._window
+        if not self._planned or planner is None or conditions is None:
             return []
-        if view.tokens > FULL * conditions.budget:
-            self._note(fold.relieve(conditions))
-        if self._fresh:  # the remaining text may be of another kind than the removed text
-            window.update(view.by_kind)
-            conditions = self._conditions = replace(conditions, budget=window.budget)
-            if view.tokens > window.hard_budget:
-                self._note(fold.omit_oldest(conditions))
+        self._note(planner.splice(conditions))
+        for _ in range(2):
+            if self._fresh:  # the remaining text may be of another kind than the removed text
                 window.update(view.by_kind)
-            self._update_cost(fold)
-        if view.tokens > window.hard_budget:
-            self._note(fold.planner.truncate_first_message(conditions))
-            window.update(view.by_kind)
+                conditions = self._conditions = replace(conditions, budget=window.budget)
+            if view.tokens > conditions.budget:
+                self._note(planner.omit(conditions))
+        window.update(view.by_kind)
         if view.tokens > window.hard_budget:
             raise window.floor_error(view, window.reserve)
         fresh, self._fresh = self._fresh, []
@@ -403,13 +372,12 @@ class TokenEngine:
 
     def _note(self, edits: list[Edit]) -> None:
         """Take note of *edits* that the view has applied."""
-        fold = self._fold
-        if edits and fold is not None:
-            fold.edited()
-            self._shared_prefix().shorten(edits, self._view, self._window, fold.candidates)
+        if edits:
+            self._shared_prefix().shorten(edits, self._view, self._window)
             self._moved = self._moved or self._window.binding != "prefix"
             self.report.edits += len(edits)
             self._fresh += edits
+            self.edited = True
 
     def _shared_prefix(self) -> CachedPrefix:
         if self._prefix is None:
@@ -419,6 +387,10 @@ class TokenEngine:
     def preview(self) -> Messages:
         """Return the messages that a request would contain now."""
         return self._view.messages()
+
+    def preview_breakpoints(self) -> tuple[int, ...] | None:
+        """Return the breakpoints of a request for `preview`; None if it needs none."""
+        return self._shared_prefix().mark(self._view, self._window, self._planner)
 
     def position_of(self, index: int) -> int:
         """Return how many messages the view shows before the message at *index* of the record."""
@@ -432,7 +404,7 @@ class TokenEngine:
         self._monitor.sent_at = self._now
         self.breakpoints = None
         if self._planned or window.rule.breakpoints:
-            self.breakpoints = self._shared_prefix().mark(view, window, self._fold)
+            self.breakpoints = self._shared_prefix().mark(view, window, self._planner)
         if self._planned:
             self._shared_prefix().extend(view, window.fixed.tokens)
         return view.messages()
@@ -456,7 +428,9 @@ class TokenEngine:
         ratio = tokens.prompt / total if total else 1.0
         monitor.omitted = int(max(view.omitted, 0) * ratio)
         same, cacheable = int(prefix.same * ratio), int(prefix.cacheable * ratio)
-        miss = monitor.observe(tokens, key, window.rule, cold=self._expired, same=same, cacheable=cacheable)
+        miss = monitor.observe(
+            tokens, key, window.rule, cold=self._expired, same=same, cacheable=cacheable, edited=prefix.edited
+        )
         window.gauge.observe(prefix.by_kind, fixed_tokens, tokens.prompt, grown=not prefix.edited)
         prefix.same, prefix.edited = prefix.cacheable, False
         return miss
@@ -474,7 +448,7 @@ class TokenEngine:
 
         They share half of the budget that the user's first and newest message leave. *limit* is the tool's own limit.
         """
-        user_tokens = 0 if self._fold is None else self._fold.user_tokens()
+        user_tokens = 0 if self._planner is None else self._planner.user_tokens()
         share = max(self._window.budget - user_tokens, 2) // 2 // max(results, 1)
         return max(1, min(self.retention.max_result_tokens if limit is None else limit, share))
 
@@ -486,6 +460,19 @@ class TokenEngine:
         self._window.limit = self.limit
         return self._window.truncate(text, fixed, reserve, model)
 
-    def recall(self, handle: str) -> Recalled | None:
-        """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown."""
-        return recalled(self._view.record, self._view.edits, handle)
+    def recall(self, handle: str = "", query: str = "") -> Recalled | None:
+        """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown.
+
+        With *query*, return the passages that match it best, of that content or of all that is not in view.
+        """
+        view = self._view
+        whole = recalled(view.record, view.edits, handle) if handle else None
+        if not query:
+            return whole
+        view.grow()
+        gone = (
+            transcript(message)
+            for index, message in enumerate(view.record)
+            if view.at(index) is not message or (message.role == "tool" and message.whole is not None)
+        )
+        return found_in(gone if not handle else [] if whole is None else [whole], query)

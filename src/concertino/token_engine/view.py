@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from ..messages import AssistantMessage, Message, Messages, SystemMessage, ToolMessage
+from ..messages import AssistantMessage, Message, Messages, ToolMessage, UserMessage
 from .counting.sizes import KINDS, Measure, Size
 from .edits import Edit, Reduce, Strip, Summarize
 
@@ -155,12 +155,6 @@ class View:
         position = self.position(index)
         return self._shown[position] if position < len(self.indexes) and self.indexes[position] == index else None
 
-    def whole(self) -> dict[int, int]:
-        """Return the tokens of each message that the view shows unchanged, by index."""
-        record = self.record
-        shown = zip(self.indexes, self._shown, self._sizes, strict=True)
-        return {index: tokens for index, message, tokens in shown if message is record[index]}
-
     def messages(self) -> Messages:
         """Return the messages shown now; later changes do not affect the returned sequence."""
         self._lent = True
@@ -205,7 +199,7 @@ class View:
     def _summarize(self, edit: Summarize) -> None:
         start, stop, stays = self.position(edit.first), self.position(edit.end), frozenset(edit.kept)
         kept = [position for position in range(start, stop) if self.indexes[position] in stays]
-        shown = [SystemMessage(edit.text), *(self._shown[position] for position in kept)]
+        shown = [UserMessage(edit.text), *(self._shown[position] for position in kept)]
         self._show(start, stop, shown, [edit.first, *(self.indexes[position] for position in kept)])
         if edit.first <= self.reasoned < edit.end:
             before = range(start + len(shown) - 1, -1, -1)

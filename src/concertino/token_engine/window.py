@@ -18,9 +18,7 @@ _NOTE = 32
 """Tokens for the note that a message was cut."""
 _LARGEST_MESSAGE = 0.75
 """Share of the budget that one message of the user may fill."""
-_HIGHEST_FLOOR = 32_000
-"""Tokens that `Retention.floor` covers at most, however large the window is."""
-_MARGIN, _MARGIN_EXACT = 0.1, 0.02
+_MARGIN, _MARGIN_EXACT = 0.15, 0.02
 """Safety margin for an estimate, and for a count with the model's own tokenizer, which omits what the provider adds."""
 _AFTER_REJECTION = 0.75
 """Share of a rejected request's tokens that the next attempt may have."""
@@ -66,7 +64,7 @@ class WindowBudget:
         self.budget = self.hard_budget = limit
         """Counted tokens that a view should have at most, and that it must not exceed."""
         self.floor = 0
-        """Counted tokens of a view below which no edit is made to save cost."""
+        """Counted tokens of a view below which nothing is summarized."""
 
     def select(self, model: str) -> None:
         """Use the rules and the calibration of *model* from now on."""
@@ -90,7 +88,7 @@ class WindowBudget:
         if soft_limit is not None and soft_limit < most:
             soft = gauge.budget(by_kind, fixed, max(soft_limit, fixed + soft_limit // 2))
             self.budget = min(self.hard_budget, soft)
-        self.floor = min(int(retention.floor * self.budget), _HIGHEST_FLOOR)
+        self.floor = size_in(self.budget, retention.floor)
 
     def floor_error(self, view: View, reserve: int) -> ContextFloorError:
         """Return the error for a *view* that no edit can make fit; it names what fills the window."""
@@ -206,3 +204,8 @@ class FixedParts:
         if texts is not self.texts:
             self.texts, self.sizes = texts, self._statistics.count(self._counter, texts)
             self.tokens = sum(self.sizes.values())
+
+
+def size_in(budget: int, size: float) -> int:
+    """Return *size* in tokens: a share of *budget* if it is less than 1."""
+    return int(size * budget if size < 1 else size)

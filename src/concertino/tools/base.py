@@ -301,8 +301,11 @@ class ToolContext(Work):
         """
 
     @abstractmethod
-    def recall(self, handle: str) -> str | None:
-        """Return the full text that was cut, reduced or summarized under *handle*; None if the handle is unknown."""
+    def recall(self, handle: str = "", query: str = "") -> str | None:
+        """Return the full text that was cut, reduced or summarized under *handle*; None if the handle is unknown.
+
+        With *query*, return the passages that match it best, of that text or of all that has left the view.
+        """
 
     @abstractmethod
     def truncate(self, text: str, reserve: int = 0) -> str:

@@ -29,7 +29,7 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.token_engine import Retention, Summarize, SummaryJob, TokenEngine
+from concertino.token_engine import Retention, SummaryJob, TokenEngine
 from concertino.token_engine import planner as planning
 from concertino.token_engine.caching.prefix import can_end_prefix
 from concertino.token_engine.caching.rules import binding
@@ -69,10 +69,12 @@ class Session:
         self.reserve = self.limit // 10
         self.recallable = chance.random() < 0.5
         self.retention = Retention(
-            results=chance.choice((0, 2, 10)),
-            messages=chance.choice((0, 4, 20)),
-            patience=chance.choice((0.5, 1.0, 4.0)),
-            floor=chance.choice((0, 0, 0.2)),
+            keep=chance.choice((0, 0.1, 0.3)),
+            users=chance.choice((0, 0.1, 0.5)),
+            frees=chance.choice((30, 0.1, 0.3)),
+            patience=chance.choice((0.01, 1.0, 4.0)),
+            price=chance.choice((0.03, 1e9)),
+            floor=chance.choice((0, 0, 0.5)),
             summaries=chance.random() < 0.8,
         )
         self.engine = self.new_engine()
@@ -83,8 +85,8 @@ class Session:
         """By index of an answer with reasoning: the view that it was given for."""
         self.last_view: list[Message] = []
         self.waiting: SummaryJob | None = None
-        self.segments = chance.choice((2, 8))
-        """Summaries after which they are merged; a low number tests merging more often."""
+        self.summaries = chance.choice((0.01, 0.08))
+        """Share of the window above which summaries are merged; a low one tests merging more often."""
 
     def new_engine(self) -> TokenEngine:
         return TokenEngine(COUNTER, self.limit, self.retention, clock=lambda: self.now)
@@ -95,7 +97,7 @@ class Session:
         """Run some turns of the user, each with a tool loop."""
         chance = self.chance
         try:
-            with patch.object(planning, "MOST_SEGMENTS", self.segments):
+            with patch.object(planning, "SUMMARIES", self.summaries):
                 for _ in range(chance.choice((1, 1, 2, 5))):
                     self.turn()
         except ContextFloorError as error:
@@ -186,10 +188,9 @@ class Session:
         kind = self.chance.choice(("good", "good", "good", "none", "empty", "long"))
         text = {"none": None, "empty": "  ", "long": "x" * 3 * job.tokens}.get(kind, "They spoke of an order.")
         edits, shown = self.engine.edits, list(self.engine.preview())
-        fold = self.engine._fold
-        wanted = fold is not None and fold.summaries.job is job  # its messages may have been omitted meanwhile
-        merged = self.chance.choice((None, " ", "x" * 90_000, "Earlier they spoke.")) if job.merges else None
-        good = self.engine.complete(job, text, merged)
+        planner = self.engine._planner
+        wanted = planner is not None and planner.job is job  # its messages may have been omitted meanwhile
+        good = self.engine.complete(job, text)
         assert good == (wanted and kind == "good")
         assert (self.engine.edits, list(self.engine.preview())) == (edits, shown)
 
@@ -247,13 +248,11 @@ class Session:
         """Check counts (9), groups (1, 2) and pins (8)."""
         assert self.engine.tokens == sum(MEASURE(message)[0] for message in view)
         here = {id(message) for message in view}
-        told = [message.text for message in view if isinstance(message, SystemMessage) and "Summary" in message.text]
-        assert all(re.search(r"[Tt]hey spoke", text) for text in told), "an invalid summary changes nothing (7)"
+        told = [m.text for m in view if isinstance(m, UserMessage) and m.text.startswith("[Record of")]
+        assert all(re.search(r"They spoke|not shown|too long", text) for text in told), "no invalid summary (7)"
         users = [message for message in self.record if isinstance(message, UserMessage)]
         pinned = [m for m in self.record if isinstance(m, ToolMessage) and m.retain == "pin"]
-        first = self.record.index(users[0])
-        gone = [e for e in self.engine.edits if isinstance(e, Summarize) and (e.first, e.end) == (first, first + 1)]
-        for message in (*users[bool(gone) : 1], users[-1], *pinned):  # the first one is omitted as a last resort
+        for message in (users[-1], *pinned):
             assert id(message) in here, f"{message} is pinned (8)"
         calls = [call.id for message in view if isinstance(message, AssistantMessage) for call in message.tool_calls]
         results = [message.call_id for message in view if isinstance(message, ToolMessage)]
@@ -291,7 +290,7 @@ class Session:
         if not self.recallable:
             return
         for message in view:
-            if isinstance(message, ToolMessage | SystemMessage):
+            if isinstance(message, ToolMessage | UserMessage):
                 text = message.content if isinstance(message, ToolMessage) else message.text
                 for handle in RECALL.findall(text):
                     found = self.engine.recall(handle)

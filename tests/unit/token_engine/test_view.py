@@ -12,7 +12,6 @@ from concertino.messages import (
     Message,
     MessagePart,
     Reasoning,
-    SystemMessage,
     Text,
     ToolMessage,
     UserMessage,
@@ -49,7 +48,7 @@ class Plain:
             case Summarize(first, end, kept, text):
                 stay = [one for one in self.shown if first <= one[0] < end and one[0] in kept]
                 before = [one for one in self.shown if one[0] < first]
-                self.shown = [*before, (first, SystemMessage(text)), *stay, *(o for o in self.shown if o[0] >= end)]
+                self.shown = [*before, (first, UserMessage(text)), *stay, *(o for o in self.shown if o[0] >= end)]
             case Strip(end):
                 bare = [(place, without_reasoning(m) if place < end else m) for place, m in self.shown]
                 self.shown = [(place, message) for place, message in bare if message is not None]

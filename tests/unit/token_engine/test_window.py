@@ -20,7 +20,7 @@ from concertino.token_engine import (
 from concertino.token_engine.counting.calibration import Calibration
 from concertino.token_engine.window import Gauge
 
-UNSURE = 0.1
+UNSURE = 0.15
 factors = st.floats(min_value=0.4, max_value=2.5)
 sizes = st.integers(min_value=0, max_value=200_000)
 
@@ -83,7 +83,7 @@ async def test_a_run_with_a_long_history_completes() -> None:
         chat, AgentConfig(), ToolRegistry(), resources=Resources(limits=lambda *_: Limits(context=22_000, output=2_000))
     ).run()
     assert result.status == "completed"
-    assert len(model.requests[0].messages) > 100
+    assert len(model.requests[0].messages) > 80
 
 
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.3, 2.5])

@@ -25,7 +25,7 @@ from ..render.result_document import CitedSources
 from .run_state import find_run, tree_of
 from .watch import LEASE, print_result, watch
 
-BUILT_IN_AGENTS = ("supervisor", "researcher", "main_thread")
+BUILT_IN_AGENTS = ("supervisor", "researcher", "main_thread", "librarian")
 """The agents of `wiring.open_runtime`."""
 
 
@@ -96,7 +96,7 @@ async def _open_runtime(run: StoredRun, context: CommandContext) -> AsyncIterato
     """Open a runtime with the run's agent. It has no watchdog: it resumes no other run."""
     async with AsyncExitStack() as stack:
         if context.options.app is not None:
-            runtime = await _call_app(context.options.app, context)
+            runtime = await call_app(context.options.app, context)
         else:
             check_agent(run, context)
             models = await stack.enter_async_context(wiring.Models())
@@ -107,7 +107,7 @@ async def _open_runtime(run: StoredRun, context: CommandContext) -> AsyncIterato
         yield runtime
 
 
-async def _call_app(app: str, context: CommandContext) -> Runtime:
+async def call_app(app: str, context: CommandContext) -> Runtime:
     """Return the runtime that the function named *app* builds. Raises `ConfigurationError`."""
     module_name, _, name = app.partition(":")
     if not module_name or not name:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ... import events
 from ...usage import total
 from .format import counted, event_note, money, one_line, seconds, subject, tokens, waits_for
+from .worker_events import worker_note
 
 _WIDTH = 160
 
@@ -51,7 +52,7 @@ class LogView:
             case events.AttemptFailed() | events.ContextEdited() | events.Steered() | events.Notice():
                 return event_note(event)
             case _:
-                return ""
+                return worker_note(event) if isinstance(event, events.CustomEvent) else ""
 
     def _tool(self, event: events.ToolStarted | events.ToolProgress | events.ToolDone | events.ToolFailed) -> str:
         key = (event.run_id, event.call_id)

@@ -88,10 +88,11 @@ def open_run(
         run.first_record = len(run.tree.ledger)
         run.show(parent.run.stream)
     run.checked = checked
-    if config.output_type is not None:
+    if config.output_type is not None or config.turn_type is not None:
         from ..output import output_of  # noqa: PLC0415 - most agents answer with text, and pydantic is slow to import
 
         run.output = output_of(config.output_type)
+        run.turn_output = run.output or output_of(config.turn_type)
     if changes:
         run.repairs = f"the history was repaired so that the model accepts it: {changes}"
     return run
@@ -138,9 +139,7 @@ async def begin(run: RunSession, parent: Parent | None) -> None:
     tree.start_lease(claim, since)
 
 
-def build_messages(
-    run: RunSession, config: AgentConfig[object], message: str, skipped: Sequence[int] | None = None
-) -> None:
+async def build_messages(run: RunSession, hooks: Hooks, message: str, skipped: Sequence[int] | None = None) -> None:
     """Add the system prompt and the first messages, with the user's *message* as the agent admits it.
 
     A user message that is too long is cut, and a notice reports it.
@@ -151,9 +150,11 @@ def build_messages(
     if not chat.memory_enabled:
         for name in MEMORY_TOOLS:
             run.registry.unregister(name)
-    run.system = system_prompt(chat, config, run.registry)
-    if run.output is not None and not run.output.is_enforced(run.model, tools=bool(run.registry)):
-        run.system = f"{run.system}\n\n{run.output.instructions}"
+    run.system = system_prompt(chat, hooks.config, run.registry)
+    if hooks.build_system_prompt.own:
+        run.system = await hooks.build_system_prompt(run.context, run.system)
+    if run.turn_output is not None and not run.turn_output.is_enforced(run.model, tools=bool(run.registry)):
+        run.system = f"{run.system}\n\n{run.turn_output.instructions}"
     earlier = before_user_message(chat, run.model_id)
     if earlier:
         run.call_ids = set(run.checked.call_ids) if skipped is None else call_ids(earlier)

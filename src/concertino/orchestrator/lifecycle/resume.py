@@ -12,12 +12,14 @@ from ...scope import Scope
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Claim
-from ...token_engine.summaries import prepared_edits
+from ...token_engine.edits import decode_edits
+from ...token_engine.recall import RECALL
 from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
 from ..journal.replay import Replay, replay
 from ..meter import Meter
+from ..model_call.request import offer_recall
 from ..resources import limits_from
 from ..run import RunSession
 from ..tool_calls.context import OUTSIDE, Parent
@@ -148,13 +150,15 @@ def _restore(run: RunSession, found: Replay) -> None:
     if found.ready or run.chat.context is None:
         run.window.restore_prepared(found.ready)
     else:
-        run.window.restore_prepared(prepared_edits(run.chat.context, run.window.example_count))
+        run.window.restore_prepared(decode_edits(run.chat.context.prepared, run.window.example_count))
     run.added = found.added
     run.call_ids = call_ids(found.messages)
     kept = {spec.name for spec in found.tools}
     for tool in run.registry.all():
         if tool.spec.name not in kept:  # a hook has removed it
             run.registry.unregister(tool.name)
+    if any(spec.name == RECALL for spec in found.tools):
+        offer_recall(run)
     run.opened = found.request if found.stage == "requested" else found.turn
 
 

@@ -164,8 +164,8 @@ class Attempt:
         self._put: Callable[[RunEvent], None] | None = None
         if self._stream is not None:
             self._put = self._stream.put if self._held is None else self._held.append
-            if run.output is not None and not side:
-                self._put = _with_partial(run, self._put, run.output.reader(run.redactor))
+            if run.turn_output is not None and not side:
+                self._put = _with_partial(run, self._put, run.turn_output.reader(run.redactor))
         self._pieces: RedactedPieces | None = None
         if self._put is not None and run.redactor is not None:
             self._pieces = RedactedPieces(run.redactor, self._put)
@@ -319,8 +319,8 @@ class Attempt:
             if self._pieces is not None:
                 self._pieces.flush()
             message = redactor.message(message)
-            if self._run.output is not None and not self._side:
-                message = self._run.output.redacted(message, redactor)
+            if self._run.turn_output is not None and not self._side:
+                message = self._run.turn_output.redacted(message, redactor)
         if self._run.registry.sent_names:
             message = _with_own_names(message, self._run.registry.sent_names)
         self.calls = calls = message.tool_calls

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from operator import is_
 
 from ...errors import BudgetError, ContextTooLongError, ProviderError
 from ...events import CacheMiss, ContextEdited
@@ -15,7 +16,9 @@ from ...providers.base import Model, ModelRequest, model_id
 from ...records import record
 from ...token_engine.counting.sizes import FRAME
 from ...token_engine.edits import Edit, Reduce, Summarize
-from ...token_engine.planner import Plan, SummaryJob
+from ...token_engine.planner import Plan
+from ...token_engine.recall import RECALL
+from ...token_engine.spans import SummaryJob
 from ..hooks import Hooks
 from ..journal.replay import OpenRequest
 from ..meter import at_limit
@@ -34,7 +37,7 @@ class _Planned:
 
     model: str
     """The id of the model that it was planned for; empty for a request found in the journal."""
-    tools: Sequence[ToolSpec] = ()
+    tools: tuple[ToolSpec, ...] = ()
     """The run's tools then."""
     own_messages: bool = False
     """Whether a hook has given it messages of its own."""
@@ -45,7 +48,7 @@ class _Planned:
 class TurnRequests:
     """Makes the requests of one turn after another."""
 
-    __slots__ = ("_hooks", "_planned", "_run", "job", "summaries")
+    __slots__ = ("_hooks", "_last", "_planned", "_run", "job", "summaries")
 
     def __init__(self, run: RunSession, hooks: Hooks) -> None:
         self._run = run
@@ -53,6 +56,7 @@ class TurnRequests:
         self.summaries: Summaries | None = None
         """The run's summaries, once one was due."""
         self._planned = _Planned("")
+        self._last: ModelRequest | None = None  # whose usage is known
         self.job: SummaryJob | None = None
         """A summary to start once the answer has arrived."""
 
@@ -90,8 +94,8 @@ class TurnRequests:
         if refused or not same:
             limits = run.limits_of(model)
             request = for_model(request, model, limits)
-            if run.output is not None and not same:
-                run.output.apply(request, model)
+            if run.turn_output is not None and not same:
+                run.turn_output.apply(request, model)
             if refused and self._planned.own_messages:
                 return None
             if refused:
@@ -101,6 +105,7 @@ class TurnRequests:
                 view = await self._view(model, limits, run.registry.specs(), prompt, summaries=False)
                 request.messages = _prompted(view, prompt)
                 request.breakpoints = run.window.breakpoints
+                request.tools = run.registry.specs() if request.tools else ()
         renewed = Prepared(model, name, request, run.next_attempt())
         if run.tree.budgeted:
             return None if await self._reserve(renewed, after=error) else renewed
@@ -118,6 +123,7 @@ class TurnRequests:
         settings: tuple[object, ...] = (choice, request.effort, request.parallel_tool_calls, schema, request.extra)
         if request.system != run.system or request.tools != planned.tools:
             settings += (request.system, request.tools)  # a hook's own
+        self._last = request
         miss = run.window.observe(attempt.tokens, settings)
         if miss is not None:
             run.emit(CacheMiss, attempt.model_id, miss.reason, miss.expected, miss.cached)
@@ -144,6 +150,7 @@ class TurnRequests:
         prompt, run.state.prompt = run.state.prompt, ""
         view = await self._view(model, limits, specs, prompt, summaries=getattr(model, "summarizes", False))
         messages = _prompted(view, prompt) if prompt else view
+        tools = self._planned.tools if tools else tools
         request = ModelRequest(
             model=model.name,
             system=run.system,
@@ -156,8 +163,8 @@ class TurnRequests:
             cache_key=run.cache_key,
         )
         run.state.tool_choice = "auto"
-        if run.output is not None:
-            run.output.apply(request, model)
+        if run.turn_output is not None:
+            run.turn_output.apply(request, model)
         if hooks.build_request.own:
             request = await hooks.build_request(run.context, request)
             if run.redactor is not None and request.messages is not messages:
@@ -174,6 +181,8 @@ class TurnRequests:
     ) -> Messages:
         """Return the part of the conversation that *model* is sent before *prompt*, within its context window."""
         run, window = self._run, self._run.window
+        if window.edited and offer_recall(run):
+            tools = run.registry.specs()
         name = run.model_id if model is run.model else model_id(model)
         self._planned = _Planned(name, tools, prompt=prompt)
         window.limit = limits.context
@@ -183,13 +192,19 @@ class TurnRequests:
         plan = window.plan(fixed, reserved, name, recallable=run.recallable, summaries=summaries)
         while plan.urgent:
             await self._summarize_now(plan, model)
-            if plan.job is None or not plan.job.prefix_only or not window.prepared:
+            if plan.job is None or plan.job.limit is None or not window.prepared:
                 break
             plan = window.plan(fixed, reserved, name, recallable=run.recallable, summaries=summaries)
         if plan.job is not None:
             self.job = None if plan.urgent else plan.job
-        if plan.edits_possible and (edits := window.fit()):
-            self._report(edits, window.tokens_before)
+        edits = window.fit() if plan.edits_possible else []
+        if edits:
+            before = window.tokens_before
+            if offer_recall(run):  # with the first edit, which breaks the cached prefix anyway
+                self._planned.tools = tools = run.registry.specs()
+                window.plan(run.fixed(tools), reserved, name, recallable=True, summaries=False)
+                edits += window.fit()
+            self._report(edits, before)
         return window.view()
 
     async def _summarize_now(self, plan: Plan, model: Model) -> None:
@@ -198,16 +213,25 @@ class TurnRequests:
         if plan.job is None:
             await self._summarizer().settle()
             return
-        messages = run.window.preview()
-        request = ModelRequest(
-            model=model.name,
-            system=run.system,
-            messages=messages[: run.window.position_of(plan.job.end)] if plan.job.prefix_only else messages,
-            tools=run.registry.specs(),
-            max_output_tokens=run.limits_of(model).output,
-            breakpoints=run.window.breakpoints and (),
-            cache_key=run.cache_key,
-        )
+        messages, last = run.window.preview(), self._last
+        end = run.window.position_of(plan.job.end)
+        if (
+            last is not None
+            and last.model == model.name
+            and end <= len(last.messages) <= len(messages)
+            and all(map(is_, messages, last.messages))
+        ):
+            request = last  # in the provider's cache
+        else:
+            request = ModelRequest(
+                model=model.name,
+                system=run.system,
+                messages=messages,
+                tools=run.registry.specs(),
+                max_output_tokens=run.limits_of(model).output,
+                breakpoints=run.window.preview_breakpoints(),
+                cache_key=run.cache_key,
+            )
         await self._summarizer().make(plan.job, model, request)
 
     def _report(self, edits: Sequence[Edit], before: int) -> None:
@@ -269,6 +293,19 @@ class TurnRequests:
         except BudgetError as error:
             return error
         return None
+
+
+def offer_recall(run: RunSession) -> bool:
+    """Add `recall` to the tools of *run*, whose view has been edited; return True if it was not among them.
+
+    A run without tools does not get it: its model may not take any.
+    """
+    if not run.registry or RECALL in run.registry:
+        return False
+    from ...tools.builtin.recall_tool import Recall  # noqa: PLC0415 - few runs need it
+
+    run.registry.register(Recall())
+    return True
 
 
 def _prompted(view: Messages, prompt: str) -> Sequence[Message]:

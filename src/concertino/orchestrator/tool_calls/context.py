@@ -196,9 +196,9 @@ class CallContext(ToolContext):
         made: T = shared[factory]
         return made
 
-    def recall(self, handle: str) -> str | None:
+    def recall(self, handle: str = "", query: str = "") -> str | None:
         """See `ToolContext.recall`."""
-        found = self._run.window.recall(handle)
+        found = self._run.window.recall(handle, query)
         if found is None:
             return None
         self.unkept = self.unkept or not found.stored

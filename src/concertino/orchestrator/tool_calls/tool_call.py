@@ -12,7 +12,7 @@ from ...events import StoppedWork
 from ...ids import call_key, handle_for
 from ...messages import AssistantMessage, Media, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
-from ...token_engine.recall import RECALL, cut_middle, hint
+from ...token_engine.recall import cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...tools.registry import ToolRegistry
 from ...tools.threads import run_in_thread
@@ -356,8 +356,8 @@ class Call:
         run, whole = self._run, outcome.content
         most = run.window.allowance(self.siblings, tool.max_tokens)
         if len(whole) > most or not whole.isascii():
-            outcome.handle = handle_for(self.key)
-            note = hint(outcome.handle, recallable=RECALL in run.registry)
+            outcome.handle = handle_for(whole)
+            note = hint(outcome.handle, recallable=run.recallable)
             outcome.content = cut_middle(run.resources.counter, whole, most, note)
         if tool.shown:
             outcome.content = _SHOWN.format(content=outcome.content)

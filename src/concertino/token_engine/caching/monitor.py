@@ -14,7 +14,9 @@ MissReason = Literal[
     "model_changed", "system_prompt_changed", "tools_changed", "settings_changed", "conversation_replaced", "provider"
 ]
 """Cause of a cache miss. `provider`: no change on this side explains it."""
-_TOLERANCE = 0.02
+_TOLERANCE, _TOLERANCE_EDITED = 0.02, 0.3
+"""Share of a prompt that may be missing from the cache; and share of the expected tokens after an edit, when only our
+own count tells how large the unchanged prefix is."""
 
 
 @record
@@ -35,12 +37,14 @@ CacheKey = tuple[str, Mapping[str, str], object]
 class CacheMonitor:
     """Predicts what each request finds in the provider's cache, and compares."""
 
-    __slots__ = ("_key", "_replaced", "_untrimmed", "cacheable", "omitted", "report", "sent_at")
+    __slots__ = ("_key", "_replaced", "_untrimmed", "bill", "cacheable", "omitted", "report", "sent_at")
 
     def __init__(self) -> None:
         self.report = ContextReport()
         self.sent_at: float | None = None
         """Time of the last request in seconds."""
+        self.bill = 0.0
+        """Cost of the conversation's requests so far, in tokens of uncached input."""
         self._key: CacheKey | None = None
         self.cacheable = 0
         """Tokens of the last request that can be in the cache now."""
@@ -62,11 +66,12 @@ class CacheMonitor:
         cold: bool,
         same: int,
         cacheable: int,
+        edited: bool = False,
     ) -> Miss | None:
         """Take in the provider's figures for a request; return the miss, if there was one.
 
         *same*: tokens at the beginning of the request that equal those of the last one. *cacheable*: tokens of the
-        request that can be in the cache afterwards.
+        request that can be in the cache afterwards. *edited*: the request does not extend the last one.
         """
         prompt, cached, written = tokens.prompt, tokens.cached, tokens.cache_write
         before = self._key
@@ -74,12 +79,13 @@ class CacheMonitor:
         miss = None
         if not cold and not free and before is not None:
             expected = _cached(rule, min(self.cacheable, same))
-            tolerance = max(_TOLERANCE * prompt, 2 * rule.step, 64)
+            tolerance = max(_TOLERANCE * prompt, 2 * rule.step, 64, _TOLERANCE_EDITED * expected if edited else 0)
             if expected >= rule.minimum + rule.step and cached < expected - tolerance:
                 miss = Miss(self._reason(before, key), expected, cached)
         untrimmed, untrimmed_cached = prompt + self.omitted, 0
         if not cold and not free and before is not None and before[0] == key[0]:
             untrimmed_cached = _cached(rule, min(self._untrimmed, untrimmed))
+        self.bill += rule.read * cached + rule.write * (prompt - cached)
         report = self.report
         report.requests += 1
         report.prompt += prompt

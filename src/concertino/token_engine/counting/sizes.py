@@ -15,8 +15,11 @@ PROSE, DATA, FOREIGN = range(3)
 KINDS = 3
 
 _PER_FILE = 2_000
-"""Assumed tokens of an image or file of unknown size. An image of the usual size costs 258 (Gemini), up to 1,600
-(Anthropic) or up to 1,500 (OpenAI)."""
+"""Assumed tokens of an image or file of unknown size."""
+_PER_PIXEL, _LEAST_IMAGE, _MOST_IMAGE = 1 / 750, 260, 1_600
+"""Tokens of an image: Anthropic's price of a pixel, between Gemini's price of an image and Anthropic's largest."""
+_HEADER = 120_000
+"""Characters of base64 in which an image names its size; a JPEG may begin with 64 kB of other data."""
 _PER_BYTE = 0.05
 """Assumed tokens per byte of a document or recording. A PDF page has 1,500 to 3,000 tokens and rarely less than 50 kB;
 a second of speech has 10 to 32 tokens and some kB when compressed."""
@@ -113,10 +116,33 @@ def _filler(media: Media) -> str:
 
 def media_size(media: Media) -> int:
     """Return the assumed tokens of *media*, an even number."""
-    if media.data is None or media.kind == "image":
+    if media.kind == "image":
+        pixels = _pixels(media.data[:_HEADER]) if media.data else 0
+        return min(max(int(pixels * _PER_PIXEL), _LEAST_IMAGE), _MOST_IMAGE) & ~1 if pixels else _PER_FILE
+    if media.data is None:
         return _PER_FILE
     share = 0.75 if media.is_text else _PER_BYTE
     return max(_PER_FILE, int(len(media.data) * share) & ~1)
+
+
+def _pixels(data: str) -> int:
+    """Return the pixels of the PNG, GIF or JPEG that begins with *data* in base64; 0 if unknown."""
+    from binascii import Error, a2b_base64  # noqa: PLC0415 - few conversations have images
+
+    try:
+        head = a2b_base64(data[: len(data) // 4 * 4])
+    except Error:
+        return 0
+    if head.startswith(b"\x89PNG") and len(head) >= 24:
+        return int.from_bytes(head[16:20], "big") * int.from_bytes(head[20:24], "big")
+    if head.startswith(b"GIF8") and len(head) >= 10:
+        return int.from_bytes(head[6:8], "little") * int.from_bytes(head[8:10], "little")
+    at = 2 if head.startswith(b"\xff\xd8") else len(head)
+    while at + 9 <= len(head) and head[at] == 0xFF:  # a JPEG's segments: marker, length, content
+        if 0xC0 <= head[at + 1] <= 0xCF and head[at + 1] not in (0xC4, 0xC8, 0xCC):
+            return int.from_bytes(head[at + 5 : at + 7], "big") * int.from_bytes(head[at + 7 : at + 9], "big")
+        at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
+    return 0
 
 
 def _kind(text: str) -> int:

@@ -1,4 +1,4 @@
-"""`recall`: show the full text of results and messages that were cut, reduced or summarized."""
+"""`recall`: search and show what was cut, reduced, summarized or omitted."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ _CONTINUATION = 40
 
 
 class Recall(Tool):
-    """The model's access to text that has left its view. The replacement text names the handle."""
+    """The model's access to text that has left its view.
+
+    The engine adds it to the tools in the request that carries the first edit. The replacement text names the handle.
+    """
 
     name = "recall"
     description = (
-        "Show the full text of something that was left out of the conversation: a tool result that was cut or reduced, "
-        "or messages that were summarized."
+        "Look up what was left out of the conversation: results that were cut or reduced, and messages that were "
+        "summarized. With `query`, find the passages that contain its words; with `handle`, read the text whole."
     )
     parameters: dict[str, Any] = {  # noqa: RUF012 - a schema is data
         "type": "object",
         "properties": {
+            "query": {"type": "string", "description": "Words to search for, such as a name, an id or a path"},
             "handle": {"type": "string", "description": "The handle that the shortened text names"},
             "start": {
                 "type": "integer",
@@ -32,7 +36,6 @@ class Recall(Tool):
                 "description": "Offset of the first character to show; default 0",
             },
         },
-        "required": ["handle"],
         "additionalProperties": False,
     }
     retain: Retain = "once"
@@ -40,13 +43,25 @@ class Recall(Tool):
     counts_as_iteration = False
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> str:
-        """Return a page of the full text; see `Tool.execute`."""
-        handle, start = arguments["handle"], arguments.get("start", 0)
+        """Return the passages that match the query, or a page of the full text; see `Tool.execute`."""
+        handle, query, start = (
+            arguments.get("handle", ""),
+            arguments.get("query", "").strip(),
+            arguments.get("start", 0),
+        )
+        if query:
+            return self._found(query, handle, context)
+        if not handle:
+            raise ToolError("give a query, or a handle from the conversation")
         whole = context.recall(handle)
         if whole is None:
-            raise ToolError(f"unknown handle {handle!r}; use a handle from the conversation")
+            raise ToolError(f"unknown handle {handle!r}; use a handle from the conversation, or a query")
         shown = context.truncate(whole[start : start + _PAGE], reserve=_CONTINUATION)
         left = len(whole) - start - len(shown)
         return (
             f"{shown}\n[... {left:,} more characters; continue with start={start + len(shown)}]" if left > 0 else shown
         )
+
+    def _found(self, query: str, handle: str, context: ToolContext) -> str:
+        found = context.recall(handle, query)
+        return context.truncate(found) if found else f"Nothing that was left out contains {query!r}; try other words."

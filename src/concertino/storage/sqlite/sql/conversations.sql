@@ -186,9 +186,15 @@ UPDATE turns SET not_before = :until WHERE number = :turn AND state = 'queued';
 
 -- name: search_turns
 WITH found AS MATERIALIZED (  -- else each text is read twice
-    SELECT t.number, relevance(w.words, :wanted) AS score
-    FROM conversations AS c JOIN turns AS t ON t.conversation = c.number JOIN turn_words AS w ON w.turn = t.number
-    WHERE c.conversation_key IS NOT NULL AND /*reached c*/
+    SELECT w.turn AS number, relevance(w.words, :wanted) AS score
+    FROM turn_words AS w
+    WHERE w.turn IN (
+        SELECT t.number
+        FROM conversations AS c JOIN turns AS t ON t.conversation = c.number
+        WHERE c.conversation_key IS NOT NULL AND /*reached c*/
+        ORDER BY t.number DESC
+        LIMIT :most
+    )
 )
 SELECT number FROM found
 WHERE score IS NOT NULL
