@@ -127,6 +127,22 @@ async def test_a_batch_changes_no_row_of_another_tree(store: FullStore) -> None:
     assert await read(store) == [(1, "event 1")]
 
 
+async def test_a_page_has_the_contents_that_its_rows_name_and_those_of_one_batch_only(store: FullStore) -> None:
+    """Contents are large. A digest that is not named as `data_digest` needs no content."""
+    tree = await start_tree(store)
+    pictures = {digest: f"content {digest}" for digest in ("d1", "d2")}
+    for number, digest in enumerate(pictures, 1):
+        items = [[0, {"data_digest": digest}]]
+        await store.add_events(batch(tree, number, EventRow(run_id="r1", entry=1, items=items, contents=pictures)))
+    await store.add_events(batch(tree, 3, EventRow(run_id="r1", entry=1, items=[[0, {"digest": "d1"}]])))
+    found = [await store.events(SCOPE, "r1", after) for after in range(3)]
+    assert [[each.first for each in page.rows] for page in found] == [[1], [2], [3]]
+    assert [page.contents for page in found] == [{"d1": "content d1"}, {"d2": "content d2"}, {}]
+    await tree.end()
+    await store.erase(SCOPE)
+    assert (await store.events(OPERATOR, "r1")).contents == {}
+
+
 @pytest.mark.parametrize("other", OTHERS, ids=repr)
 async def test_a_log_out_of_reach_is_unknown(store: FullStore, other: Any) -> None:
     tree = await start_tree(store)

@@ -26,7 +26,7 @@ from concertino import (
     tool,
 )
 from concertino.agents import MainThreadAgent
-from concertino.messages import Media, ToolMessage, UserMessage
+from concertino.messages import AssistantMessage, Media, Text, ToolMessage, UserMessage
 from concertino.testing import ScriptedModel, call
 from concertino.tools.builtin import Recall
 
@@ -232,6 +232,22 @@ async def test_a_run_that_ends_while_it_waits_keeps_nothing(tmp_path: Path, end:
             await runtime.stop(ANN, run.id)
         await runtime.close()
     assert_nothing_is_kept(tmp_path)
+
+
+async def test_media_of_the_history_stay(tmp_path: Path) -> None:
+    """Erasing a result with its media takes no media from the history, which the run names in shared texts."""
+    picture = Media("image/png", "NDcy" * 40)
+    history = (UserMessage("look", (picture,)), AssistantMessage((Text("ok"),)))
+    async with await SqliteStore.open(tmp_path / "r.db") as store:
+        with ScriptedModel(call("vault"), "done") as model:
+            chat = Chat("go", model=model, history=history, scope=ANN)
+            result = await ToolOrchestrator(chat, Plain(), resources=Resources(store=store)).run()
+        journal = await store.load(ANN, result.run_id)
+        assert journal is not None
+        assert list(journal.contents.values()) == [picture.data]
+        assert_nothing_is_kept(tmp_path)
+        await store.erase(ANN)
+    assert (picture.data or "") not in content_of(tmp_path)
 
 
 async def test_passages_that_are_not_kept_do_not_move_into_the_user_s_message(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ class EventLog:
         follows = False  # a reader that has caught up gets every piece
         while not (stays and self._closed):
             page = await self._store.events(scope, root_id, after)
-            found = unpack(page.rows, after)
+            found = unpack(page, after)
             for number, event in found if follows else without_replaced(found):
                 yield number, event
             after = found[-1][0] if found else max(after, page.last)
@@ -113,7 +113,7 @@ class EventLog:
         while True:
             found = writer.newer(after)
             if found is None:
-                found = unpack((await self._store.events(writer.scope, writer.root_id, after)).rows, after)
+                found = unpack(await self._store.events(writer.scope, writer.root_id, after), after)
             for number, event in found if follows else without_replaced(found):
                 yield number, event
             if found:

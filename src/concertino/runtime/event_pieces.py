@@ -1,12 +1,13 @@
-"""Pieces in the log: how a row stores many of them, and which of them a complete event has replaced."""
+"""Events in the log: how a row stores pieces and media, and which pieces a complete event has replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from operator import itemgetter
 from typing import Any
 
+from ..errors import DamagedDataError
 from ..event_form import event_from_json, event_json
 from ..events import (
     Event,
@@ -21,7 +22,8 @@ from ..events import (
     ToolStreamed,
     TurnCompleted,
 )
-from ..storage.types import StoredEvents
+from ..messages import MediaPart
+from ..storage.types import EventPage
 
 PIECES: dict[type[Any], str] = {
     TextDelta: "text",
@@ -44,12 +46,16 @@ def completes(event: RunEvent) -> bool:
 
 
 class Packer:
-    """Collects the items of a row. A piece that differs from the one before in its text only is stored as its text."""
+    """Collects the items of a row. A piece that differs from the one before in its text only is stored as its text.
 
-    __slots__ = ("items", "last")
+    An item names the contents of its media by their digests.
+    """
+
+    __slots__ = ("contents", "items", "last")
 
     def __init__(self) -> None:
         self.items: list[list[Any]] = []
+        self.contents: dict[str, str] | None = None
         self.last: tuple[Any, ...] | None = None
         """What the next piece must have in common with the last one."""
 
@@ -59,7 +65,10 @@ class Packer:
         field = PIECES.get(kind)
         if field is None:
             self.last = None
-            self.items.append([offset, event_json(event)])
+            form = event_json(event)
+            if kind is TurnCompleted and event.message.media:  # type: ignore[union-attr]
+                self.contents = {**(self.contents or {}), **_take_contents(event, form)}
+            self.items.append([offset, form])
             return
         same = (kind, event.index, *source_of(event))
         if same == self.last:
@@ -69,10 +78,10 @@ class Packer:
             self.items.append([offset, event_json(event)])
 
 
-def unpack(rows: Iterable[StoredEvents], after: int) -> list[tuple[int, RunEvent]]:
-    """Return the events of *rows* after number *after* with their numbers, in order."""
+def unpack(page: EventPage, after: int) -> list[tuple[int, RunEvent]]:
+    """Return the events of *page* after number *after* with their numbers, in order. Raises `StorageError`."""
     found: list[tuple[int, RunEvent]] = []
-    for row in rows:
+    for row in page.rows:
         kind: type[Any] = Event
         values: list[Any] = []
         position = 0
@@ -81,6 +90,8 @@ def unpack(rows: Iterable[StoredEvents], after: int) -> list[tuple[int, RunEvent
                 values[position] = item
                 event = kind(*values)
             else:
+                if item.get("type") == "turn_completed":
+                    _put_contents(item, page.contents)
                 event = event_from_json(item)
                 kind = type(event)
                 if kind in PIECES:
@@ -90,6 +101,26 @@ def unpack(rows: Iterable[StoredEvents], after: int) -> list[tuple[int, RunEvent
                 found.append((row.first + offset, event))
     found.sort(key=itemgetter(0))
     return found
+
+
+def _take_contents(event: Any, form: dict[str, Any]) -> dict[str, str]:
+    """Replace the contents of the media in the *form* of an answer by their digests, and return them by digest."""
+    contents: dict[str, str] = {}
+    for part, written in zip(event.message.parts, form["message"]["parts"], strict=True):
+        if isinstance(part, MediaPart) and part.media.data:
+            contents[part.media.digest] = part.media.data
+            written["media"] |= {"data": None, "data_digest": part.media.digest}
+    return contents
+
+
+def _put_contents(form: dict[str, Any], contents: Mapping[str, str]) -> None:
+    """Put the contents back that `_take_contents` took. Raises `DamagedDataError` if one is missing."""
+    for part in form["message"]["parts"]:
+        digest = part.get("media", {}).get("data_digest")
+        if digest is not None and digest not in contents:
+            raise DamagedDataError(f"corrupt stored event: the content of its medium {digest[:12]} is missing")
+        if digest is not None:
+            part["media"]["data"] = contents[digest]
 
 
 def without_replaced(events: Sequence[tuple[int, RunEvent]]) -> list[tuple[int, RunEvent]]:

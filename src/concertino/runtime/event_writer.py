@@ -216,6 +216,7 @@ class EventWriter:
                     entry=self._entries.get(run_id, 1),
                     source=source if source is None or source not in done else -source,
                     items=packed.items,
+                    contents=packed.contents,
                 )
                 for (run_id, source), packed in packers.items()
             ],

@@ -237,7 +237,10 @@ class EventStore(Protocol):
         ...
 
     async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
-        """Return about *limit* rows with the events after number *after*, in order. Raises `UnknownRunError`."""
+        """Return about *limit* rows with the events after number *after*, in order, and the contents of their media.
+
+        A page ends with the first batch that has media: their contents are large. Raises `UnknownRunError`.
+        """
         ...
 
     async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:

@@ -350,6 +350,8 @@ class EventRow:
     """The answer or result whose pieces they are; negative once it is complete. None: they are no pieces."""
     items: Sequence[Any]
     """JSON: for each event its distance from the first event of the batch, and its form."""
+    contents: Mapping[str, str] | None = None
+    """Contents of media by digest. The items name each as `data_digest`: by it the store finds what a row needs."""
 
 
 @record(kw_only=True)
@@ -394,6 +396,8 @@ class EventPage:
     """Whether the log has its last event."""
     ended: bool
     """Whether the root run has ended."""
+    contents: Mapping[str, str] = field(default_factory=dict)
+    """Contents of the media that the rows name, by digest."""
 
 
 @record(kw_only=True)

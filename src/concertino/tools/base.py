@@ -200,7 +200,7 @@ def _is_deeper(value: object, most: int) -> bool:
     level = [value]
     for _ in range(most + 1):
         inner: list[object] = []
-        for each in level:  # a comparison of classes is no call, and each run registers its sub-agents
+        for each in level:  # comparing classes costs no call, and each run registers its sub-agents
             if each.__class__ is dict:
                 inner += each.values()
             elif each.__class__ is list or each.__class__ is tuple:

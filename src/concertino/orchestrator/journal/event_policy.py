@@ -119,6 +119,8 @@ def _filtered_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
         case events.ToolDone():
             how = _refusing(tool.results, event.stored)
             data, media = (event.data, event.media) if _stays(how) else (None, ())
+            if not _stays(policy.media):  # a digest tells who has the same file
+                media = ()
             return replace(event, content=_treated(how, event.content, key), data=data, media=media)
         case events.ToolFailed():
             return replace(event, error=_treated(tool.results, event.error, key))

@@ -161,7 +161,7 @@ def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None,
     if over:
         erase_content(connection, run)
     if connection.execute(sql["expire_messages"], bound).rowcount:
-        release_contents(connection, run)
+        release_contents(connection, run, shared=True)
     if connection.execute(sql["expire_end"], bound).fetchall():
         connection.execute(sql["expire_task"], bound)
     connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None if over else erase_at}).fetchall()

@@ -11,6 +11,7 @@ from ...scope import AnyScope
 from ..codec import decode_json, encode_json
 from ..types import Claim, EventBatch, EventPage, StoredEvents
 from .connection import Write, reading
+from .media import add_contents, contents_of_events
 from .statements import queries, scoped
 
 
@@ -43,7 +44,10 @@ class AddingEvents(Write[None]):
         bound: dict[str, Any] = {"root": root, "first": batch.first, "last": batch.last}
         for row, body in zip(batch.rows, self._bodies, strict=True):
             bound |= {"run_id": row.run_id, "entry": row.entry, "source": row.source, "body": body}
-            execute(sql["add_event_row"], bound)
+            number = execute(sql["add_event_row"], bound).lastrowid
+            if row.contents:
+                ((run,),) = execute(sql["run_of_events"], (number,)).fetchall()
+                add_contents(connection, run, row.contents)
 
 
 def end_events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
@@ -62,14 +66,20 @@ def open_events(connection: sqlite3.Connection, claim: Claim) -> tuple[int, tupl
 
 
 def events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:
-    """Return about *limit* rows of a log after number *after*; a batch is never divided."""
+    """Return about *limit* rows after number *after*, up to the first batch with media; no batch is divided."""
     with reading(connection):
         log = _log(connection, scope, root_id)
         rows: Sequence[Any] = ()
+        contents: dict[str, str] = {}
         if log["last"] > after:
             bound = {"root": log["root"], "after": after, "limit": max(limit, 1) - 1}
             rows = connection.execute(queries()["events"], bound).fetchall()
-    return EventPage(rows=_rows(rows), last=log["last"], closed=bool(log["closed"]), ended=bool(log["ended"]))
+            end = next((row["last"] for row in rows if "data_digest" in row["body"]), None)
+            if end is not None:  # contents are large: those of one batch are enough for a page
+                rows = [row for row in rows if row["last"] <= end]
+                contents = contents_of_events(connection, [row["number"] for row in rows])
+    closed, ended = bool(log["closed"]), bool(log["ended"])
+    return EventPage(rows=_rows(rows), last=log["last"], closed=closed, ended=ended, contents=contents)
 
 
 def event_positions(

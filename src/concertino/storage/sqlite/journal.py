@@ -214,7 +214,7 @@ def end_tree(connection: sqlite3.Connection, run: int, root: int, end: RunEnd, n
         ((due,),) = connection.execute(sql["plan_sweep"], planned).fetchall()
         if due is not None and due <= now:  # results that refuse to be stored
             connection.execute(sql["expire_messages"], {"run": ended, "now": now})
-            release_contents(connection, ended)
+            release_contents(connection, ended, shared=True)
             connection.execute(sql["plan_sweep"], planned).fetchall()
             erased = True
     return erased

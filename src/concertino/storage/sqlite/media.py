@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .statements import queries
 
@@ -21,8 +22,17 @@ def contents_of(connection: sqlite3.Connection, run: int) -> dict[str, str]:
     return {row[0]: row[1] for row in connection.execute(queries()["contents_of_run"], (run,)).fetchall()}
 
 
-def release_contents(connection: sqlite3.Connection, run: int) -> None:
-    """Erase contents that *run* no longer has and no other run has either; inside a transaction."""
+def contents_of_events(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[str, str]:
+    """Return the contents that rows of a log name, by digest."""
+    found = connection.execute(queries()["contents_of_events"], (json.dumps(numbers),)).fetchall()
+    return {row[0]: row[1] for row in found}
+
+
+def release_contents(connection: sqlite3.Connection, run: int, *, shared: bool = False) -> None:
+    """Erase contents that *run* no longer has and no other run has either; inside a transaction.
+
+    With *shared*, the run still has the contents that its scope's texts name, such as those of its history.
+    """
     sql = queries()
-    for (media,) in connection.execute(sql["unlink_contents"], {"run": run}).fetchall():
+    for (media,) in connection.execute(sql["unlink_contents"], {"run": run, "shared": shared}).fetchall():
         connection.execute(sql["erase_content_of"], {"media": media})

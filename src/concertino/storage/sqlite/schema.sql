@@ -115,7 +115,7 @@ CREATE INDEX texts_of_scope ON texts (scope_key);
 CREATE INDEX texts_of_a_conversation ON texts (conversation_key) WHERE conversation_key IS NOT NULL;
 CREATE INDEX texts_of_run ON texts (run_id) WHERE run_id IS NOT NULL;
 
--- Contents of images, documents and recordings. Messages name them by digest.
+-- Contents of images, documents and recordings. Messages and events name them by digest.
 CREATE TABLE media (
     number    INTEGER PRIMARY KEY,
     scope_key BLOB,                         -- NULL: erased

@@ -24,6 +24,9 @@ WHERE r.run_id = :run_id AND r.root = r.number AND /*reached r*/;
 INSERT INTO events (root, run, entry, source, first, last, body)
 VALUES (:root, coalesce((SELECT number FROM runs WHERE run_id = :run_id), :root), :entry, :source, :first, :last, :body);
 
+-- name: run_of_events
+SELECT run FROM events WHERE number = ?;
+
 -- name: complete_source
 UPDATE events SET source = -source WHERE root = ? AND source = ?;
 
@@ -47,7 +50,7 @@ WHERE e.root = ? AND e.body <> '' AND h.ending IS NULL AND (
 ORDER BY e.number;
 
 -- name: events
-SELECT e.number, r.run_id, e.first, e.body
+SELECT e.number, r.run_id, e.first, e.last, e.body
 FROM events AS e JOIN runs AS r ON r.number = e.run
 WHERE e.root = :root AND e.body <> '' AND e.last > :after AND e.last <= coalesce((
     SELECT p.last FROM events AS p

@@ -13,12 +13,25 @@ ON CONFLICT (run, media) DO NOTHING;
 -- name: contents_of_run
 SELECT m.digest, m.body FROM media_of_runs AS l JOIN media AS m ON m.number = l.media WHERE l.run = ?;
 
+-- name: contents_of_events
+SELECT digest, body FROM media WHERE number IN (
+    SELECT m.number
+    FROM events AS e JOIN media_of_runs AS l ON l.run = e.run JOIN media AS m ON m.number = l.media
+    WHERE e.number IN (SELECT value FROM json_each(?)) AND instr(e.body, '"data_digest":"' || m.digest)
+);
+
 -- name: unlink_contents
--- Those that no message of the run names any more.
+-- Those that no message and no event of the run names any more, and with :shared no text that runs share either.
 DELETE FROM media_of_runs WHERE run = :run AND NOT EXISTS (
     SELECT 1 FROM messages AS s JOIN media AS m ON m.number = media_of_runs.media
     WHERE s.run = :run AND instr(s.body, m.digest)
-)
+) AND NOT EXISTS (
+    SELECT 1 FROM events AS e JOIN media AS m ON m.number = media_of_runs.media
+    WHERE e.run = :run AND instr(e.body, '"data_digest":"' || m.digest)
+) AND NOT (:shared AND EXISTS (
+    SELECT 1 FROM texts AS t JOIN media AS m ON m.number = media_of_runs.media
+    WHERE t.scope_key = m.scope_key AND instr(t.body, m.digest)
+))
 RETURNING media;
 
 -- name: erase_content_of
