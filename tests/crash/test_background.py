@@ -15,6 +15,7 @@ from concertino import OPERATOR, RunResult, SqliteStore, UserMessage
 from concertino.testing import Points
 
 from .background_program import run
+from .conftest import shards
 from .kit import steal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +42,7 @@ async def check(folder: Path, result: RunResult, where: str) -> int:
     return len(usage)
 
 
-@pytest.mark.parametrize("part", range(WORKERS))
+@pytest.mark.parametrize("part", shards(WORKERS))
 async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()
@@ -63,7 +64,7 @@ async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("busy", [False, True])
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", shards(2))
 async def test_killed_twice(part: int, busy: bool, tmp_path: Path) -> None:
     """The second process dies while it restores or delivers what the first one left."""
     whole = tmp_path / "whole"

@@ -18,7 +18,7 @@ from .kit import steal
 from .limits_program import BUDGET, LIMITS, SCOPE, run
 
 ROOT = Path(__file__).resolve().parents[2]
-KILLS = int(os.environ.get("KILLS", "12"))
+KILLS = int(os.environ.get("KILLS", "5"))
 
 
 def lines(path: Path) -> list[str]:

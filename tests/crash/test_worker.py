@@ -12,6 +12,7 @@ import pytest
 from concertino import Resources, RunResult, Runtime, SqliteStore
 from concertino.testing import Points
 
+from .conftest import shards
 from .kit import steal, until
 from .worker_program import ANN, run, worker
 
@@ -77,7 +78,7 @@ async def test_killed_between_the_approval_card_and_the_answer(tmp_path: Path) -
     assert len(lines(tmp_path / "asked")) == 5  # the choice, three passes, the synthesis: nothing twice
 
 
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", shards(3))
 async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()
