@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from concertino import Resources, Runtime, SqliteStore
-from concertino.errors import ErasedError
 from concertino.runtime import ConversationTurn
 
 from .conversation_program import Echo
@@ -31,11 +28,6 @@ async def sent(runtime: Runtime, first: bool) -> dict[str, str]:
     return {message: turn.id for message, turn in zip(MESSAGES, turns, strict=True)}
 
 
-@pytest.mark.xfail(
-    raises=ErasedError,
-    strict=False,
-    reason="rarely, a turn after an interrupted one records another length of its history than the store has",
-)
 async def test_two_processes_agree_on_every_turn(tmp_path: Path) -> None:
     """Each key has one turn, all turns are on one branch, and each follows the one before."""
     path, go = tmp_path / "talk.db", asyncio.Event()

@@ -223,6 +223,8 @@ class TurnStarter:
         held = self._held.get((scope, conversation_id))
         if held is not None and held.leaf == leaf:
             return held
+        if (await self._store.turn(scope, conversation_id, leaf)).state not in ENDED_STATES:
+            raise ConversationBusyError(f"turn {leaf} has not ended, and its history is not complete", leaf)
         found = await self._store.history(scope, conversation_id, leaf, after=held.leaf if held else "")
         mark_valid(found.messages)  # as they came from a run
         earlier = held.messages if held is not None and found.after else ()
