@@ -332,9 +332,8 @@ class ToolCalls:
         """Wait until every call has ended or waits. Raises the first error of a hook or the store."""
         if self._open:
             await asyncio.sleep(0)  # most calls end in their first pass, and this is the cheapest way to give it
-        loop = asyncio.get_running_loop()
         while self._open and self._error is None:
-            self._waiter = loop.create_future()
+            self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         self._waiter = None
         if self._error is not None:
