@@ -253,7 +253,7 @@ class TurnRunner:
             if own < 0:
                 return index, f"the limit of {run.limits.tool_calls:,} tool calls is reached"
             if index >= left:
-                return index, f"the limit of {meter.most_tool_calls:,} tool calls of all agents is reached"
+                return index, meter.sentence("all_tool_calls")
         return len(calls), ""
 
     def _refuse(self, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
