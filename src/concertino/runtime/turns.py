@@ -111,8 +111,12 @@ class TurnStarter:
         *,
         queued: bool,
     ) -> T:
-        """Call *run* with the chat of *turn* as the next turn, until no other turn comes in between."""
+        """Call *run* with the chat of *turn* as the next turn, until no other turn comes in between.
+
+        A *refused* turn needs no history: it may be refused because its history is damaged.
+        """
         while True:
+        refused: bool = False,
             found = await self._store.conversation(scope, conversation_id)
             if found is None:
                 raise UnknownConversationError(f"there is no conversation {conversation_id!r}")
@@ -123,7 +127,12 @@ class TurnStarter:
                     found.busy,
                 )
             parent = found.leaf if turn.parent is None else turn.parent
-            held = await self._branch(scope, conversation_id, parent)
+            try:
+                held = await self._branch(scope, conversation_id, parent)
+            except DamagedDataError:
+                if not refused:
+                    raise
+                held = _Held(parent, (), None, None)
             given = dataclasses.replace(
                 in_conversation(chat, scope, conversation_id),
                 history=held.messages,
@@ -208,7 +217,7 @@ class TurnStarter:
             await record_refusal(self._store, given, due.agent, policy, due.turn.run_id, why)
 
         try:
-            await self._as_next(scope, due.conversation_id, chat, due.turn, run, queued=True)
+            await self._as_next(scope, due.conversation_id, chat, due.turn, run, queued=True, refused=True)
         except Exception as error:  # noqa: BLE001 - as above
             await self._postpone(due, error)
         else:
@@ -225,7 +234,11 @@ class TurnStarter:
             return held
         if (await self._store.turn(scope, conversation_id, leaf)).state not in ENDED_STATES:
             raise ConversationBusyError(f"turn {leaf} has not ended, and its history is not complete", leaf)
-        found = await self._store.history(scope, conversation_id, leaf, after=held.leaf if held else "")
+        try:
+            found = await self._store.history(scope, conversation_id, leaf, after=held.leaf if held else "")
+        except DamagedDataError as error:
+            why = "the history before this turn is damaged: edit an earlier turn, or delete the conversation"
+            raise DamagedDataError(f"{why}: {error}") from error
         mark_valid(found.messages)  # as they came from a run
         earlier = held.messages if held is not None and found.after else ()
         return self._keep(scope, conversation_id, leaf, earlier, found, found.messages, _context(found))
