@@ -99,7 +99,7 @@ class Runtime:
                 )
             if config.parts:
                 check_parts(config)
-            self._agents[config.name] = (config, registry)
+            self._add(config, registry)
         self._observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
@@ -390,8 +390,7 @@ class Runtime:
         mine = Resolution(
             id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by, remember=remember
         )
-        early = run_of(key) if verdict in ("result", "failed") else None
-        wait = await self.store.resolve(scope, key, mine, run_id=early)
+        wait = await self.store.resolve(scope, key, mine, run_id=run_id if verdict in ("result", "failed") else None)
         won = wait.resolution is not None and wait.resolution.id == mine.id
         if won and self._watching is not None:
             await self._watchdog.look()
@@ -419,7 +418,7 @@ class Runtime:
 
     async def check(self, chat: Chat, agent: str) -> None:
         """Raise `ConfigurationError` if a run of *chat* could not start in this process, if it has the agent."""
-        if self.knows(agent):
+        if agent in self._agents:
             config, registry = self._agents[agent]
             resources = self._resources.shared or await self._resources.of(chat, config)
             check_start(chat, resources, config, registry)
@@ -454,8 +453,13 @@ class Runtime:
                 raise ConfigurationError(
                     f"this runtime has no agent {name!r}; it has: {known}. Pass it to Runtime(agents=...)"
                 )
-            self._agents[name] = (agent, None)
+            self._add(agent, None)
         return self._agents[name]
+
+    def _add(self, agent: AgentConfig[Any], registry: ToolRegistry | None) -> None:
+        if agent.name == TitleAgent.name:
+            raise ConfigurationError(f"the agent name {agent.name!r} is reserved: the runtime writes titles under it")
+        self._agents[agent.name] = (agent, registry)
 
     async def _run(
         self,
