@@ -106,7 +106,7 @@ class Runtime:
         self._log = EventLog(self.store)
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._turns = TurnStarter(self.store, self, lambda: self._agents)
+        self._turns = TurnStarter(self.store, self, self._log, lambda: self._agents)
         parts = (self.store, self, self._turns.look, lambda: [*self._agents, TitleAgent.name])
         self._watchdog = Watchdog(*parts, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
@@ -187,7 +187,7 @@ class Runtime:
         The numbers are the same in every process. An event is shown once it is stored, so no crash takes it back; what
         a crash undid is named by a `Voided` event. A reader that was away gets the complete answers instead of their
         pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
-        `UnknownRunError`; give the id of the root to read the events of a sub-agent.
+        `UnknownRunError`, and `RunStateError` for a sub-agent's run: the log of its root has its events.
         """
         if until not in get_args(Until):
             raise ConfigurationError(f"invalid until {until!r:.80}: choose from {', '.join(get_args(Until))}")

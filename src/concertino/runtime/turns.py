@@ -37,6 +37,7 @@ from ..scope import OPERATOR, AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import ENDED_STATES, DueTurn, QueuedTurn, StoredHistory
 from ..storage.types import TurnStart
+from .event_log import EventLog
 from .live_run import LiveRun
 from .turn_input import decode_input, in_conversation
 from .watchdog import BACK_OFF, LONGEST
@@ -75,9 +76,10 @@ class _Held:
 class TurnStarter:
     """Starts turns. The store decides which turn is next; this process keeps what the next one would load."""
 
-    def __init__(self, store: Store, runs: _Runs, agents: Callable[[], Collection[str]]) -> None:
+    def __init__(self, store: Store, runs: _Runs, events: EventLog, agents: Callable[[], Collection[str]]) -> None:
         self._store = store
         self._runs = runs
+        self._log = events
         self._agents = agents
         self._failures: dict[str, int] = {}
         """By queued turn: how often it could not be started here."""
@@ -97,6 +99,7 @@ class TurnStarter:
             live = await self._runs._start(given, agent, turn.run_id)
             follow = self._follow(scope, conversation_id, held, live)
             self._following[live.id] = asyncio.create_task(follow, name=f"turn {live.id}")
+            self._log.wake(live.id)
             return live
 
         return await self._as_next(scope, conversation_id, chat, turn, run, queued=queued)
@@ -110,13 +113,13 @@ class TurnStarter:
         run: Callable[[Chat, _Held], Awaitable[T]],
         *,
         queued: bool,
+        refused: bool = False,
     ) -> T:
         """Call *run* with the chat of *turn* as the next turn, until no other turn comes in between.
 
         A *refused* turn needs no history: it may be refused because its history is damaged.
         """
         while True:
-        refused: bool = False,
             found = await self._store.conversation(scope, conversation_id)
             if found is None:
                 raise UnknownConversationError(f"there is no conversation {conversation_id!r}")
@@ -155,6 +158,10 @@ class TurnStarter:
         while again:  # after a refusal, the next turn is due
             due = await self._store.due_turns(OPERATOR, agents=self._agents())
             again = any([await self._start_due(each) for each in due])
+
+    async def left_queue(self, run_id: str) -> bool:
+        """Wait until a turn is not queued any more, in any process. Return False if the runtime is closed."""
+        return await self._log.left_queue(run_id)
 
     async def settled(self, run_id: str) -> None:
         """Wait until the history of a turn that has ended here is kept."""
@@ -221,6 +228,7 @@ class TurnStarter:
         except Exception as error:  # noqa: BLE001 - as above
             await self._postpone(due, error)
         else:
+            self._log.wake(due.turn.run_id)
             return True
         return False
 

@@ -85,7 +85,10 @@ def events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, after:
 def event_positions(
     connection: sqlite3.Connection, scope: AnyScope, root_ids: Sequence[str]
 ) -> list[tuple[str, int, bool, bool]]:
-    """Return, for each root in reach, the last number of its log, and whether the log is closed and the root ended."""
+    """Return, for each root in reach, the last number of its log, and whether the log is closed and the root ended.
+
+    The number of a queued turn is -1.
+    """
     found = []
     sql, reach = scoped("event_position", scope)
     with reading(connection):

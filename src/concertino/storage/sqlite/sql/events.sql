@@ -69,7 +69,11 @@ RETURNING root, last;
 -- name: event_position
 SELECT l.last, l.closed, h.ending IS NOT NULL AS ended
 FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
-WHERE r.run_id = :run_id AND /*reached r*/;
+WHERE r.run_id = :run_id AND /*reached r*/
+UNION ALL
+SELECT -1, 0, 0
+FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
+WHERE t.run_id = :run_id AND t.state = 'queued' AND /*reached c*/;
 
 -- name: erase_events
 UPDATE events SET body = '', source = NULL WHERE run = :run AND body <> '';
