@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from ..errors import StaleClaimError, StorageError, UnknownRunError
-from ..events import AttemptFailed, RunEnded, RunEvent, TextDelta, Voided
+from ..events import AttemptFailed, RunEnded, RunEvent, TextDelta, ToolDone, Voided
 from ..orchestrator.journal.data_policy import NOTHING
 from ..orchestrator.journal.event_policy import stored_event
 from ..orchestrator.journal.lease import Tree
@@ -174,6 +174,8 @@ class EventWriter:
         numbered: list[tuple[int, RunEvent]] = []
         packers: dict[tuple[str, int | None], Packer] = {}
         completed: list[int] = []
+        unkept: list[int] = []
+        withheld: list[tuple[str, str]] = []
         pending = deque(events)
         policy = NOTHING
         packer: Packer | None = None
@@ -196,7 +198,9 @@ class EventWriter:
             elif kind is AttemptFailed:
                 pending.extendleft(self._void(event, completed))
             elif kind is RunEnded or completes(event):
-                self._complete(event, completed)
+                self._complete(event, completed, unkept)
+                if getattr(event, "replaces", False):
+                    withheld.append(source_of(event))
             policy = policies.get(run_id, NOTHING)
             shown = stored_event(policy, event)
             if shown is not None:
@@ -219,10 +223,12 @@ class EventWriter:
                     contents=packed.contents,
                 )
                 for (run_id, source), packed in packers.items()
+                if source not in unkept
             ],
             completed=completed,
-            dropped=self._dropped(),
+            dropped=[*self._dropped(), *unkept],
             replaced=replaced,
+            withheld=withheld,
             ends=self.ended,
         )
         for open_source in self._sources.values():
@@ -246,19 +252,26 @@ class EventWriter:
         self._end(source_of(event), completed)
         return [Voided(event.run_id, event.agent_path, event.index, source.id, source.last, source.attempt)]
 
-    def _complete(self, event: RunEvent, completed: list[int]) -> None:
+    def _complete(self, event: RunEvent, completed: list[int], unkept: list[int]) -> None:
         if isinstance(event, RunEnded):
             for key in [key for key in self._sources if key[0] == event.run_id]:
                 self._end(key, completed)
+        elif isinstance(event, ToolDone) and (event.summary is not None or not event.stored):
+            self._end(source_of(event), completed, unkept)
         else:
             self._end(source_of(event), completed)
 
-    def _end(self, key: tuple[str, str], completed: list[int]) -> None:
+    def _end(self, key: tuple[str, str], completed: list[int], unkept: list[int] | None = None) -> None:
+        """Note that a source is complete. Its pieces are removed some time later, and at once if they are *unkept*."""
         source = self._sources.pop(key, None)
-        if source is not None:
+        if source is None:
+            return
+        if source.stored:
+            completed.append(source.id)
+        if unkept is None:
             self._completed.append((self._loop.time() + LINGER, source.id))
-            if source.stored:
-                completed.append(source.id)
+        else:
+            unkept.append(source.id)
 
     def _dropped(self) -> list[int]:
         dropped, now = [], self._loop.time()
@@ -284,6 +297,8 @@ class EventWriter:
             return
         if error is None:
             self._tail.extend(batch.numbered)
+            if batch.stored.withheld:
+                self._tail.clear()  # readers that come later read the store
             self.stored = batch.stored.last
             self._failures = 0
         elif isinstance(error, StaleClaimError | UnknownRunError):

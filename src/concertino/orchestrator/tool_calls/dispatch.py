@@ -265,13 +265,14 @@ class ToolCalls:
         outcome = call.outcome
         assert outcome is not None
         if outcome.is_error:
-            context.report(ToolFailed, outcome.content)
+            context.report(ToolFailed, outcome.content, self._again)
         else:
             media: tuple[MediaDigest, ...] = ()
             if outcome.media:
                 media = tuple([MediaDigest(each.media_type, each.name, each.digest) for each in outcome.media])
             whole = outcome.content if outcome.whole is None else outcome.whole
-            context.report(ToolDone, whole, outcome.data, outcome.stored, media)
+            summary = None if outcome.retain != "once" else outcome.summary or ""
+            context.report(ToolDone, whole, outcome.data, outcome.stored, media, summary, self._again)
 
     async def _wait(self, call: Call, context: CallContext, needs: SubAgentWaits | NeedsAnswer) -> None:
         call.executing = None

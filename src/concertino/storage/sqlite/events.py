@@ -15,6 +15,10 @@ from .media import add_contents, contents_of_events
 from .statements import queries, scoped
 
 
+_RESULTS = ("tool_streamed", "tool_done", "tool_failed")
+"""Events with a result, or a piece of it, by type."""
+
+
 class AddingEvents(Write[None]):
     """Appends a batch to the log of its tree."""
 
@@ -48,6 +52,10 @@ class AddingEvents(Write[None]):
             if row.contents:
                 ((run,),) = execute(sql["run_of_events"], (number,)).fetchall()
                 add_contents(connection, run, row.contents)
+        for run_id, call_id in batch.withheld:
+            for number, body in execute(sql["events_of_call"], (root, run_id, call_id)).fetchall():
+                left = _without_result(decode_json(body, list), call_id)
+                execute(sql["replace_events"], (encode_json(left) if left else "", number, root))
 
 
 def end_events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
@@ -96,6 +104,17 @@ def event_positions(
             for last, closed, ended in connection.execute(sql, {**reach, "run_id": root_id}).fetchall():
                 found.append((root_id, last or 0, bool(closed), bool(ended)))
     return found
+
+
+def _without_result(items: Sequence[Any], call_id: str) -> list[Any]:
+    """Return the items of a row without the result of a call, and without its pieces, which are texts after a form."""
+    left, form = [], {}
+    for offset, item in items:
+        form = form if isinstance(item, str) else item
+        of_call = form["type"] in _RESULTS and form["call_id"] == call_id
+        if not of_call or form.get("replaces"):
+            left.append([offset, item])
+    return left
 
 
 def _log(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> sqlite3.Row:

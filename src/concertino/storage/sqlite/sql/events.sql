@@ -36,6 +36,10 @@ UPDATE events SET body = '', source = NULL WHERE root = ? AND source = ?;
 -- name: replace_events
 UPDATE events SET body = ?, source = NULL WHERE number = ? AND root = ?;
 
+-- name: events_of_call
+SELECT e.number, e.body FROM events AS e JOIN runs AS r ON r.number = e.run
+WHERE e.root = ? AND r.run_id = ? AND instr(e.body, ?);
+
 -- name: undone_events
 SELECT e.number, r.run_id, e.first, e.body
 FROM events AS e JOIN runs AS r ON r.number = e.run JOIN heads AS h ON h.run = e.run
