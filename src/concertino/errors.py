@@ -168,10 +168,10 @@ class ProviderError(ConcertinoError):
 
     @property
     def billable(self) -> bool:
-        """Whether the provider may bill the request, given that no answer began.
+        """True if the provider may bill the request, given that no answer began.
 
-        False if it cannot have read the request, or refused it. True if that is unknown, as after a connection that was
-        lost before a response.
+        It bills nothing if it cannot have read the request, or refused it. It may bill after a connection that was lost
+        before a response.
         """
         return self.sent is not False and not self._refusal
 

@@ -237,8 +237,8 @@ class ToolDone(Event):
     summary: str | None = None
     """What a log keeps in place of the `content` of a result that the agent keeps for one step (`retain="once"`)."""
     replaces: bool = False
-    """Whether it takes the place of an earlier event of this call, if there was one, and of the pieces: a hook withheld
-    the result, or another process has repeated the call."""
+    """Whether it replaces an earlier event of this call, if there was one, and its pieces: a hook withheld the result,
+    or another process repeated the call."""
 
 
 @record(frozen=False)

@@ -103,7 +103,7 @@ class Meter:
         return None if found is None else (found, self.sentence(found))
 
     def sentence(self, reason: LimitReason) -> str:
-        """Return the sentence that says that a limit of the tree is reached."""
+        """Return the message for a limit of the tree that is reached."""
         limits = self._limits
         amounts = {
             "seconds": f"{limits.seconds:g} seconds of work",

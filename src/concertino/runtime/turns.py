@@ -135,7 +135,7 @@ class TurnStarter:
             except DamagedDataError:
                 if not refused:
                     raise
-                held = _Held(parent, (), None, None)
+                held = _Held(parent, Messages([]), None, None)
             given = dataclasses.replace(
                 in_conversation(chat, scope, conversation_id),
                 history=held.messages,

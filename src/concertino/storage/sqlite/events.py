@@ -14,7 +14,6 @@ from .connection import Write, reading
 from .media import add_contents, contents_of_events
 from .statements import queries, scoped
 
-
 _RESULTS = ("tool_streamed", "tool_done", "tool_failed")
 """Events with a result, or a piece of it, by type."""
 
@@ -108,7 +107,8 @@ def event_positions(
 
 def _without_result(items: Sequence[Any], call_id: str) -> list[Any]:
     """Return the items of a row without the result of a call, and without its pieces, which are texts after a form."""
-    left, form = [], {}
+    left: list[Any] = []
+    form: dict[str, Any] = {}
     for offset, item in items:
         form = form if isinstance(item, str) else item
         of_call = form["type"] in _RESULTS and form["call_id"] == call_id
