@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import Chat, Conversation, DataPolicy, KeepFor, MemoryStore, Scope
+from concertino import Chat, Conversation, DataPolicy, KeepFor, MemoryStore, Resources, Scope, ToolOrchestrator
 from concertino.runtime import Runtime
 
 from .test_conversations import ANN, RIVAL, Desk, Held, echoes, process, say, shown, until
@@ -93,8 +93,8 @@ async def test_a_queued_turn_whose_run_id_is_taken_is_postponed(caplog: pytest.L
     runtime = process(store, held.model)
     conversation = await busy(runtime, ANN, held)
     queued = await conversation.send("two")
-    taken = await process(store, echoes()).start(Chat("mine"), "desk", run_id=queued.id)
-    await taken.result()
+    resources = Resources(model=echoes(), store=store)
+    await ToolOrchestrator(Chat("mine"), Desk(), resources=resources, run_id=queued.id).run()
     held.go.set()
     await until(lambda: _is_in(caplog, "could not be started: RunExistsError"))
     for _ in range(3):

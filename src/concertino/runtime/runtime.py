@@ -17,7 +17,7 @@ from ..errors import (
     UnknownRunError,
 )
 from ..events import RunEvent, RunResult, StopReceipt
-from ..ids import named_run_id, new_conversation_id, new_run_id, run_of, token
+from ..ids import new_conversation_id, new_run_id, run_of, token
 from ..orchestrator.agent import AgentConfig, check_parts
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
@@ -41,7 +41,7 @@ from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
 from .answers import AnswerOutcome, approval_of
-from .checks import check_number, check_text
+from .checks import check_number, check_text, chosen_run_id
 from .conversation import Conversation
 from .event_log import EventLog, Until
 from .live_run import LiveRun
@@ -142,8 +142,8 @@ class Runtime:
         another has used. Raises `RunExistsError`, whose `run_id` is the stored id.
         """
         check_text(run_id="" if run_id is None else run_id)
-        if run_id and isinstance(chat, Chat) and isinstance(chat.scope, Scope) and chat.scope.tenant:
-            run_id = named_run_id(chat.scope.key, run_id)
+        if run_id and isinstance(chat, Chat) and isinstance(chat.scope, Scope):
+            run_id = chosen_run_id(chat.scope, run_id)
         return await self._start(chat, agent, run_id or new_run_id())
 
     async def _start(self, chat: Chat, agent: AgentConfig[Any] | str, run_id: str) -> LiveRun:
