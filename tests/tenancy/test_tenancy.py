@@ -364,3 +364,18 @@ async def test_an_id_without_a_tenant_blocks_no_run_of_a_tenant() -> None:
         with pytest.raises(UnknownRunError):
             await runtime.result(Scope(), live.id)
         await runtime.close()
+
+
+async def test_scopes_share_no_cache_key_of_a_provider() -> None:
+    """The same conversation id, or the same first message, says nothing about the owner."""
+    model, keys = ScriptedModel(*["ok"] * 8), []
+    runtime = Runtime([Helper()], Resources(model=model))
+    for scope in (Scope("acme", "ann"), Scope("rival", "ann"), Scope("acme", "bob"), Scope("acme", "ann")):
+        for conversation in ("", "c1"):
+            live = await runtime.start(Chat("go", scope=scope, conversation_id=conversation), "helper")
+            await live.result()
+            keys.append(model.requests[-1].cache_key)
+    assert len(set(keys[:6])) == 6
+    assert keys[6:] == keys[:2]
+    assert "ann" not in repr(keys)
+    await runtime.close()
