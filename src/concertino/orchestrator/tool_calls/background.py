@@ -121,6 +121,10 @@ class BackgroundCalls:
             while await self.next():
                 pass
         self._deliver()
+        store = self._run.tree.store
+        for call in self._calls.values():
+            if store is not None and await call.repeats(store):
+                self._launch(call, again=True)
 
     async def next(self) -> bool:
         """Wait until one of the running calls has ended or waits. Return False if none is running."""
@@ -206,8 +210,8 @@ class BackgroundCalls:
         try:
             async with self._slots:
                 outcome = await call.perform(context, again=again)
-        except SubAgentWaits:
-            call.apply("wait", "sub_agent")
+        except SubAgentWaits as needs:
+            call.wait_for(needs.waits)
             return
         except asyncio.CancelledError:
             if self._stopping:

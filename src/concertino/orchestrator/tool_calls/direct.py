@@ -120,7 +120,8 @@ async def call_directly(
     if suspended is None:
         return _result(calls.outcomes()[0])
     if by is not None:
-        raise SubAgentWaits  # the tool waits as well, and is repeated with the recorded outcomes of its other calls
+        # The tool waits as well, and is repeated with the recorded outcomes of its other calls.
+        raise SubAgentWaits(call.below or ())
     raise ToolError(_CANNOT_WAIT.format(what="an answer to its sub-agent"))
 
 

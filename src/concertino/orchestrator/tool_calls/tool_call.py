@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...errors import ToolError, error_text
 from ...events import StoppedWork
-from ...ids import call_key, handle_for
+from ...ids import call_key, handle_for, run_of
 from ...messages import AssistantMessage, Media, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
+from ...storage.base import Store
 from ...token_engine.recall import cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...tools.registry import ToolRegistry
@@ -58,6 +60,7 @@ class Call:
         "_uncut",
         "abandoned",
         "answer",
+        "below",
         "call",
         "cut_off",
         "declared",
@@ -70,6 +73,7 @@ class Call:
         "ordinal",
         "outcome",
         "probing",
+        "repeated",
         "siblings",
         "state",
         "sure",
@@ -106,6 +110,10 @@ class Call:
         self.task: asyncio.Task[None] | None = None
         self.expired = False
         """Whether the tool exceeded its timeout."""
+        self.below: Sequence[Wait] | None = None
+        """The open waits with which the call's sub-agent was suspended; None if it was not, or cannot continue here."""
+        self.repeated = False
+        """Whether this process runs the call again because its sub-agent got an answer."""
         self.abandoned = False
         """Whether the tool ignored its cancellation and is still running."""
         self._run = run
@@ -149,6 +157,30 @@ class Call:
         """Record that the call began or ended before the others of its turn."""
         self.note()
         await record_calls(self._run)
+
+    async def repeats(self, store: Store) -> bool:
+        """Return whether a suspended sub-agent of the call may continue; then the call may run again.
+
+        As for a suspended tree, a run below the call must have all answers that it waits for. Without an open wait, the
+        answer came while the sub-agent was being suspended.
+        """
+        if self.below is None or self.state != "waiting":
+            return False
+        answered: dict[str, bool] = {}
+        for wait in self.below:
+            found = await store.wait(self._run.scope, wait.key)
+            has_answer = found is not None and found.resolution is not None
+            answered[run_of(wait.key)] = answered.get(run_of(wait.key), True) and has_answer
+        if answered and not any(answered.values()):
+            return False
+        self.task, self.below, self.repeated = None, None, True
+        return True
+
+    def wait_for(self, waits: Sequence[Wait]) -> None:
+        """Wait for the sub-agent of the call, which was suspended with these open *waits*."""
+        self.below = waits if waits or not self.repeated else None  # without one, it continues once: never in a circle
+        self.apply("start")
+        self.apply("wait", "sub_agent")
 
     def operation(self) -> Operation:
         """Return the call's operation as it is now."""
