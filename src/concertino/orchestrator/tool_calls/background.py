@@ -16,7 +16,7 @@ from ..outcome import CONTINUE, Continue, Finish, Limited, StepOutcome, Suspend
 from ..recorder import record_suspension
 from ..run import RunSession
 from .context import CallContext, Spawn, SubAgentWaits
-from .tool_call import Call, failed, failed_by
+from .tool_call import Call, failed, failed_by, may_continue, wait_for
 
 STARTED = (
     "started in the background as {handle}. The result will follow in a message. Continue with other work; if there is "
@@ -123,7 +123,7 @@ class BackgroundCalls:
         self._deliver()
         store = self._run.tree.store
         for call in self._calls.values():
-            if store is not None and await call.repeats(store):
+            if store is not None and await may_continue(call, store, self._run.scope):
                 self._launch(call, again=True)
 
     async def next(self) -> bool:
@@ -211,7 +211,7 @@ class BackgroundCalls:
             async with self._slots:
                 outcome = await call.perform(context, again=again)
         except SubAgentWaits as needs:
-            call.wait_for(needs.waits)
+            wait_for(call, needs.waits)
             return
         except asyncio.CancelledError:
             if self._stopping:

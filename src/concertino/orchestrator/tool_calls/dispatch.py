@@ -20,7 +20,7 @@ from ..run import RunSession
 from .approval import NeedsAnswer, answer_text, wait_of
 from .context import CallContext, Spawn, SubAgentWaits
 from .timeouts import Deadlines
-from .tool_call import Call, failed, known_call
+from .tool_call import Call, failed, known_call, may_continue, wait_for
 
 INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
 NOT_RUN = "not run: the run was stopped first"
@@ -193,7 +193,7 @@ class ToolCalls:
         waits: Sequence[Wait] = ()
         if any(call.state == "waiting" and call.waits_for != "sub_agent" for call in self._calls):
             waits = await store.waits(self._run.scope, run_id=self._run.id, open=False, limit=10_000)
-        taken = any([await call.repeats(store) for call in self._calls])
+        taken = any([await may_continue(call, store, self._run.scope) for call in self._calls])
         for call in self._calls:
             wait = _answer(waits, call.key, call.waits_for) if call.state == "waiting" else None
             if wait is None:
@@ -284,7 +284,7 @@ class ToolCalls:
         call.executing = None
         self._waits = self._run.journal.on
         if isinstance(needs, SubAgentWaits):
-            call.wait_for(needs.waits)
+            wait_for(call, needs.waits)
             return
         run = self._run
         if not run.journal.on:

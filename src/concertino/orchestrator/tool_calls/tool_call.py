@@ -13,6 +13,7 @@ from ...events import StoppedWork
 from ...ids import call_key, handle_for, run_of
 from ...messages import AssistantMessage, Media, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
+from ...scope import Scope
 from ...storage.base import Store
 from ...token_engine.recall import cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
@@ -157,30 +158,6 @@ class Call:
         """Record that the call began or ended before the others of its turn."""
         self.note()
         await record_calls(self._run)
-
-    async def repeats(self, store: Store) -> bool:
-        """Return whether a suspended sub-agent of the call may continue; then the call may run again.
-
-        As for a suspended tree, a run below the call must have all answers that it waits for. Without an open wait, the
-        answer came while the sub-agent was being suspended.
-        """
-        if self.below is None or self.state != "waiting":
-            return False
-        answered: dict[str, bool] = {}
-        for wait in self.below:
-            found = await store.wait(self._run.scope, wait.key)
-            has_answer = found is not None and found.resolution is not None
-            answered[run_of(wait.key)] = answered.get(run_of(wait.key), True) and has_answer
-        if answered and not any(answered.values()):
-            return False
-        self.task, self.below, self.repeated = None, None, True
-        return True
-
-    def wait_for(self, waits: Sequence[Wait]) -> None:
-        """Wait for the sub-agent of the call, which was suspended with these open *waits*."""
-        self.below = waits if waits or not self.repeated else None  # without one, it continues once: never in a circle
-        self.apply("start")
-        self.apply("wait", "sub_agent")
 
     def operation(self) -> Operation:
         """Return the call's operation as it is now."""
@@ -395,6 +372,31 @@ class Call:
             outcome.content = _SHOWN.format(content=outcome.content)
         if outcome.content != whole:
             outcome.whole = whole
+
+
+def wait_for(call: Call, waits: Sequence[Wait]) -> None:
+    """Let *call* wait for its sub-agent, which was suspended with these open *waits*."""
+    call.below = waits if waits or not call.repeated else None  # without one, it continues once: never in a circle
+    call.apply("start")
+    call.apply("wait", "sub_agent")
+
+
+async def may_continue(call: Call, store: Store, scope: Scope) -> bool:
+    """Return whether the suspended sub-agent of *call* may continue; then the call may run again.
+
+    As for a suspended tree, a run below the call must have all answers that it waits for. Without an open wait, the
+    answer came while the sub-agent was being suspended.
+    """
+    if call.below is None or call.state != "waiting":
+        return False
+    answered: dict[str, bool] = {}
+    for wait in call.below:
+        found, run_id = await store.wait(scope, wait.key), run_of(wait.key)
+        answered[run_id] = answered.get(run_id, True) and found is not None and found.resolution is not None
+    if answered and not any(answered.values()):
+        return False
+    call.task, call.below, call.repeated = None, None, True
+    return True
 
 
 def failed(call: ToolCall, problem: str) -> Outcome:
