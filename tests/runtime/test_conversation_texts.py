@@ -140,6 +140,22 @@ async def test_each_title_is_made_under_the_policy_of_its_own_conversation() -> 
     assert kept == [True, False]
 
 
+async def test_the_name_of_the_agent_that_writes_titles_is_reserved() -> None:
+    """An agent of the product would be replaced by it when its run is resumed."""
+
+    class Impostor(Desk):
+        name = "conversation_title"
+
+    with pytest.raises(ConfigurationError, match="'conversation_title' is reserved"):
+        process(MemoryStore(), echoes(), Impostor())
+    runtime = process(MemoryStore(), echoes())
+    with pytest.raises(ConfigurationError, match="'conversation_title' is reserved"):
+        await runtime.start(Chat("hello", scope=ANN), Impostor())
+    with pytest.raises(ConfigurationError, match="no agent 'conversation_title'"):
+        await runtime.conversation(ANN, "c", agent="conversation_title")
+    await runtime.check(Chat("hello", scope=ANN), "conversation_title")  # as for any agent that this process lacks
+
+
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 Use = Callable[[Runtime, Conversation, Any], Awaitable[Any]]
