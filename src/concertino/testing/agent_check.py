@@ -1,0 +1,331 @@
+"""`check_agent`: checks an agent against what the engine expects of agents, in many short runs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from random import Random
+from typing import Any, TypeVar
+
+from ..errors import HookError
+from ..orchestrator.agent import AgentConfig
+from ..orchestrator.hooks import Hooks
+from ..orchestrator.resources import Resources
+from ..orchestrator.validation import check_agent as checked
+from ..orchestrator.validation import registry_of
+from ..tools.registry import ToolRegistry
+from .checks.case import REPLIES, Case, Control, Move, Trace
+from .checks.fault import CLASSES, AgentFaultError, CheckReport, Fault, FaultClass
+from .checks.origin import Origin
+from .checks.play import Play, Subject
+
+T = TypeVar("T")
+
+_TEXT = Move("text")
+_PLAIN = ("text", "value", "empty", "odd", "unknown", "cut", "busy", "fails")
+_WITH_TOOL = ("call", "repeat", "wrong", "broken")
+_SHRINKS = 40
+"""Cases that shortening one fault may take."""
+
+
+def check_agent(
+    config: AgentConfig[Any],
+    *,
+    registry: ToolRegistry | None = None,
+    message: str = "Please help me.",
+    answers: Sequence[Any] = (),
+    resources: Resources | None = None,
+    cases: int = 300,
+    seed: int = 0,
+    hook_seconds: float = 5.0,
+) -> CheckReport:
+    """Check that *config* keeps what the engine expects of agents, whatever the model and the world do.
+
+    It plays up to *cases* runs with models that answer well, badly and not at all, and with crashes, restarts, stops,
+    messages and answers of people at every moment. The same *seed* plays the same cases. *answers* are steps of a
+    `ScriptedModel` that your agent understands, in addition to text, calls and values of its schemas. *message* is the
+    user's message; *registry* and *resources* are those of the agent's runs; their model and store are replaced.
+
+    The agent's tools run as they are: give `resources` the `deps` of your tests, or a *registry* of stand-ins. A hook
+    that takes longer than *hook_seconds* counts as endless.
+
+    Raises `AgentFaultError`, which names each class of faults with the shortest events that show it, and
+    `ConfigurationError` if the agent is invalid. Works with and without a running event loop, which it blocks.
+    """
+    tools = registry_of(checked(config), registry)
+    given = resources or Resources()
+    subject = Subject(
+        origin=Origin(config),
+        name=config.name,
+        registry=tools,
+        message=message,
+        resources=given,
+        hook_seconds=hook_seconds,
+    )
+    explorer = _Explorer(subject, answers, cases, seed)
+    _in_own_loop(explorer.explore)
+    subject.origin.fresh()
+    if explorer.faults:
+        faults = sorted(explorer.faults.values(), key=lambda fault: CLASSES.index(fault.kind))
+        raise AgentFaultError(config.name, faults, explorer.played, seed)
+    return CheckReport(explorer.played, len(explorer.points))
+
+
+class _Explorer:
+    """Plays cases from the shortest to the longest, then random ones, and keeps one fault of each class."""
+
+    def __init__(self, subject: Subject, answers: Sequence[Any], cases: int, seed: int) -> None:
+        self.faults: dict[FaultClass, Fault] = {}
+        self.played = 0
+        self.points: set[str] = set()
+        self._subject = subject
+        self._given = [Move("given", given=each) for each in answers]
+        self._most = cases
+        self._random = Random(seed)  # noqa: S311 - repeatable on purpose
+        self._baselines: dict[Case, Trace] = {}
+        self._hung = False
+
+    async def explore(self) -> None:
+        """Play all cases."""
+        alone = self._alone()
+        for case in alone:
+            await self._judge(case, twice=True)
+        if await self._excludes():
+            for case in [*alone, *self._main()]:
+                await self._play(case, policy=True)
+        main = self._main()
+        for case in self._people(main):
+            await self._judge(case)
+        await self._side_by_side(main)
+        await self._at_points(main)
+        while self.played < self._most and not self._hung:
+            await self._judge(self._drawn(), shorten=True)
+
+    # -- cases ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _calls(self) -> list[Move]:
+        return [Move("call", name) for name in self._subject.tools]
+
+    def _alone(self) -> list[Case]:
+        """Return the cases in which nothing happens to the run: one answer again and again, and answers before text."""
+        moves = [Move(kind) for kind in _PLAIN] + self._given
+        for name in islice(self._subject.tools, 6):
+            moves += [Move(kind, name) for kind in _WITH_TOOL]
+        if len(self._subject.tools) > 1:
+            moves.append(Move("all"))
+        return [Case((move,)) for move in moves] + [Case((move, _TEXT)) for move in moves if move != _TEXT]
+
+    def _main(self) -> list[Case]:
+        """Return the cases that crashes, stops and messages are added to: text, and calls of tools before text."""
+        calls = [*self._given, *self._calls[:3]]
+        found = [Case((*calls, _TEXT))] if calls else []
+        if len(self._subject.tools) > 1:
+            found.append(Case((Move("all"), _TEXT)))
+        found += [Case((_TEXT,)), Case((Move("value"), _TEXT)), Case((Move("odd"), _TEXT))]
+        return found
+
+    def _people(self, main: Sequence[Case]) -> Iterator[Case]:
+        """Yield the cases with other answers of people, if calls wait."""
+        for case in [*main, *(Case((move, move, _TEXT)) for move in (Move("repeat", n) for n in self._subject.tools))]:
+            trace = self._baselines.get(case)
+            if trace is None or trace.waited:
+                for reply in REPLIES:
+                    yield replace(case, replies=(reply, "approve" if reply != "deny" else "deny"))
+
+    async def _at_points(self, main: Sequence[Case]) -> None:
+        """Let something happen at each point of the main cases, as many as the number of cases allows."""
+        wanted: list[list[Case]] = []
+        for case in main:
+            trace = await self._baseline(case)
+            places = list(enumerate(trace.points, 1))
+            crashes = [replace(case, controls=(Control(n, "crash"),)) for n, _ in places]
+            inside = [n for n, name in places if not name.startswith("append:")]
+            stops = [replace(case, controls=(Control(n, "stop"),)) for n in inside]
+            steers = [replace(case, controls=(Control(n, "steer"),)) for n in inside if n % 2]
+            wanted.append(_interleaved(crashes, stops, steers))
+        left = self._most - self.played
+        share = max(left * 3 // 4, 0)
+        for case in islice(_interleaved(*wanted), share):
+            await self._judge(case)
+
+    def _drawn(self) -> Case:
+        """Return a random case."""
+        moves = [Move(kind) for kind in _PLAIN] + self._given * 2
+        moves += [Move(kind, name) for name in self._subject.tools for kind in ("call", *_WITH_TOOL)]
+        drawn = [self._random.choice(moves) for _ in range(self._random.randint(1, 4))]
+        points = sorted(self._random.sample(range(1, 40), self._random.randint(0, 2)))
+        happens = [Control(n, self._random.choice(("crash", "crash", "stop", "steer"))) for n in points]
+        replies = tuple(self._random.choice(REPLIES) for _ in range(2))
+        return Case((*drawn, _TEXT), tuple(happens), replies)
+
+    # -- judgement -----------------------------------------------------------------------------------------------
+
+    async def _excludes(self) -> bool:
+        """Return whether the agent's data policy excludes anything."""
+        try:
+            return not (await Hooks(self._subject.origin.fresh()).get_data_policy()).keeps_everything
+        except HookError:
+            return False  # each run has reported it
+
+    async def _baseline(self, case: Case) -> Trace:
+        if case not in self._baselines:
+            self._baselines[case] = await self._play(case)
+        return self._baselines[case]
+
+    async def _play(self, case: Case, *, shorten: bool = False, **settings: Any) -> Trace:
+        """Play *case* and keep the faults that it shows."""
+        trace = await self._trace(case, **settings)
+        for kind, (problem, events) in trace.found.items():
+            if kind not in self.faults:
+                self.faults[kind] = Fault(kind, problem, events)
+                if shorten:
+                    self.faults[kind] = await self._shortened(case, self.faults[kind])
+        return trace
+
+    async def _trace(self, case: Case, **settings: Any) -> Trace:
+        self.played += 1
+        trace = await Play(self._subject, case, **settings).run()
+        self.points.update(trace.points)
+        self._hung |= "longer than its limit" in trace.limit or "does not answer" in str(trace.found.get("endless"))
+        _report_endless(case, trace)
+        return trace
+
+    async def _judge(self, case: Case, *, shorten: bool = False, **settings: Any) -> None:
+        """Play *case*, and compare it with the same case without crashes and restarts."""
+        if self._hung:
+            return
+        trace = await self._play(case, shorten=shorten, **settings)
+        if case not in self._baselines and not case.controls and not settings:
+            self._baselines[case] = trace
+        crashes = any(control.what == "crash" for control in case.controls) or "restart" in case.replies
+        if crashes and "resume" not in self.faults and await self._differs(case, trace):
+            fault = Fault("resume", await self._difference(case, trace), tuple(trace.events))
+            self.faults["resume"] = await self._shortened(case, fault) if shorten else fault
+
+    async def _differs(self, case: Case, trace: Trace) -> bool:
+        if trace.unknown or trace.status not in ("completed", "failed", "limited"):
+            return False
+        calm = _calm(case)
+        before = await self._baseline(calm)
+        if before.unknown or trace.outcome == before.outcome or any(c.what == "steer" for c in case.controls):
+            return False
+        return (await self._trace(calm)).outcome == before.outcome  # else the agent differs from run to run anyway
+
+    async def _difference(self, case: Case, trace: Trace) -> str:
+        names = ("status", "answer", "state", "requests")
+        before = (await self._baseline(_calm(case))).outcome
+        differing = [n for n, a, b in zip(names, before, trace.outcome, strict=True) if a != b]
+        return f"the run goes on differently after a crash: {', '.join(differing)}"
+
+    async def _side_by_side(self, main: Sequence[Case]) -> None:
+        """Let the run of another user take place in the same process, before and in the middle of a run."""
+        for case in main[:2]:
+            alone = await self._baseline(case)
+            again = await self._trace(case)
+            if again.outcome != alone.outcome:
+                continue
+            points = list(range(1, len(alone.points) + 1))
+            for point in [0, *points[:: max(len(points) // 10, 1)]]:
+                if self._hung or "shared" in self.faults:
+                    return
+                trace, other = await self._both(case, point)
+                if trace.outcome != alone.outcome or "shared" in trace.found or "shared" in other.found:
+                    where = f"at {alone.points[point - 1]!r}" if point else "before"
+                    problem = trace.found.get("shared", other.found.get("shared", ("",)))[0]
+                    problem = problem or "a run decides differently because of another user's run"
+                    events = (f"another user's run takes place {where}", *trace.events)
+                    self.faults["shared"] = Fault("shared", problem, events)
+
+    async def _both(self, case: Case, point: int) -> tuple[Trace, Trace]:
+        """Play *case* and another user's case with one config; the other one while the first waits at *point*."""
+        self.played += 2
+        config = self._subject.origin.fresh()
+        held = replace(case, controls=(Control(point, "hold"),)) if point else case
+        one = Play(self._subject, held, config=config)
+        other = Play(self._subject, Case((*case.moves[::-1], _TEXT)), user="bob", config=config)
+        if not point:
+            trace = await other.run()
+            return await one.run(), trace
+        task = asyncio.create_task(one.run())
+        holding = asyncio.create_task(one.held.wait())
+        await asyncio.wait([task, holding], return_when="FIRST_COMPLETED")
+        holding.cancel()
+        trace = await other.run()
+        one.released.set()
+        return await task, trace
+
+    async def _shortened(self, case: Case, fault: Fault) -> Fault:
+        """Return *fault* with the events of the shortest part of *case* that shows it."""
+        left = _SHRINKS
+        todo = _smaller(case)
+        for smaller in todo:
+            left -= 1
+            if left < 0:
+                break
+            trace = await self._trace(smaller)
+            if fault.kind == "resume" and await self._differs(smaller, trace):
+                return await self._shortened(smaller, replace(fault, events=tuple(trace.events)))
+            if fault.kind in trace.found:
+                problem, events = trace.found[fault.kind]
+                return await self._shortened(smaller, Fault(fault.kind, problem, events))
+        return fault
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    """Yield the cases with one event less."""
+    for index in range(len(case.controls)):
+        yield replace(case, controls=case.controls[:index] + case.controls[index + 1 :])
+    for index in range(len(case.moves)):
+        if len(case.moves) > 1:
+            yield replace(case, moves=case.moves[:index] + case.moves[index + 1 :])
+
+
+def _calm(case: Case) -> Case:
+    """Return *case* without crashes and restarts."""
+    replies = tuple("approve" if reply == "restart" else reply for reply in case.replies)
+    kept = tuple(control for control in case.controls if control.what != "crash")
+    return replace(case, controls=kept, replies=replies)  # type: ignore[arg-type]  # these are replies
+
+
+def _report_endless(case: Case, trace: Trace) -> None:
+    """Report a run that only a limit of the engine ended, although the model had stopped calling tools."""
+    if "longer than its limit" in trace.limit:
+        trace.report("endless", trace.limit)
+    elif trace.limit and not case.moves[-1].calls and case.moves[-1].kind not in ("busy", "fails"):
+        problem = f"the model calls no tools any more, and only a limit of the engine ends the run: {trace.limit}"
+        trace.report("endless", problem)
+
+
+def _interleaved(*lists: Iterable[T]) -> list[T]:
+    """Return the first items of all lists, then the second ones, and so on."""
+    found: list[T] = []
+    iterators = [iter(each) for each in lists]
+    while iterators:
+        for iterator in list(iterators):
+            for item in islice(iterator, 1):
+                found.append(item)
+                break
+            else:
+                iterators.remove(iterator)
+    return found
+
+
+def _in_own_loop(work: Callable[[], Any]) -> None:
+    """Run *work* in an event loop in a thread of its own, so that a caller may have a running loop."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(work())
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="check_agent")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
