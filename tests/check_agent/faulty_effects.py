@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -14,23 +15,20 @@ from typing import Any
 from pydantic import BaseModel
 
 from concertino import (
-    AssistantMessage,
     Continue,
     DataPolicy,
     Finish,
     SystemMessage,
-    Text,
     Tokens,
     ToolCall,
     ToolData,
-    Turn,
-    UserMessage,
     UsageRecord,
+    UserMessage,
 )
 
 from .kit import Base, faulty
 
-# -- policy -------------------------------------------------------------------------------------------------------------
+# -- policy ------------------------------------------------------------------------------------------------------------
 
 NO_TEXT = DataPolicy(text="drop", reasoning="drop")
 NO_CALLS = DataPolicy(other_tools=ToolData(arguments="redact", results="redact"))
@@ -90,7 +88,7 @@ class LogsTheAnswer(Base):
         return Finish()
 
 
-# -- usage --------------------------------------------------------------------------------------------------------------
+# -- usage -------------------------------------------------------------------------------------------------------------
 
 
 @faulty("usage")
@@ -129,16 +127,14 @@ class RenamesTheAgent(Base):
         return replace(record, agent_path="free")
 
 
-# -- stop ---------------------------------------------------------------------------------------------------------------
+# -- stop --------------------------------------------------------------------------------------------------------------
 
 
 @faulty("stop")
 class Swallows(Base):
     async def prepare(self, run: Any) -> list[SystemMessage]:
-        try:
+        with suppress(asyncio.CancelledError):
             await asyncio.sleep(0.01)
-        except asyncio.CancelledError:
-            pass
         return []
 
 
@@ -146,8 +142,8 @@ class Swallows(Base):
 class AsksUndisturbed(Base):
     async def conclude(self, run: Any, text: str) -> str:
         try:
-            return await run.ask(f"Improve: {text}")
-        except BaseException:
+            return str(await run.ask(f"Improve: {text}"))
+        except BaseException:  # noqa: BLE001 - the fault
             return text
 
 
@@ -174,19 +170,18 @@ class TriesAgain(Base):
 
 
 @faulty("stop")
-class WaitsInTheCleanup(Base):
+class TakesItBack(Base):
     async def on_no_tool_calls(self, run: Any) -> Finish:
         try:
             await asyncio.sleep(0.01)
-        finally:
-            with_uncancel = asyncio.current_task()
-            assert with_uncancel is not None
-            if with_uncancel.uncancel() >= 0 and with_uncancel.cancelling() == 0:
-                return Finish("stopped")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
         return Finish()
 
 
-# -- blocking -----------------------------------------------------------------------------------------------------------
+# -- blocking ----------------------------------------------------------------------------------------------------------
 
 
 @faulty("blocking")
@@ -199,7 +194,7 @@ class Sleeps(Base):
 @faulty("blocking")
 class SleepsAsync(Base):
     async def prepare(self, run: Any) -> list[SystemMessage]:
-        time.sleep(0.001)
+        time.sleep(0.001)  # noqa: ASYNC251 - the fault
         return []
 
 
@@ -225,7 +220,7 @@ class RetriesSlowly(Base):
         return super().preprocess_tool_arguments(run, call)  # type: ignore[return-value]
 
 
-# -- answer -------------------------------------------------------------------------------------------------------------
+# -- answer ------------------------------------------------------------------------------------------------------------
 
 
 class Report(BaseModel):
@@ -250,7 +245,7 @@ class DecoratesTheReport(Base):
     output_type = Report
 
     def conclude(self, run: Any, text: str) -> str:
-        return f"Here is the report: {text}"
+        return f"The report has {len(text)} characters."
 
 
 @dataclass
@@ -279,6 +274,3 @@ class ReplacesTheReport(Base):
 class ForgetsTheText(Base):
     def after_step(self, run: Any, outcome: Any) -> Any:
         return Finish("") if isinstance(outcome, Finish) else outcome
-
-
-_ = (AssistantMessage, Text, Turn)

@@ -22,13 +22,12 @@ from concertino import (
     Text,
     ToolCall,
     ToolMessage,
-    Turn,
     UserMessage,
 )
 
 from .kit import Base, faulty
 
-# -- endless ------------------------------------------------------------------------------------------------------------
+# -- endless -----------------------------------------------------------------------------------------------------------
 
 
 @faulty("endless")
@@ -39,8 +38,11 @@ class AsksAgain(Base):
 
 @faulty("endless")
 class WaitsForAWord(Base):
-    def after_step(self, run: Any, outcome: Any) -> Any:
+    def should_continue_loop(self, run: Any) -> Any:
         return Finish() if "DONE" in run.state.text else Continue()
+
+    def on_no_tool_calls(self, run: Any) -> Continue:
+        return Continue()
 
 
 @faulty("endless")
@@ -69,7 +71,7 @@ class HasNoLimit(Base):
     tool_call_limit = 1_000_000
 
 
-# -- resume -------------------------------------------------------------------------------------------------------------
+# -- resume ------------------------------------------------------------------------------------------------------------
 
 
 @faulty("resume")
@@ -148,7 +150,7 @@ class CountsInAClosure(Base):
         return outcome
 
 
-# -- approval -----------------------------------------------------------------------------------------------------------
+# -- approval ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -193,7 +195,7 @@ class CountsCalls(Base):
         return Ask() if run.state.calls_of.get(call.name, 0) < 2 and run.state.step < 2 else Allow()
 
 
-# -- request ------------------------------------------------------------------------------------------------------------
+# -- request -----------------------------------------------------------------------------------------------------------
 
 
 @faulty("request")
@@ -205,7 +207,9 @@ class DropsResults(Base):
 @faulty("request")
 class KeepsTheLastTwo(Base):
     def build_request(self, run: Any, request: ModelRequest) -> ModelRequest:
-        return replace(request, messages=[m for m in request.messages if isinstance(m, ToolMessage)] or request.messages)
+        return replace(
+            request, messages=[m for m in request.messages if isinstance(m, ToolMessage)] or request.messages
+        )
 
 
 @faulty("request")
@@ -232,7 +236,7 @@ class SendsNothing(Base):
         return replace(request, messages=request.messages[2:])
 
 
-# -- message ------------------------------------------------------------------------------------------------------------
+# -- message -----------------------------------------------------------------------------------------------------------
 
 
 @faulty("message")
@@ -266,6 +270,3 @@ class TellsTheModelTheTask(Base):
     def build_request(self, run: Any, request: ModelRequest) -> ModelRequest:
         rest = [m for m in request.messages if not isinstance(m, UserMessage)]
         return replace(request, messages=[UserMessage(json.dumps({"step": run.state.step})), *rest])
-
-
-_ = Turn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Literal
 
@@ -40,39 +40,36 @@ class Move:
 
     def answer(self, request: ModelRequest, tools: Mapping[str, ToolSpec], word: str, number: int) -> Any:
         """Return the step of a script; *word* marks its texts, *number* counts the moves."""
-        match self.kind:
-            case "text":
-                return f"The answer is said-{word}."
-            case "value" if request.output_schema is not None:
-                return json.dumps(value_of(request.output_schema.schema, f"said-{word}", number))
-            case "value":
-                return json.dumps({"answer": f"said-{word}"})
-            case "empty":
-                return Answer()
-            case "odd":
-                return ODD_TEXT
-            case "cut":
-                return Answer(text="The answer is", stop_reason="length")
-            case "busy":
-                return OverloadedError("the model is busy")
-            case "fails":
-                return BadRequestError("the model refuses the request")
-            case "unknown":
-                return call("no_such_tool", text=word)
-            case "call" | "repeat" if self.tool in tools:
-                varied = number if self.kind == "call" else 0
-                return call(self.tool, **value_of(tools[self.tool].parameters, f"args-{word}", varied))
-            case "wrong":
-                return call(self.tool, wrong=[None])
-            case "broken":
-                return call(self.tool, '{"a": ')
-            case "all":
-                return [call(each.name, **value_of(each.parameters, f"args-{word}", number)) for each in tools.values()]
-            case "given":
-                return self.given
-        return f"The answer is said-{word}."
+        if self.kind == "given":
+            return self.given
+        if self.kind in _ODD:
+            return _ODD[self.kind]()
+        if self.calls:
+            return self._call(tools, f"args-{word}", number)
+        text = f"said-{word}"
+        if self.kind == "value":
+            schema = request.output_schema
+            return json.dumps({"answer": text} if schema is None else value_of(schema.schema, text, number))
+        return f"The answer is {text}."
+
+    def _call(self, tools: Mapping[str, ToolSpec], text: str, number: int) -> Any:
+        if self.kind == "all":
+            return [call(each.name, **value_of(each.parameters, text, number)) for each in tools.values()]
+        if self.kind in ("wrong", "broken"):
+            return call(self.tool, '{"a": ' if self.kind == "broken" else '{"wrong": [null]}')
+        if self.tool not in tools:
+            return call("no_such_tool", text=text)
+        return call(self.tool, **value_of(tools[self.tool].parameters, text, number if self.kind == "call" else 0))
 
 
+_ODD: dict[str, Callable[[], Any]] = {
+    "empty": Answer,
+    "odd": lambda: ODD_TEXT,
+    "cut": lambda: Answer(text="The answer is", stop_reason="length"),
+    "busy": lambda: OverloadedError("the model is busy"),
+    "fails": lambda: BadRequestError("the model refuses the request"),
+}
+"""Answers that do not depend on the request."""
 _LABELS = {
     "text": "writes text",
     "value": "writes JSON that matches the schema",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Literal, get_args
 
 from ...records import record
@@ -63,7 +64,9 @@ class Fault:
         return REMEDIES[self.kind]
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.problem}\n  events: {' -> '.join(self.events)}\n  remedy: {self.remedy}"
+        counted = [(event, len(list(group))) for event, group in groupby(self.events)]
+        events = " -> ".join(event if times == 1 else f"{event} ({times} times)" for event, times in counted)
+        return f"{self.kind}: {self.problem}\n  events: {events or 'the run starts'}\n  remedy: {self.remedy}"
 
 
 class AgentFaultError(AssertionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,7 +47,7 @@ class Origin:
             if name in module and _is_data(value, None, module.get("__name__")):
                 self._keep(value, seen)
             elif name in module and isinstance(value, _REBOUND):
-                self._kept.append(lambda name=name, value=value: module.__setitem__(name, value))
+                self._kept.append(functools.partial(module.__setitem__, name, value))
         for cell in function.__closure__ or ():
             try:
                 value = cell.cell_contents
@@ -55,7 +56,7 @@ class Origin:
             if _is_data(value, None, function.__module__):
                 self._keep(value, seen)
             elif isinstance(value, _REBOUND):
-                self._kept.append(lambda cell=cell, value=value: setattr(cell, "cell_contents", value))
+                self._kept.append(functools.partial(setattr, cell, "cell_contents", value))
 
     def _keep(self, value: Any, seen: set[int]) -> None:
         if id(value) in seen:
@@ -106,7 +107,8 @@ def _restore(value: Any, copied: Any) -> None:
 
 def _twin(config: AgentConfig[Any]) -> AgentConfig[Any]:
     """Return a copy of *config* that shares its tools and what cannot be copied."""
-    memo: dict[int, Any] = {id(tool): tool for owner in (config, *config.parts) for tool in owner.tools}
+    owners: list[Any] = [config, *config.parts]
+    memo: dict[int, Any] = {id(tool): tool for owner in owners for tool in owner.tools}
     twin = copy.copy(config)
     for name, value in list(vars(twin).items()):
         if name in _ENGINE:

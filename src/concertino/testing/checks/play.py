@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import logging
 import random
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import ConcertinoError, RunStateError, StaleClaimError
 from ...events import Notice, RunEvent, RunResult
@@ -24,7 +25,6 @@ from ...orchestrator.chat import Chat
 from ...orchestrator.journal.data_policy import DataPolicy, KeepFor
 from ...orchestrator.model_call.retry import Retry
 from ...orchestrator.resources import Limits, LimitsFunction, Resources
-from ...orchestrator.validation import registry_of
 from ...providers.base import Model, ModelEvent, ModelRequest
 from ...records import record
 from ...runtime import LiveRun, Runtime
@@ -39,7 +39,9 @@ from .case import Case, Control, Trace
 from .origin import Origin
 from .request_rules import request_problem
 from .schema_values import value_of
-from .watch import INSIDE, BlockingWatch, WatchedHooks, watched_tool
+from .watch import INSIDE, WatchedHooks, watched_tool
+
+T = TypeVar("T")
 
 RUN_ID = "checked"
 _MOST_REQUESTS = 300
@@ -91,7 +93,7 @@ class CheckedModel(ScriptedModel):
 class Play:
     """Plays one case. *config* is an agent that another play uses as well; by default, each process has its own."""
 
-    def __init__(  # noqa: PLR0913 - all but two are optional
+    def __init__(
         self,
         subject: Subject,
         case: Case,
@@ -126,6 +128,8 @@ class Play:
         self.was_stopped = False
         self._moves_at_stop = 0
         self._last_said = ""
+        self._last_move = ""
+        self._questions = 0
         self._run_id = named_run_id(self._scope.key, RUN_ID)
         self._messages = [(self._message, 0)]
         """The user's messages, each with the number of the first request that must have it."""
@@ -142,7 +146,7 @@ class Play:
         log = logging.getLogger("concertino")
         quiet, log.disabled = log.disabled, True  # it warns of the crashes
         try:
-            with BlockingWatch(), _folder(self._policy) as folder:
+            with _folder(self._policy) as folder:
                 if folder is None:
                     store = MemoryStore()
                     try:
@@ -170,7 +174,7 @@ class Play:
         finally:
             root.removeHandler(logged)
             root.setLevel(level)
-        stored = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+        stored = await asyncio.to_thread(_bytes_in, folder)
         assert self._hooks is not None
         policy = await self._hooks.get_data_policy()
         for mark, what in _excluded(policy, list(self._subject.registry.names()), self._user):
@@ -202,14 +206,16 @@ class Play:
         self.stopped = False
         self._live = asyncio.get_running_loop().create_future()
         self._crashed = asyncio.Event()
-        self._carried, self._sent = self._sent, {}
+        self._carried, self._sent = {**self._carried, **self._sent}, {}
         config = subject.origin.fresh() if self._config is None else self._config
         self._hooks = WatchedHooks(config, self)
         mark = f"results-{self._user}" if self._policy else ""
         registry = subject.registry.copy()
         registry.by_name = {tool.name: watched_tool(tool, self, mark) for tool in registry}
         config.tools = tuple(config.tools)
-        vars(config).update(_concertino_hooks=self._hooks, _concertino_registry=(config.tools, registry))
+        self._attach = functools.partial(
+            vars(config).update, _concertino_hooks=self._hooks, _concertino_registry=(config.tools, registry)
+        )
         model = CheckedModel(self._answer)
         resources = dataclasses.replace(
             subject.resources,
@@ -233,20 +239,14 @@ class Play:
     async def _work(self, process: Runtime, store: Any, *, resumed: bool) -> bool:
         """Work on the run in one process. Return whether it has ended."""
         try:
-            if not resumed:
-                chat = Chat(self._message, scope=self._scope, conversation_id="c1")
-                live = await self._until_crash(process.start(chat, self._subject.name, run_id=RUN_ID))
-            else:
-                stored = await store.run(OPERATOR, self._run_id)
-                if stored.end is not None:
-                    await self._finish(await process.result(OPERATOR, self._run_id))
-                    return True
-                live = await self._until_crash(process.resume(OPERATOR, self._run_id))
-            for _ in range(_ROUNDS):
-                if live is None:
-                    return False
-                self._live.set_result(live)
-                result = await self._until_crash(live.result())
+            if resumed and (await store.run(OPERATOR, self._run_id)).end is not None:
+                await self._finish(await process.result(OPERATOR, self._run_id))
+                return True
+            for number in range(_ROUNDS):
+                self._attach()  # another play with the same agent may have taken place meanwhile
+                self._live = asyncio.get_running_loop().create_future()
+                starts = not resumed and not number
+                result = await self._result(self._start(process) if starts else process.resume(OPERATOR, self._run_id))
                 if result is None:
                     return False
                 if result.status != "suspended" or not result.waiting:
@@ -255,17 +255,28 @@ class Play:
                     return True
                 if await self._reply(process, result.waiting):
                     return False
-                self._live = asyncio.get_running_loop().create_future()
-                live = await self._until_crash(process.resume(OPERATOR, self._run_id))
         except TimeoutError:
             self.trace.report("endless", "the run does not end, and does not answer a stop")
-            return True
         return True
 
-    async def _until_crash(self, work: Any) -> Any:
+    async def _start(self, process: Runtime) -> LiveRun:
+        chat = Chat(self._message, scope=self._scope, conversation_id="c1")
+        return await process.start(chat, self._subject.name, run_id=RUN_ID)
+
+    async def _result(self, opening: Coroutine[Any, Any, LiveRun]) -> RunResult | None:
+        """Return the result of a run that *opening* starts or resumes; None if the process crashed before."""
+        live = await self._until_crash(opening)
+        if live is None:
+            return None
+        self._live.set_result(live)
+        return await self._until_crash(live.result())
+
+    async def _until_crash(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Return the value of *work*, or None if the process crashed before. Raises `TimeoutError` if it hangs."""
         task, crash = asyncio.ensure_future(work), asyncio.ensure_future(self._crashed.wait())
-        done, _ = await asyncio.wait([task, crash], timeout=4 * self._subject.hook_seconds + 10, return_when="FIRST_COMPLETED")
+        done, _ = await asyncio.wait(
+            [task, crash], timeout=4 * self._subject.hook_seconds + 10, return_when="FIRST_COMPLETED"
+        )
         crash.cancel()
         if task in done and not self._crashed.is_set():
             return task.result()
@@ -294,8 +305,8 @@ class Play:
         self._check_messages()
         if result.status == "completed" and not result.text and self._last_said and not self._silent:
             trace.report("answer", f"the run completes without an answer, though the model wrote {self._last_said!r}")
-        if result.status == "completed" and self._typed and result.output is None and result.text:
-            trace.report("answer", f"the answer {result.text!r:.60} does not match the output type")
+        if result.status == "failed" and self._typed and self._last_move == "value" and not decided:
+            trace.report("answer", f"the agent replaces a valid answer by {result.text!r:.60}")
         assert self._hooks is not None
         trace.state = self._hooks.watch.state
         if self.was_stopped and result.status != "cancelled" and self._moves_at_stop < self._moves:
@@ -305,9 +316,10 @@ class Play:
         if result.status == "cancelled" and result.receipt is not None:
             for work in result.receipt.not_stopped:
                 trace.report("stop", f"the {work.what} {work.name} does not end when the run is stopped")
-        if result.status == "failed" and not decided and not trace.error.startswith("hook "):
-            if not any(move.kind in ("fails", "busy") for move in self._case.moves) and not self._typed:
-                trace.report("hook", f"the run fails: {trace.error}")
+        provoked = any(move.kind in ("fails", "busy", "given") for move in self._case.moves)
+        unexplained = not (decided or provoked or self._typed or trace.error.startswith("hook "))
+        if result.status == "failed" and unexplained:
+            trace.report("hook", f"the run fails: {trace.error}")
 
     @property
     def _silent(self) -> bool:
@@ -326,8 +338,12 @@ class Play:
     async def point(self, name: str) -> None:
         """Pass a point of a hook, a tool or the model."""
         control = self._pass(name)
-        if control is None:
-            return
+        if control is not None:
+            await self._apply(control)
+        if not name.startswith("hook"):
+            await asyncio.sleep(0)  # models and tools wait for something; a hook may not
+
+    async def _apply(self, control: Control) -> None:
         if control.what == "hold":
             self.held.set()
             await self.released.wait()
@@ -433,20 +449,32 @@ class Play:
             self._moves += 1
             number = self._moves
             self.trace.events.append(move.label)
+            self._last_move = move.kind
             answer = scripted(move.answer(request, self._subject.tools, self._user, self._moves), request)
         self._last_said = answer.text
         if asked not in self.trace.requests[-3:]:
             self.trace.requests.append(asked)
         self._sent.setdefault(asked, []).append((number, answer))
         self._check_users(asked)
-        if self._moves > _MOST_REQUESTS:
-            self.trace.report("endless", f"the run has sent {_MOST_REQUESTS} requests and goes on")
-            self._moves = -(10**9)
-            assert self._live.done()
-            self._live.result().request_stop()
-        return number, dataclasses.replace(answer, before=lambda: self.point("model"), midway=lambda: self.point("answer"))
+        if self._moves == _MOST_REQUESTS:
+            self._end_endless("the run sends", "requests")
+        return number, dataclasses.replace(
+            answer, before=lambda: self.point("model"), midway=lambda: self.point("answer")
+        )
 
     def _side_answer(self, request: ModelRequest) -> Answer:
+        self._questions += 1
+        if self._questions == _MOST_REQUESTS:
+            self._end_endless("the hooks and tools of the run ask", "questions")
+        return dataclasses.replace(self._noted(request), before=lambda: self.point("question"))
+
+    def _end_endless(self, what: str, of: str) -> None:
+        self.trace.report("endless", f"{what} {_MOST_REQUESTS} {of}, and more")
+        self.was_stopped = False
+        if self._live.done():
+            self._live.result().request_stop()
+
+    def _noted(self, request: ModelRequest) -> Answer:
         if request.output_schema is None:
             return Answer(text=f"Noted, said-{self._user}.")
         return Answer(text=json.dumps(value_of(request.output_schema.schema, f"said-{self._user}")))
@@ -460,8 +488,11 @@ class Play:
     def _check_messages(self) -> None:
         """Report a message of the user that a later request lacks."""
         text, since = self._messages[-1]
-        text = self._hooks.watch.reviewed.get(text, text) if self._hooks is not None else text
-        if text is not None and not all(json.dumps(text)[1:-1] in asked for asked in self.trace.requests[since:]):
+        assert self._hooks is not None
+        admitted = self._hooks.watch.reviewed.get(text, text)
+        if admitted is not None and not all(
+            json.dumps(admitted)[1:-1] in asked for asked in self.trace.requests[since:]
+        ):
             self.trace.report("message", f"a request lacks the message of the user, {text!r:.60}")
 
     def _canonical(self, request: ModelRequest) -> str:
@@ -471,13 +502,22 @@ class Play:
         return text.replace(self._scope.user or "", self._user).replace(self._run_id, RUN_ID)
 
 
-_HAPPENS = {"crash": "the process crashes", "stop": "the run is stopped", "steer": "the user adds a message", "hold": ""}
+_HAPPENS = {
+    "crash": "the process crashes",
+    "stop": "the run is stopped",
+    "steer": "the user adds a message",
+    "hold": "",
+}
 
 
 def scripted(step: Any, request: ModelRequest) -> Answer:
     """Return one step of a script as an `Answer`."""
     model = ScriptedModel(step)
     return model._answer(request)
+
+
+def _bytes_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
 
 
 def _limits(inner: LimitsFunction, hook_seconds: float) -> LimitsFunction:

@@ -9,20 +9,17 @@ from ...providers.base import ModelRequest
 def request_problem(request: ModelRequest) -> str:
     """Return why providers refuse *request*; empty if they accept it."""
     names = [spec.name for spec in request.tools]
-    choice = request.tool_choice
-    if not request.messages:
-        return "a request has no messages"
-    if isinstance(request.messages[-1], AssistantMessage):
-        return "a request ends with an answer of the model"
-    if len(set(names)) < len(names):
-        return f"a request offers two tools with the same name: {names}"
-    if isinstance(choice, ForcedTool) and choice.name not in names:
-        return f"a request forces the tool {choice.name!r}, which it does not offer"
-    if choice == "required" and not names:
-        return "a request requires a call and offers no tools"
-    if request.max_output_tokens is not None and request.max_output_tokens < 1:
-        return f"a request allows {request.max_output_tokens} tokens for the answer"
-    return _pairs(request)
+    choice, most = request.tool_choice, request.max_output_tokens
+    forced = choice.name if isinstance(choice, ForcedTool) else None
+    rules = (
+        (not request.messages, "a request has no messages"),
+        (request.messages and isinstance(request.messages[-1], AssistantMessage), "a request ends with an answer"),
+        (len(set(names)) < len(names), f"a request offers two tools with the same name: {names}"),
+        (forced is not None and forced not in names, f"a request forces the tool {forced!r}, which it does not offer"),
+        (choice == "required" and not names, "a request requires a call and offers no tools"),
+        (most is not None and most < 1, f"a request allows {most} tokens for the answer"),
+    )
+    return next((problem for broken, problem in rules if broken), "") or _pairs(request)
 
 
 def _pairs(request: ModelRequest) -> str:

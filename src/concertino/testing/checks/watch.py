@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import _socket
 import asyncio
 import copy
 import functools
 import inspect
 import json
+import os
+import select
 import sys
-import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Generator
 from contextvars import ContextVar
 from dataclasses import replace
 from decimal import Decimal
+from types import FrameType
 from typing import Any, Protocol
 
 from ...errors import ConfigurationError, HookError, LimitError, ProviderError, StorageError, ToolError
@@ -37,8 +41,19 @@ _PURE = (
     "get_data_policy",
 )
 """The hooks whose decision depends on their arguments and the agent's state alone."""
-_BLOCKING = ("time.sleep", "socket.getaddrinfo", "urllib.Request", "http.client.connect", "os.system")
-"""Names of audit events of calls that block the event loop."""
+_OURS = (ProviderError, LimitError, StorageError)
+"""Errors that the check itself causes."""
+_BLOCKING = (
+    time.sleep,
+    os.system,
+    select.select,
+    _socket.getaddrinfo,
+    _socket.gethostbyname,
+    getattr(os, "waitpid", None),
+)
+"""Functions that block the event loop."""
+_BLOCKING_METHODS = ("connect", "recv", "accept", "poll")
+"""Methods of sockets and selectors that block it."""
 _UNTIL_CANCELLED = 50
 """Turns of the event loop in which a cancellation reaches every task of a run."""
 
@@ -88,31 +103,25 @@ class HookWatch:
         if name != "get_data_policy":
             await play.point(f"hook {name}")
         run = args[0] if args else None
-        given, state = _content(args), _run_state(run)
+        given = _content(args), _run_state(run)
+        watch = BlockingWatch()
         earlier = copy.deepcopy(run.agent_state) if play.twice and run is not None else None
         try:
-            value = await _observed(name, function, args)
-        except asyncio.CancelledError:
-            raise
+            value = await _observed(function, args, watch)
         except Exception as error:
-            if play.stopped and not stopped_before:
-                self._report("stop", f"{name} answers a stop with {type(error).__name__}")
-            elif not (isinstance(error, ToolError) and name == "preprocess_tool_arguments") and not _provoked(error):
-                self._report("hook", str(error) if isinstance(error, HookError) else f"{name} raises {_shown(error)}")
+            self._judge_failure(name, error, stopped=play.stopped and not stopped_before)
             raise
         if play.stopped and not stopped_before:
             await self._expect_cancellation(name)
-        if calls := _BLOCKED.pop(threading.get_ident(), None):
-            self._report("blocking", f"{name} blocks the event loop with {calls}")
+        if watch.blocked:
+            self._report("blocking", f"{name} blocks the event loop with {watch.blocked}")
         try:
             hook._check(value)
         except HookError as error:
             self._report("hook", str(error))
-            return value
-        if _content(args) != given:
-            self._report("input", f"{name} changes its arguments")
-        if _run_state(run) != state:
-            self._report("input", f"{name} changes run.state")
+            return value  # the engine refuses it as well
+        if (_content(args), _run_state(run)) != given:
+            self._report("input", f"{name} changes its arguments or run.state")
         if play.twice and name in _PURE:
             self._repeat(name, function, args, value, earlier)
         self._judge(name, run, args, value)
@@ -121,6 +130,14 @@ class HookWatch:
     def _report(self, kind: str, problem: str) -> None:
         if not self._play.gone:
             self._play.trace.report(kind, problem)
+
+    def _judge_failure(self, name: str, error: Exception, *, stopped: bool) -> None:
+        if stopped and _follows(error, asyncio.CancelledError):
+            self._report("stop", f"{name} answers a stop with {type(error).__name__}")
+        elif isinstance(error, HookError):  # of a part
+            self._report("hook", str(error))
+        elif not (isinstance(error, ToolError) and name == "preprocess_tool_arguments") and not _follows(error, *_OURS):
+            self._report("hook", f"{name} raises {type(error).__name__}: {error!s:.200}")
 
     async def _expect_cancellation(self, name: str) -> None:
         """Report a hook that returns from a cancellation as if there was none."""
@@ -135,7 +152,7 @@ class HookWatch:
         if again is not _LATER and again != value:
             self._report("unstable", f"{name} decides differently about the same input: {value!r:.60}, {again!r:.60}")
         if name == "authorize_tool_call" and isinstance(args[1], ToolCall):
-            spelled = json.dumps(args[2], indent=1, default=str)
+            spelled = respelled(args[2])
             other = _at_once(function, run, earlier, (run, replace(args[1], arguments=spelled), dict(args[2])))
             if other is not _LATER and type(other) is not type(value):
                 problem = f"authorize_tool_call decides by the spelling of the arguments: {value!r:.60}, {other!r:.60}"
@@ -160,7 +177,7 @@ class HookWatch:
         """Report a state that the journal does not bring back as it was."""
         try:
             text = dump_state(state)
-            if text is None or text == self.state:
+            if text is None:
                 return
             restored = load_state(state, text)
         except ConfigurationError as error:
@@ -217,47 +234,79 @@ def watched_tool(tool: Tool, play: Watched, mark: str = "") -> Tool:
     return twin
 
 
-# -- blocking calls -----------------------------------------------------------------------------------------------------
-
-_BLOCKED: dict[int, str] = {}
-"""By thread: the blocking call of the hook that runs there."""
-_LOOPS: set[int] = set()
-"""The threads of event loops that are watched."""
-
-
-def _audit(event: str, _args: tuple[Any, ...]) -> None:
-    if event in _BLOCKING and threading.get_ident() in _LOOPS and INSIDE.get() == "hook":
-        _BLOCKED.setdefault(threading.get_ident(), event)
-
-
-@functools.cache
-def _add_audit() -> None:
-    sys.addaudithook(_audit)  # it cannot be removed, and costs nothing outside a check
+# -- blocking calls ----------------------------------------------------------------------------------------------------
 
 
 class BlockingWatch:
-    """Notices blocking calls of hooks in this thread."""
+    """Notes the calls in a hook that block the event loop. It profiles the hook's own steps only."""
 
-    def __enter__(self) -> None:
-        _add_audit()
-        _LOOPS.add(threading.get_ident())
+    def __init__(self) -> None:
+        self.blocked = ""
 
-    def __exit__(self, *_: object) -> None:
-        _LOOPS.discard(threading.get_ident())
-        _BLOCKED.pop(threading.get_ident(), None)
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call *function* and return its value."""
+        before = sys.getprofile()
+        sys.setprofile(self._note)
+        try:
+            return function(*args)
+        finally:
+            sys.setprofile(before)
+
+    async def steps(self, value: Awaitable[Any]) -> Any:
+        """Await *value*."""
+        return await _Steps(self, value)
+
+    def _note(self, _frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_call" and (called in _BLOCKING or _blocks(called)):
+            self.blocked = self.blocked or called.__name__
 
 
-# -- values -------------------------------------------------------------------------------------------------------------
+class _Steps:
+    """An awaitable whose steps are profiled, and not what happens between them."""
+
+    def __init__(self, watch: BlockingWatch, value: Awaitable[Any]) -> None:
+        self._watch, self._value = watch, value
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps: Any = self._value.__await__()
+        step, given = next, ()
+        while True:
+            try:
+                waits_for = self._watch.call(step, steps, *given)
+            except StopIteration as end:
+                return end.value
+            try:
+                yield waits_for
+                step, given = next, ()
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - passed on to the hook
+                step, given = _throw, (error,)  # type: ignore[assignment]  # one step or the other
+
+
+def _throw(steps: Any, error: BaseException) -> Any:
+    return steps.throw(error)
+
+
+def _blocks(called: Any) -> bool:
+    owner = getattr(called, "__self__", None)
+    if called.__name__ not in _BLOCKING_METHODS or owner is None:
+        return False
+    return owner.gettimeout() != 0 if isinstance(owner, _socket.socket) else type(owner).__module__ == "select"
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
 
 _LATER = object()
 """A decision that is not available at once."""
 
 
-async def _observed(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+async def _observed(function: Callable[..., Any], args: tuple[Any, ...], watch: BlockingWatch) -> Any:
     token = INSIDE.set("hook")
     try:
-        value = function(*args)
-        return await value if inspect.isawaitable(value) else value
+        value = watch.call(function, *args)
+        return await watch.steps(value) if inspect.isawaitable(value) else value
     finally:
         INSIDE.reset(token)
 
@@ -298,38 +347,42 @@ def _run_state(run: Any) -> str:
     return repr((state.step, state.iteration, state.has_tool_calls, state.last_step, state.text, state.tool_choice))
 
 
-def _provoked(error: BaseException | None) -> bool:
-    """Return whether *error* follows from one that the check caused itself."""
-    while error is not None:
-        if isinstance(error, ProviderError | LimitError | StorageError):
-            return True
+def _follows(error: BaseException | None, *kinds: type[BaseException]) -> bool:
+    """Return whether *error*, or one that led to it, is one of *kinds*."""
+    while error is not None and not isinstance(error, kinds):
         error = error.__cause__ or error.__context__
-    return False
+    return error is not None
 
 
-def _shown(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:200]
+def respelled(value: Any) -> str:
+    """Return *value* as JSON that no other spelling of it resembles: without spaces, and with all letters escaped."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{respelled(str(key))}:{respelled(value[key])}" for key in reversed(value)) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(respelled, value)) + "]"
+    if not isinstance(value, str):
+        return json.dumps(value, default=str)
+    units = value.encode("utf-16-be", "surrogatepass").hex()
+    return '"' + "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4)) + '"'
 
 
 def _difference(one: Any, other: Any, path: str) -> str | None:
     """Return the path of the first part of *one* that *other* lacks or has differently; None if there is none."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        if list(one) != list(other) and set(one) != set(other):
-            return path
-        return next((found for key in one if (found := _difference(one[key], other[key], f"{path}[{key!r}]"))), None)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        if len(one) != len(other):
-            return path
-        pairs = enumerate(zip(one, other, strict=True))
-        return next((found for i, (a, b) in pairs if (found := _difference(a, b, f"{path}[{i}]"))), None)
-    if isinstance(one, set | frozenset) and isinstance(other, set | frozenset):
+    mine, theirs = _parts(one), _parts(other)
+    if mine is None or theirs is None:
         return None if one == other else path
-    if hasattr(one, "__dict__") and type(one) is type(other):
-        mine, theirs = _fields(one), _fields(other)
-        if mine.keys() != theirs.keys():
-            return f"{path}.{min(mine.keys() ^ theirs.keys())}"
-        return next((f for name in mine if (f := _difference(mine[name], theirs[name], f"{path}.{name}"))), None)
-    return None if one == other else path
+    if mine.keys() != theirs.keys():
+        return f"{path}{min(map(str, mine.keys() ^ theirs.keys()))}"
+    return next((found for key in mine if (found := _difference(mine[key], theirs[key], f"{path}{key}"))), None)
+
+
+def _parts(value: Any) -> dict[str, Any] | None:
+    """Return the parts of *value* by their place in it; None for a value without parts."""
+    if isinstance(value, dict):
+        return {f"[{key!r}]": each for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return {f"[{index}]": each for index, each in enumerate(value)}
+    return {f".{name}": each for name, each in _fields(value).items()} if hasattr(value, "__dict__") else None
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -341,4 +394,3 @@ def _fields(value: Any) -> dict[str, Any]:
         for name, each in {**vars(value), **private}.items()
         if compared.get(name, True) and not isinstance(getattr(type(value), name, None), functools.cached_property)
     }
-
