@@ -263,11 +263,11 @@ class AnswersFromItsState(Base):
 
 
 @faulty("answer")
-class ReplacesTheReport(Base):
+class ShortensTheReport(Base):
     output_type = Report
 
-    def on_no_tool_calls(self, run: Any) -> Finish:
-        return Finish("The report is ready.")
+    def conclude(self, run: Any, text: str) -> str:
+        return '{"title": "a report"}'
 
 
 @faulty("answer")

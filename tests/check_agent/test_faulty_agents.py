@@ -19,7 +19,7 @@ AGENTS = [(kind, agent) for kind, agents in FAULTY.items() for agent in agents]
 @pytest.mark.parametrize(("kind", "agent"), AGENTS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_faulty_agent_is_found(kind: str, agent: type[AgentConfig[Any]]) -> None:
     with pytest.raises(AgentFaultError) as found:
-        check_agent(agent(), cases=150, hook_seconds=0.2)
+        check_agent(agent(), cases=200, hook_seconds=0.5 if agent is faulty_runs.WaitsForever else 60.0)
     faults = {fault.kind: fault for fault in found.value.faults}
     assert kind in faults, str(found.value)
     assert faults[kind].events  # type: ignore[index]

@@ -17,15 +17,15 @@ from ..orchestrator.resources import Resources
 from ..orchestrator.validation import check_agent as checked
 from ..orchestrator.validation import registry_of
 from ..tools.registry import ToolRegistry
-from .checks.case import REPLIES, Case, Control, Move, Trace
 from .checks.fault import CLASSES, AgentFaultError, CheckReport, Fault, FaultClass
 from .checks.origin import Origin
 from .checks.play import Play, Subject
+from .checks.scenario import REPLIES, Control, Move, Scenario, Trace
 
 T = TypeVar("T")
 
 _TEXT = Move("text")
-_PLAIN = ("text", "value", "empty", "odd", "unknown", "cut", "busy", "fails")
+_PLAIN_MOVES = ("text", "value", "empty", "odd", "unknown", "cut", "busy", "fails")
 _WITH_TOOL = ("call", "repeat", "wrong", "broken")
 _SHRINKS = 40
 """Cases that shortening one fault may take."""
@@ -85,7 +85,7 @@ class _Explorer:
         self._given = [Move("given", given=each) for each in answers]
         self._most = cases
         self._random = Random(seed)  # noqa: S311 - repeatable on purpose
-        self._baselines: dict[Case, Trace] = {}
+        self._baselines: dict[Scenario, Trace] = {}
         self._hung = False
 
     async def explore(self) -> None:
@@ -110,40 +110,43 @@ class _Explorer:
     def _calls(self) -> list[Move]:
         return [Move("call", name) for name in self._subject.tools]
 
-    def _alone(self) -> list[Case]:
+    def _alone(self) -> list[Scenario]:
         """Return the cases in which nothing happens to the run: one answer again and again, and answers before text."""
-        moves = [Move(kind) for kind in _PLAIN] + self._given
+        moves = [Move(kind) for kind in _PLAIN_MOVES] + self._given
         for name in islice(self._subject.tools, 6):
             moves += [Move(kind, name) for kind in _WITH_TOOL]
         if len(self._subject.tools) > 1:
             moves.append(Move("all"))
-        return [Case((move,)) for move in moves] + [Case((move, _TEXT)) for move in moves if move != _TEXT]
+        return [Scenario((move,)) for move in moves] + [Scenario((move, _TEXT)) for move in moves if move != _TEXT]
 
-    def _main(self) -> list[Case]:
+    def _main(self) -> list[Scenario]:
         """Return the cases that crashes, stops and messages are added to: text, and calls of tools before text."""
         calls = [*self._given, *self._calls[:3]]
-        found = [Case((*calls, _TEXT))] if calls else []
+        found = [Scenario((*calls, _TEXT))] if calls else []
         if len(self._subject.tools) > 1:
-            found.append(Case((Move("all"), _TEXT)))
-        found += [Case((_TEXT,)), Case((Move("value"), _TEXT)), Case((Move("odd"), _TEXT))]
+            found.append(Scenario((Move("all"), _TEXT)))
+        found += [Scenario((_TEXT,)), Scenario((Move("value"), _TEXT)), Scenario((Move("odd"), _TEXT))]
         return found
 
-    def _people(self, main: Sequence[Case]) -> Iterator[Case]:
+    def _people(self, main: Sequence[Scenario]) -> Iterator[Scenario]:
         """Yield the cases with other answers of people, if calls wait."""
-        for case in [*main, *(Case((move, move, _TEXT)) for move in (Move("repeat", n) for n in self._subject.tools))]:
+        for case in [
+            *main,
+            *(Scenario((move, move, _TEXT)) for move in (Move("repeat", n) for n in self._subject.tools)),
+        ]:
             trace = self._baselines.get(case)
             if trace is None or trace.waited:
                 for reply in REPLIES:
                     yield replace(case, replies=(reply, "approve" if reply != "deny" else "deny"))
 
-    async def _at_points(self, main: Sequence[Case]) -> None:
+    async def _at_points(self, main: Sequence[Scenario]) -> None:
         """Let something happen at each point of the main cases, as many as the number of cases allows."""
-        wanted: list[list[Case]] = []
+        wanted: list[list[Scenario]] = []
         for case in main:
             trace = await self._baseline(case)
-            places = list(enumerate(trace.points, 1))
-            crashes = [replace(case, controls=(Control(n, "crash"),)) for n, _ in places]
-            inside = [n for n, name in places if not name.startswith("append:")]
+            numbered = list(enumerate(trace.points, 1))
+            crashes = [replace(case, controls=(Control(n, "crash"),)) for n, _ in numbered]
+            inside = [n for n, name in numbered if not name.startswith("append:")]
             stops = [replace(case, controls=(Control(n, "stop"),)) for n in inside]
             steers = [replace(case, controls=(Control(n, "steer"),)) for n in inside if n % 2]
             wanted.append(_interleaved(crashes, stops, steers))
@@ -152,15 +155,15 @@ class _Explorer:
         for case in islice(_interleaved(*wanted), share):
             await self._judge(case)
 
-    def _drawn(self) -> Case:
+    def _drawn(self) -> Scenario:
         """Return a random case."""
-        moves = [Move(kind) for kind in _PLAIN] + self._given * 2
+        moves = [Move(kind) for kind in _PLAIN_MOVES] + self._given * 2
         moves += [Move(kind, name) for name in self._subject.tools for kind in ("call", *_WITH_TOOL)]
         drawn = [self._random.choice(moves) for _ in range(self._random.randint(1, 4))]
         points = sorted(self._random.sample(range(1, 40), self._random.randint(0, 2)))
         happens = [Control(n, self._random.choice(("crash", "crash", "stop", "steer"))) for n in points]
         replies = tuple(self._random.choice(REPLIES) for _ in range(2))
-        return Case((*drawn, _TEXT), tuple(happens), replies)
+        return Scenario((*drawn, _TEXT), tuple(happens), replies)
 
     # -- judgement -----------------------------------------------------------------------------------------------
 
@@ -171,12 +174,12 @@ class _Explorer:
         except HookError:
             return False  # each run has reported it
 
-    async def _baseline(self, case: Case) -> Trace:
+    async def _baseline(self, case: Scenario) -> Trace:
         if case not in self._baselines:
             self._baselines[case] = await self._play(case)
         return self._baselines[case]
 
-    async def _play(self, case: Case, *, shorten: bool = False, **settings: Any) -> Trace:
+    async def _play(self, case: Scenario, *, shorten: bool = False, **settings: Any) -> Trace:
         """Play *case* and keep the faults that it shows."""
         trace = await self._trace(case, **settings)
         for kind, (problem, events) in trace.found.items():
@@ -186,7 +189,7 @@ class _Explorer:
                     self.faults[kind] = await self._shortened(case, self.faults[kind])
         return trace
 
-    async def _trace(self, case: Case, **settings: Any) -> Trace:
+    async def _trace(self, case: Scenario, **settings: Any) -> Trace:
         self.played += 1
         trace = await Play(self._subject, case, **settings).run()
         self.points.update(trace.points)
@@ -194,7 +197,7 @@ class _Explorer:
         _report_endless(case, trace)
         return trace
 
-    async def _judge(self, case: Case, *, shorten: bool = False, **settings: Any) -> None:
+    async def _judge(self, case: Scenario, *, shorten: bool = False, **settings: Any) -> None:
         """Play *case*, and compare it with the same case without crashes and restarts."""
         if self._hung:
             return
@@ -206,7 +209,7 @@ class _Explorer:
             fault = Fault("resume", await self._difference(case, trace), tuple(trace.events))
             self.faults["resume"] = await self._shortened(case, fault) if shorten else fault
 
-    async def _differs(self, case: Case, trace: Trace) -> bool:
+    async def _differs(self, case: Scenario, trace: Trace) -> bool:
         if trace.unknown or any(control.what != "crash" for control in case.controls):
             return False
         calm = _calm(case)
@@ -215,13 +218,13 @@ class _Explorer:
             return False
         return (await self._trace(calm)).outcome == before.outcome  # else the agent differs from run to run anyway
 
-    async def _difference(self, case: Case, trace: Trace) -> str:
+    async def _difference(self, case: Scenario, trace: Trace) -> str:
         names = ("status", "answer", "state", "requests")
         before = (await self._baseline(_calm(case))).outcome
         differing = [n for n, a, b in zip(names, before, trace.outcome, strict=True) if a != b]
         return f"the run goes on differently after a crash: {', '.join(differing)}"
 
-    async def _side_by_side(self, main: Sequence[Case]) -> None:
+    async def _side_by_side(self, main: Sequence[Scenario]) -> None:
         """Let the run of another user take place in the same process, before and in the middle of a run."""
         for case in main[:2]:
             alone = await self._baseline(case)
@@ -240,13 +243,13 @@ class _Explorer:
                     events = (f"another user's run takes place {where}", *trace.events)
                     self.faults["shared"] = Fault("shared", problem, events)
 
-    async def _both(self, case: Case, point: int) -> tuple[Trace, Trace]:
+    async def _both(self, case: Scenario, point: int) -> tuple[Trace, Trace]:
         """Play *case* and another user's case with one config; the other one while the first waits at *point*."""
         self.played += 2
         config = self._subject.origin.fresh()
         held = replace(case, controls=(Control(point, "hold"),)) if point else case
         one = Play(self._subject, held, config=config)
-        other = Play(self._subject, Case((*case.moves[::-1], _TEXT)), user="bob", config=config)
+        other = Play(self._subject, Scenario((*case.moves[::-1], _TEXT)), user="bob", config=config)
         if not point:
             trace = await other.run()
             return await one.run(), trace
@@ -258,7 +261,7 @@ class _Explorer:
         one.released.set()
         return await task, trace
 
-    async def _shortened(self, case: Case, fault: Fault) -> Fault:
+    async def _shortened(self, case: Scenario, fault: Fault) -> Fault:
         """Return *fault* with the events of the shortest part of *case* that shows it."""
         left = _SHRINKS
         todo = _smaller(case)
@@ -275,7 +278,7 @@ class _Explorer:
         return fault
 
 
-def _smaller(case: Case) -> Iterator[Case]:
+def _smaller(case: Scenario) -> Iterator[Scenario]:
     """Yield the cases with one event less."""
     for index in range(len(case.controls)):
         yield replace(case, controls=case.controls[:index] + case.controls[index + 1 :])
@@ -284,13 +287,13 @@ def _smaller(case: Case) -> Iterator[Case]:
             yield replace(case, moves=case.moves[:index] + case.moves[index + 1 :])
 
 
-def _calm(case: Case) -> Case:
+def _calm(case: Scenario) -> Scenario:
     """Return *case* without crashes and restarts."""
     replies = tuple("approve" if reply == "restart" else reply for reply in case.replies)
     return replace(case, controls=(), replies=replies)
 
 
-def _report_endless(case: Case, trace: Trace) -> None:
+def _report_endless(case: Scenario, trace: Trace) -> None:
     """Report a run that only a limit of the engine ended, although the model had stopped calling tools."""
     if "longer than its limit" in trace.limit:
         trace.report("endless", trace.limit)

@@ -60,7 +60,7 @@ class Fault:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The remedy of its class."""
         return REMEDIES[self.kind]
 
     def __str__(self) -> str:

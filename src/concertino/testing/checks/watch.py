@@ -28,7 +28,7 @@ from ...orchestrator.plain import dump_state, load_state
 from ...orchestrator.run import RunContext
 from ...tools.base import Tool, ToolContext
 from ...usage import UsageRecord
-from .case import Trace
+from .scenario import Trace
 
 INSIDE: ContextVar[str] = ContextVar("inside", default="")
 """The hook or tool that works in this context: its questions to a model are not turns of the run."""
@@ -198,14 +198,14 @@ class HookWatch:
             self._report("usage", f"calculate_usage sets the cost to {cost!r:.60}; use a Decimal of at least 0")
 
     def _check_approval(self, call: tuple[str, str], decision: Any) -> None:
-        said = self._asked.get(call)
+        reply = self._asked.get(call)
         if isinstance(decision, Ask):
             self._asked[call] = "asked"
-        elif isinstance(decision, Allow) and said in ("asked", "denied"):
-            why = "was denied by a person" if said == "denied" else "still waits for a person"
+        elif isinstance(decision, Allow) and reply in ("asked", "denied"):
+            why = "was denied by a person" if reply == "denied" else "still waits for a person"
             self._report("approval", f"authorize_tool_call allows the same call of {call[0]} that {why}")
 
-    def said(self, tool: str, arguments: str, verdict: str) -> None:
+    def note_reply(self, tool: str, arguments: str, verdict: str) -> None:
         """Note what a person answered."""
         self._asked[(tool, json.dumps(json.loads(arguments), sort_keys=True, default=str))] = verdict
 
@@ -282,10 +282,10 @@ class _Steps:
                 steps.close()
                 raise
             except BaseException as error:  # noqa: BLE001 - passed on to the hook
-                step, given = _throw, (error,)  # type: ignore[assignment]  # one step or the other
+                step, given = _raise_in, (error,)  # type: ignore[assignment]  # one step or the other
 
 
-def _throw(steps: Any, error: BaseException) -> Any:
+def _raise_in(steps: Any, error: BaseException) -> Any:
     return steps.throw(error)
 
 
@@ -348,7 +348,7 @@ def _run_state(run: Any) -> str:
 
 
 def _follows(error: BaseException | None, *kinds: type[BaseException]) -> bool:
-    """Return whether *error*, or one that led to it, is one of *kinds*."""
+    """Return whether *error*, or an earlier error of its chain, is one of *kinds*."""
     while error is not None and not isinstance(error, kinds):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -367,7 +367,7 @@ def respelled(value: Any) -> str:
 
 
 def _difference(one: Any, other: Any, path: str) -> str | None:
-    """Return the path of the first part of *one* that *other* lacks or has differently; None if there is none."""
+    """Return the path of the first part of *one* that *other* lacks or has differently; None if they are equal."""
     mine, theirs = _parts(one), _parts(other)
     if mine is None or theirs is None:
         return None if one == other else path
@@ -377,7 +377,7 @@ def _difference(one: Any, other: Any, path: str) -> str | None:
 
 
 def _parts(value: Any) -> dict[str, Any] | None:
-    """Return the parts of *value* by their place in it; None for a value without parts."""
+    """Return the parts of *value* by their position in it; None for a value without parts."""
     if isinstance(value, dict):
         return {f"[{key!r}]": each for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -386,7 +386,7 @@ def _parts(value: Any) -> dict[str, Any] | None:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the attributes of *value*, without cached ones and those that do not count in a comparison."""
+    """Return the attributes of *value*, without cached ones and fields that do not count in a comparison."""
     compared = {name: field.compare for name, field in getattr(value, "__dataclass_fields__", {}).items()}
     private = getattr(value, "__pydantic_private__", None) or {}
     return {

@@ -35,7 +35,7 @@ class Move:
 
     @property
     def calls(self) -> bool:
-        """Whether the answer may call tools."""
+        """True if the answer may call tools."""
         return self.kind in _CALLING
 
     def answer(self, request: ModelRequest, tools: Mapping[str, ToolSpec], word: str, number: int) -> Any:
@@ -102,18 +102,18 @@ class Control:
     what: What
 
 
-Reply = Literal["approve", "deny", "approve twice", "edit", "restart"]
-REPLIES: tuple[Reply, ...] = ("approve", "deny", "approve twice", "edit", "restart")
+PersonReply = Literal["approve", "deny", "approve twice", "edit", "restart"]
+REPLIES: tuple[PersonReply, ...] = ("approve", "deny", "approve twice", "edit", "restart")
 """What a person does about a waiting call. `restart`: approves it after the process was restarted."""
 
 
 @record
-class Case:
+class Scenario:
     """One run to play. After its last move, the model repeats that move."""
 
     moves: tuple[Move, ...]
     controls: tuple[Control, ...] = ()
-    replies: tuple[Reply, ...] = ("approve",)
+    replies: tuple[PersonReply, ...] = ("approve",)
     """For one wait after another; then the last one again."""
 
 
@@ -144,5 +144,5 @@ class Trace:
 
     @property
     def outcome(self) -> tuple[str, str, str, list[str]]:
-        """What must not depend on crashes and on other runs."""
+        """The values that must not depend on crashes and on other runs."""
         return self.status, self.text, self.state, self.requests
