@@ -12,13 +12,17 @@ from .scripted import Answer, ScriptedModel, asks_for_summary, call
 
 if TYPE_CHECKING:
     from .agent_check import check_agent
-    from .checks.fault import AgentFaultError, CheckReport, Fault
+    from .checks.fault import AgentFaultError, CheckReport, Fault, FaultClass
+    from .port_checks import check_model, check_tool
 
 _LAZY = {
     "AgentFaultError": "checks.fault",
     "CheckReport": "checks.fault",
     "Fault": "checks.fault",
+    "FaultClass": "checks.fault",
     "check_agent": "agent_check",
+    "check_model": "port_checks",
+    "check_tool": "port_checks",
 }
 """Names that need the runtime, which is slow to import, and the modules that define them."""
 
@@ -29,6 +33,7 @@ __all__ = [
     "CassetteError",
     "CheckReport",
     "Fault",
+    "FaultClass",
     "FaultyModel",
     "FaultyStore",
     "FaultyTool",
@@ -38,6 +43,8 @@ __all__ = [
     "call",
     "cassette",
     "check_agent",
+    "check_model",
+    "check_tool",
     "recording",
     "replaying",
 ]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -21,6 +20,7 @@ from .checks.fault import CLASSES, AgentFaultError, CheckReport, Fault, FaultCla
 from .checks.origin import Origin
 from .checks.play import Play, Subject
 from .checks.scenario import REPLIES, Control, Move, Scenario, Trace
+from .port_checks import in_own_loop
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def check_agent(
         hook_seconds=hook_seconds,
     )
     explorer = _Explorer(subject, answers, cases, seed)
-    _in_own_loop(explorer.explore)
+    in_own_loop(explorer.explore)
     subject.origin.fresh()
     if explorer.faults:
         faults = sorted(explorer.faults.values(), key=lambda fault: CLASSES.index(fault.kind))
@@ -94,17 +94,22 @@ class _Explorer:
         for case in alone:
             await self._judge(case, twice=True)
         if await self._excludes():
-            for case in [*alone, *self._main()]:
-                await self._play(case, policy=True)
+            for case in [*self._main(), *alone]:
+                if not self._done:
+                    await self._play(case, policy=True)
         main = self._main()
         for case in self._people(main):
             await self._judge(case)
         await self._side_by_side(main)
         await self._at_points(main)
-        while self.played < self._most and not self._hung:
+        while not self._done:
             await self._judge(self._drawn(), shorten=True)
 
     # -- cases ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _done(self) -> bool:
+        return self._hung or self.played >= self._most
 
     @property
     def _calls(self) -> list[Move]:
@@ -199,7 +204,7 @@ class _Explorer:
 
     async def _judge(self, case: Scenario, *, shorten: bool = False, **settings: Any) -> None:
         """Play *case*, and compare it with the same case without crashes and restarts."""
-        if self._hung:
+        if self._done:
             return
         trace = await self._play(case, shorten=shorten, **settings)
         if case not in self._baselines and not case.controls and not settings:
@@ -233,7 +238,7 @@ class _Explorer:
                 continue
             points = list(range(1, len(alone.points) + 1))
             for point in [0, *points[:: max(len(points) // 10, 1)]]:
-                if self._hung or "shared" in self.faults:
+                if self._done or "shared" in self.faults:
                     return
                 trace, other = await self._both(case, point)
                 if trace.outcome != alone.outcome or "shared" in trace.found or "shared" in other.found:
@@ -314,20 +319,3 @@ def _interleaved(*lists: Iterable[T]) -> list[T]:
             else:
                 iterators.remove(iterator)
     return found
-
-
-def _in_own_loop(work: Callable[[], Any]) -> None:
-    """Run *work* in an event loop in a thread of its own, so that a caller may have a running loop."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            asyncio.run(work())
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="check_agent")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
