@@ -142,8 +142,8 @@ def _check_events(name: str, events: list[ModelEvent]) -> None:
     _require(all(each >= 0 for each in counts), name, f"negative token counts {counts}")
 
 
-def _require(holds: bool, name: str, problem: str) -> None:
-    if not holds:
+def _require(valid: bool, name: str, problem: str) -> None:
+    if not valid:
         raise AssertionError(f"{name}: {problem}")
 
 

@@ -436,4 +436,4 @@ class Walk(RuleBasedStateMachine):
 
 def test_every_operation_follows_the_transition_function(factory: Factory) -> None:
     walk = settings(max_examples=30, stateful_step_count=30, deadline=None)
-    run_state_machine_as_test(lambda: Walk(factory), settings=walk)
+    run_state_machine_as_test(lambda: Walk(factory), settings=walk)  # type: ignore[arg-type]  # it may be a function
