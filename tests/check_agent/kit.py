@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from concertino import AgentConfig, tool
+from concertino import AgentConfig, Tool, tool
 
 FAULTY: dict[str, list[type[AgentConfig[Any]]]] = {}
 """By class of faults: agents with one of them."""
@@ -40,4 +40,4 @@ class Base(AgentConfig[Any]):
 
     name = "clerk"
     prompt = "You are a clerk."
-    tools = (look, pay)
+    tools: Sequence[Tool] = (look, pay)

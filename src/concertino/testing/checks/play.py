@@ -127,14 +127,15 @@ class Play:
 
     async def _in_file(self, folder: Path) -> None:
         """Play the case with a file, and report what the data policy excludes and is found outside the run."""
-        assert self._leaks is not None
-        with self._leaks.watch():
+        leaks = self._leaks
+        assert leaks is not None
+        with leaks.watch():
             store = await SqliteStore.open(folder / "store.db")
             await self._processes(store)
             await store.close()
         policy = await self.hooks.get_data_policy()
         names = self._subject.registry.names()
-        for problem in await asyncio.to_thread(lambda: list(self._leaks.problems(policy, names, self._user, folder))):
+        for problem in await asyncio.to_thread(lambda: list(leaks.problems(policy, names, self._user, folder))):
             self.trace.report("policy", problem)
 
     async def _processes(self, store: Any) -> None:
