@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Ask, MemoryStore, ToolCall, ToolRegistry
+from concertino import AgentConfig, Allow, Ask, DataPolicy, MemoryStore, ToolCall, ToolData, ToolRegistry
 from concertino.agents import (
     EMAIL,
     DeepResearchSupervisor,
@@ -37,6 +37,13 @@ class Composed(Base):
         self.parts = (UserMemory(MemoryStore()), TextRedaction(EMAIL))
 
 
+class Discreet(Careful):
+    """Keeps nothing."""
+
+    def get_data_policy(self) -> DataPolicy:
+        return DataPolicy(text="drop", other_tools=ToolData(arguments="redact", results="redact"))
+
+
 class Delegating(Base):
     """Has a sub-agent."""
 
@@ -58,6 +65,7 @@ WORKER = WorkerAgent(
         pytest.param(ResearcherAgent(), (look,), marks=pytest.mark.slow),
         (WORKER, None),
         (Composed(), None),
+        (Discreet(), None),
         pytest.param(Delegating(), None, marks=pytest.mark.slow),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, AgentConfig) else "",

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...errors import ConcertinoError, RunStateError, StaleClaimError
+from ...errors import ConcertinoError, ErasedError, RunStateError, StaleClaimError
 from ...events import Notice, RunEvent, RunResult
 from ...ids import named_run_id
 from ...messages import ToolSpec
@@ -191,7 +191,9 @@ class Play:
         """Work on the run in one process. Return whether it has ended."""
         try:
             if resumed and (await store.run(OPERATOR, self.run_id)).end is not None:
-                await self._finish(await process.result(OPERATOR, self.run_id))
+                with contextlib.suppress(ErasedError):
+                    await self._finish(await process.result(OPERATOR, self.run_id))
+                self.trace.unknown |= not self.trace.status
                 return True
             for number in range(_ROUNDS):
                 self._attach()  # another play with the same agent may have taken place meanwhile
