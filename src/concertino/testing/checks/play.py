@@ -133,6 +133,8 @@ class Play:
             store = await SqliteStore.open(folder / "store.db")
             await self._processes(store)
             await store.close()
+        if self.trace.status in ("", "suspended"):
+            return  # it has not ended, and may still need its content
         policy = await self.hooks.get_data_policy()
         names = self._subject.registry.names()
         for problem in await asyncio.to_thread(lambda: list(leaks.problems(policy, names, self._user, folder))):
