@@ -307,7 +307,7 @@ async def test_a_limit_of_the_tree_stops_sub_agents_that_wait(store: Store) -> N
     scripts: dict[str, list[Any]] = {"a scout": [call("pay", amount=1)]}
 
     async def the_scout_waits() -> None:
-        while not await store.waits(OPERATOR):
+        while not await store.waits(OPERATOR):  # noqa: ASYNC110 - the store has no event for it
             await asyncio.sleep(0)
 
     last = Answer(calls=(call("look"),), before=the_scout_waits)

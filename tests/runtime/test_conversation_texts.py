@@ -13,7 +13,7 @@ from concertino.agents import EMAIL
 from concertino.errors import ConfigurationError
 from concertino.storage import Feedback
 from concertino.testing import ScriptedModel
-from tests.conformance.kit import traces
+from concertino.testing.store_suite import traces
 
 from .test_conversations import ANN, Desk, echoes, process, say
 

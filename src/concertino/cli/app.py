@@ -1,4 +1,4 @@
-"""The commands `research`, `chat` and `usage`, and the groups `worker` and `runs`.
+"""The commands `research`, `chat` and `usage`, and the groups `worker`, `new` and `runs`.
 
 The declarations load no command: `--help` stays fast.
 """
@@ -30,6 +30,13 @@ worker = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(worker, name="worker")
+new = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Write the first files of your own code.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(new, name="new")
 
 _TEXT = "In quotes; - reads standard input."
 
@@ -129,3 +136,21 @@ def run_worker(
     return lambda options: start_runs(
         partial(command, name, tenant), goal, options, needs_text=True, prepared=options.app is None
     )
+
+
+@new.callback()
+def _new() -> None:
+    """Keep `agent` a command of the group, which has only one."""
+
+
+@new.command("agent")
+@takes()
+def new_agent(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name: lower-case letters, digits and '_'.")],
+) -> Execute:
+    """Write an agent and its test into this folder: NAME.py and test_NAME.py."""
+    from .commands.new import new_agent as command
+    from .program import exit_status
+    from .render.console import Console
+
+    return lambda _: exit_status(partial(command, name), Console(as_json=False))
