@@ -70,7 +70,19 @@ HEAVY = (
     "genai_prices",
 )
 BEHAVIOUR = (
-    *("agents", "airline", "conformance", "crash", "docs", "engine", "guards", "policy", "runtime", "server", "testing"),
+    *(
+        "agents",
+        "airline",
+        "conformance",
+        "crash",
+        "docs",
+        "engine",
+        "guards",
+        "policy",
+        "runtime",
+        "server",
+        "testing",
+    ),
     "token_engine",
 )
 """Folders of tests of behaviour, which use the public names."""

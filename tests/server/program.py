@@ -35,7 +35,7 @@ class Model(ScriptedModel):
         async for event in super().stream(request):
             yield event
             count += 1
-            while slow and count == 3 and not self._go.exists():
+            while slow and count == 3 and not self._go.exists():  # noqa: ASYNC110 - another process makes it
                 await asyncio.sleep(0.01)
 
     def _step(self, request: ModelRequest) -> Answer | object:

@@ -16,6 +16,10 @@ from concertino.testing import call
 from .kit import User, shop
 
 
+def stored(folder: Path) -> list[Path]:
+    return list(folder.glob("*/*"))
+
+
 async def test_an_upload_becomes_part_of_a_message(tmp_path: Path) -> None:
     async with shop("A cat.", files=FileFolder(tmp_path)) as app:
         ann = User(app)
@@ -40,7 +44,7 @@ async def test_an_upload_becomes_part_of_a_message(tmp_path: Path) -> None:
         await ann("DELETE", f"/api/files/{made['id']}", 204)
         await ann("GET", f"/api/files/{made['id']}", 404)
         await ann("POST", f"{one}/turns", 404, json={"text": "It", "files": [made["id"]]})
-        assert list(tmp_path.glob("*/*")) == []
+        assert stored(tmp_path) == []
 
 
 async def test_uploads_have_limits(tmp_path: Path) -> None:
@@ -66,7 +70,7 @@ async def test_uploads_have_limits(tmp_path: Path) -> None:
 async def test_an_old_upload_is_gone(tmp_path: Path) -> None:
     async with shop(files=FileFolder(tmp_path)) as app:
         made = await User(app)("POST", "/api/files", 201, content=b"1", headers={"content-type": "text/plain"})
-    for path in tmp_path.glob("*/*"):
+    for path in stored(tmp_path):
         os.utime(path, (0, 0))
         if path.suffix:
             path.write_text(json.dumps(json.loads(path.read_text()) | {"uploaded": 0}))
@@ -75,7 +79,7 @@ async def test_an_old_upload_is_gone(tmp_path: Path) -> None:
         await User(app)("GET", f"/api/files/{made['id']}", 404)
         bob = User(app, "acme/bob")
         new = await bob("POST", "/api/files", 201, content=b"2", headers={"content-type": "text/plain"})
-        assert {path.stem for path in tmp_path.glob("*/*")} == {new["id"]}
+        assert {path.stem for path in stored(tmp_path)} == {new["id"]}
 
 
 def test_a_folder_needs_limits(tmp_path: Path) -> None:

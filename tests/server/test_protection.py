@@ -167,7 +167,7 @@ async def test_errors_have_one_form() -> None:
     async with shop() as app:
         ann = User(app)
         one = await ann.new_conversation()
-        cases = [
+        cases: list[tuple[str, str, int, dict[str, Any], str]] = [
             ("GET", "/api/nothing", 404, {}, "not_found"),
             ("DELETE", "/api/agents", 405, {}, "method_not_allowed"),
             ("POST", f"{one}/turns", 415, {"content": b"{}"}, "unsupported_media_type"),

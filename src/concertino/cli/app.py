@@ -1,4 +1,4 @@
-"""The commands `research`, `chat` and `usage`, and the groups `worker` and `runs`.
+"""The commands `research`, `chat`, `serve` and `usage`, and the groups `worker` and `runs`.
 
 The declarations load no command: `--help` stays fast.
 """
@@ -80,6 +80,28 @@ def chat(message: Annotated[list[str] | None, typer.Argument(metavar="MESSAGE", 
     from .program import start_runs
 
     return partial(start_runs, command, message, needs_text=False)
+
+
+@app.command()
+@takes("app", "corpus", "model", "context", "db", "as_json")
+def serve(
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 chooses a free one.")] = 8000,
+    grace: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="The time that runs have to end after a signal.")
+    ] = 20.0,
+) -> Execute:
+    """Serve the web API on this machine. A signal ends it; what runs then continues at its next start."""
+    from .commands.serve import serve as command
+    from .program import start_runs
+
+    return lambda options: start_runs(
+        lambda _, context: command(host, port, grace, context),
+        (),
+        options,
+        needs_text=False,
+        prepared=options.app is None,
+    )
 
 
 @app.command()

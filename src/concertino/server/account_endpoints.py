@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..errors import RunStateError
-from .endpoint import Call, Endpoints
+from .endpoint import ApiCall, Endpoints
 from .file_folder import FileFolder, UploadedFile
 from .forms import ErasureForm, FileForm, FileQuery, ListForm, SumForm, UsageQuery
 
@@ -18,13 +18,13 @@ account = Endpoints("account")
 
 
 @account("GET", "/api/agents")
-async def list_agents(call: Call) -> ListForm[str]:
+async def list_agents(call: ApiCall) -> ListForm[str]:
     """List the agents that a conversation may have; the first is the default."""
     return ListForm(items=list(call.state.agents))
 
 
 @account("GET", "/api/usage")
-async def sum_usage(call: Call, query: UsageQuery) -> ListForm[SumForm]:
+async def sum_usage(call: ApiCall, query: UsageQuery) -> ListForm[SumForm]:
     """Sum up the user's tokens and cost by model, agent, day (UTC) or run."""
     sums = await call.runtime.store.usage_sums(call.scope, [query.by], since=query.since, until=query.until)
     names = ("attempts", "tokens", "cost", "unpriced", "estimated", "unknown")
@@ -36,7 +36,7 @@ async def sum_usage(call: Call, query: UsageQuery) -> ListForm[SumForm]:
 
 
 @account("DELETE", "/api/data")
-async def erase_data(call: Call) -> ErasureForm:
+async def erase_data(call: ApiCall) -> ErasureForm:
     """Stop the user's runs, and erase everything of the user. The ledger stays, without the user's id."""
     if not call.scope.user:
         raise HTTPException(403, "there is no user: data that belongs to none is erased by the operator")
@@ -54,12 +54,12 @@ def file_endpoints(types: Sequence[str]) -> Endpoints:
     files = Endpoints("files")
 
     @files("GET", "/api/files")
-    async def list_files(call: Call) -> ListForm[FileForm]:
+    async def list_files(call: ApiCall) -> ListForm[FileForm]:
         """List the uploads, the newest first."""
         return ListForm(items=[FileForm.model_validate(each) for each in await _folder(call).files(call.scope)])
 
     @files("POST", "/api/files", status=201, content=types)
-    async def upload_file(call: Call, query: FileQuery) -> FileForm:
+    async def upload_file(call: ApiCall, query: FileQuery) -> FileForm:
         """Store a file, which is the body of the request, for messages to come."""
         folder = _folder(call)
         media_type = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -71,7 +71,7 @@ def file_endpoints(types: Sequence[str]) -> Endpoints:
         return FileForm.model_validate(await folder.save(call.scope, query.name, media_type, content))
 
     @files("GET", "/api/files/{file}", content=types)
-    async def download_file(call: Call, file: str) -> Response:
+    async def download_file(call: ApiCall, file: str) -> Response:
         """Return the content of an upload, as an attachment."""
         found = await _found(call, file)
         name = quote(found.name or found.id, safe="")
@@ -83,7 +83,7 @@ def file_endpoints(types: Sequence[str]) -> Endpoints:
         return Response(content, headers=headers | {"Content-Type": found.media_type})
 
     @files("DELETE", "/api/files/{file}")
-    async def delete_file(call: Call, file: str) -> None:
+    async def delete_file(call: ApiCall, file: str) -> None:
         """Remove an upload."""
         await _found(call, file)
         await _folder(call).delete(call.scope, file)
@@ -91,12 +91,12 @@ def file_endpoints(types: Sequence[str]) -> Endpoints:
     return files
 
 
-def _folder(call: Call) -> FileFolder:
+def _folder(call: ApiCall) -> FileFolder:
     assert call.state.files is not None
     return call.state.files
 
 
-async def _found(call: Call, file: str) -> UploadedFile:
+async def _found(call: ApiCall, file: str) -> UploadedFile:
     found = await _folder(call).find(call.scope, file)
     if found is None:
         raise HTTPException(404, f"there is no file {file!r}")

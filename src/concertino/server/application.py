@@ -17,7 +17,7 @@ from ..runtime import Runtime
 from ..scope import OPERATOR
 from .account_endpoints import account, file_endpoints
 from .conversation_endpoints import conversations, turns
-from .endpoint import RETRY_AFTER, Endpoint, routes_of
+from .endpoint import RETRY_AFTER, ApiEndpoint, routes_of
 from .error_form import error_response
 from .file_folder import FileFolder
 from .openapi import openapi_document
@@ -109,7 +109,7 @@ async def _ready(request: Request) -> Response:
     return JSONResponse({"status": "ready"})
 
 
-def _document(endpoints: Sequence[Endpoint]) -> Callable[[Request], Awaitable[Response]]:
+def _document(endpoints: Sequence[ApiEndpoint]) -> Callable[[Request], Awaitable[Response]]:
     document = openapi_document(endpoints)
 
     async def answer(request: Request) -> Response:

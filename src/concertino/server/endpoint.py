@@ -28,7 +28,7 @@ RETRY_AFTER = {"Retry-After": "5"}
 
 
 @record
-class Call:
+class ApiCall:
     """A request to an endpoint."""
 
     request: Request
@@ -51,7 +51,7 @@ class Call:
         return found
 
 
-class Endpoint:
+class ApiEndpoint:
     """One method of one path."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Endpoint:
 
     async def answer_to(self, request: Request) -> Response:
         """Answer a request. Raises `HTTPException` if it is not as described."""
-        call = Call(request)
+        call = ApiCall(request)
         if self.starts and call.state.draining:
             raise HTTPException(503, "this process is about to end: send the request again", RETRY_AFTER)
         values: dict[str, Any] = dict(request.path_params)
@@ -101,7 +101,7 @@ class Endpoints:
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
-        self.all: list[Endpoint] = []
+        self.all: list[ApiEndpoint] = []
 
     def __call__(
         self, method: str, path: str, *, status: int = 200, content: Sequence[str] = (), starts: bool = False
@@ -109,21 +109,21 @@ class Endpoints:
         """Return a decorator that makes a function the endpoint of *method* and *path*."""
 
         def decorate(function: Function) -> Function:
-            self.all.append(Endpoint(self.tag, method, path, function, status, content, starts=starts))
+            self.all.append(ApiEndpoint(self.tag, method, path, function, status, content, starts=starts))
             return function
 
         return decorate
 
 
-def routes_of(endpoints: Sequence[Endpoint]) -> list[Route]:
+def routes_of(endpoints: Sequence[ApiEndpoint]) -> list[Route]:
     """Return one route for each path, so that a wrong method is answered with all that are right."""
-    by_path: dict[str, dict[str, Endpoint]] = {}
+    by_path: dict[str, dict[str, ApiEndpoint]] = {}
     for endpoint in endpoints:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     return [Route(path, _dispatch(methods), methods=list(methods)) for path, methods in by_path.items()]
 
 
-def _dispatch(methods: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
+def _dispatch(methods: dict[str, ApiEndpoint]) -> Callable[[Request], Awaitable[Response]]:
     async def dispatch(request: Request) -> Response:
         return await methods["GET" if request.method == "HEAD" else request.method].answer_to(request)
 
@@ -156,4 +156,4 @@ def _checked(validate: Callable[[Any], BaseModel], given: Any) -> BaseModel:
     except ValidationError as error:
         raise InvalidRequestError(
             error.errors(include_url=False, include_context=False, include_input=False)
-        ) from error  # type: ignore[arg-type]
+        ) from error

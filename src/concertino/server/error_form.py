@@ -51,7 +51,7 @@ _STATUS: Mapping[type[Exception], int] = {
     UnknownTurnError: 404,
     UnknownWaitError: 404,
 }
-"""The status of each error; of one that is not listed, that of its nearest base, else 500."""
+"""The status of each error. Any other has the status of its nearest base, else 500."""
 
 
 class InvalidRequestError(HTTPException):

@@ -16,7 +16,8 @@ from ..ids import digest, token
 from ..records import record
 from ..scope import Scope
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 TYPES = (
     *("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "application/json"),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ..operations import OperationState
+from ..runtime import WhenBusy
 from ..storage.conversation_types import Rating, TurnState
 from ..storage.types import StoredState
 from ..usage import UsageSource
@@ -36,7 +37,6 @@ Moment = Annotated[int, Field(ge=0, le=2**40), BeforeValidator(_digits)]
 """Seconds since the epoch, UTC."""
 Money = Annotated[str, BeforeValidator(lambda value: f"{value:f}" if isinstance(value, Decimal) else value)]
 """US dollars, exact."""
-WhenBusy = Literal["queue", "steer", "interrupt", "refuse"]
 
 
 class Given(BaseModel):

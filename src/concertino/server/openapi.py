@@ -10,17 +10,17 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from .._version import __version__
-from .endpoint import JSON, Endpoint
+from .endpoint import JSON, ApiEndpoint
 from .error_form import ErrorForm
 
-Mode = Literal["validation", "serialization"]
+_Mode = Literal["validation", "serialization"]
 _TEMPLATE = "#/components/schemas/{model}"
 _NONE = type(None)
 
 
-def openapi_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+def openapi_document(endpoints: Sequence[ApiEndpoint]) -> dict[str, Any]:
     """Return the document that describes *endpoints*."""
-    adapters: list[tuple[tuple[str, str], Mode, TypeAdapter[Any]]] = [
+    adapters: list[tuple[tuple[str, str], _Mode, TypeAdapter[Any]]] = [
         (("", "error"), "serialization", TypeAdapter(ErrorForm))
     ]
     for each in endpoints:
@@ -41,7 +41,7 @@ def openapi_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     }
 
 
-def _operation(endpoint: Endpoint, schemas: dict[Any, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _operation(endpoint: ApiEndpoint, schemas: dict[Any, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     own, answer = _id(endpoint), endpoint.answer
     made: dict[str, Any] = {
         "operationId": own,
@@ -86,7 +86,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" not in schema:
         return schema
     (given,) = [each for each in schema["anyOf"] if each != {"type": "null"}]
-    return given | {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
+    return {**given, **{name: value for name, value in schema.items() if name not in ("anyOf", "default")}}
 
 
 def _resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
@@ -94,5 +94,5 @@ def _resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
     return found
 
 
-def _id(endpoint: Endpoint) -> str:
+def _id(endpoint: ApiEndpoint) -> str:
     return endpoint.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import inspect
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -55,8 +56,8 @@ class OriginGuard:
     """Refuses requests to other host names, and requests of other sites' pages that change something.
 
     A browser sends cookies with a request that another site's page makes, so a session alone does not show that the
-    user wanted it. Browsers state the origin of the page in `Sec-Fetch-Site` and `Origin`, which a page cannot set; other
-    programs send neither, and have no cookies to misuse.
+    user wanted it. Browsers state the origin of the page in `Sec-Fetch-Site` and `Origin`, which a page cannot set;
+    other programs send neither, and have no cookies to misuse.
     """
 
     def __init__(self, app: ASGIApp, origins: Collection[str], hosts: Collection[str]) -> None:
@@ -131,6 +132,17 @@ class BodyLimit:
             if stated.isdecimal() and int(stated) > most:
                 raise HTTPException(413, f"the body has {int(stated):,} bytes; at most {most:,} are allowed")
         await self._app(connection, receive_within, send)
+
+
+def single_user(scope: Scope, token: str = "") -> Authenticate:
+    """Return a function that authenticates every request as *scope*, if it sends *token* as a bearer token."""
+    expected = f"Bearer {token}".encode()
+
+    def authenticate(request: Request) -> Scope | None:
+        sent = request.headers.get("authorization", "").encode()
+        return scope if not token or hmac.compare_digest(sent, expected) else None
+
+    return authenticate
 
 
 def is_loopback(host: str) -> bool:

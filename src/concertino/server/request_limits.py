@@ -15,7 +15,7 @@ from ..records import record
 from ..scope import Scope
 
 _MOST_BUCKETS = 10_000
-"""The scopes whose rate is known. The one that has been idle longest is forgotten first: its bucket is the fullest."""
+"""The scopes whose rate is known. The longest idle one is forgotten first, because its bucket is the fullest."""
 
 
 @record(kw_only=True)

@@ -8,7 +8,7 @@ from ..errors import RunStateError, UnknownRunError
 from ..runtime.timeline import Timeline, read_timeline
 from ..storage.types import StoredRun
 from .conversation_endpoints import EVENT_STREAM, event_source, is_over
-from .endpoint import Call, Endpoints
+from .endpoint import ApiCall, Endpoints
 from .forms import (
     AnswerForm,
     ApprovalAnswer,
@@ -30,20 +30,20 @@ _ONE = "/api/runs/{run}"
 
 
 @runs("GET", "/api/runs")
-async def list_runs(call: Call, query: LimitQuery) -> ListForm[RunForm]:
+async def list_runs(call: ApiCall, query: LimitQuery) -> ListForm[RunForm]:
     """List the runs, the newest first, without those of sub-agents."""
     found = await call.runtime.store.runs(call.scope, roots=True, limit=query.limit)
     return ListForm(items=[run_form(each) for each in found])
 
 
 @runs("GET", _ONE)
-async def read_run(call: Call, run: str) -> RunForm:
+async def read_run(call: ApiCall, run: str) -> RunForm:
     """Read a run."""
     return run_form(await stored_run(call, run))
 
 
 @runs("GET", f"{_ONE}/events", content=EVENT_STREAM)
-async def follow_run(call: Call, run: str, headers: ResumeHeaders, query: EventsQuery) -> Response:
+async def follow_run(call: ApiCall, run: str, headers: ResumeHeaders, query: EventsQuery) -> Response:
     """Stream the events of a run and of its sub-agents."""
     await stored_run(call, run)
     after = query.after if headers.last is None else headers.last
@@ -54,7 +54,7 @@ async def follow_run(call: Call, run: str, headers: ResumeHeaders, query: Events
 
 
 @runs("GET", f"{_ONE}/tree")
-async def read_tree(call: Call, run: str) -> ListForm[RunForm]:
+async def read_tree(call: ApiCall, run: str) -> ListForm[RunForm]:
     """List the runs of a tree: the root and its sub-agents, the newest first."""
     root_id = (await stored_run(call, run)).start.root_id
     found = await call.runtime.store.runs(call.scope, root_id=root_id, limit=1000)
@@ -62,13 +62,13 @@ async def read_tree(call: Call, run: str) -> ListForm[RunForm]:
 
 
 @runs("GET", f"{_ONE}/timeline")
-async def timeline(call: Call, run: str) -> TimelineForm:
+async def timeline(call: ApiCall, run: str) -> TimelineForm:
     """Read the steps of a run, with their attempts and calls."""
     return TimelineForm.model_validate(await _timeline(call, run))
 
 
 @runs("GET", f"{_ONE}/usage")
-async def run_usage(call: Call, run: str) -> ListForm[UsageForm]:
+async def run_usage(call: ApiCall, run: str) -> ListForm[UsageForm]:
     """List the usage records of a tree, in the order of their booking."""
     root_id = (await stored_run(call, run)).start.root_id
     records = await call.runtime.store.usage(call.scope, root_id)
@@ -76,7 +76,7 @@ async def run_usage(call: Call, run: str) -> ListForm[UsageForm]:
 
 
 @runs("GET", f"{_ONE}/receipt")
-async def receipt(call: Call, run: str) -> ReceiptForm:
+async def receipt(call: ApiCall, run: str) -> ReceiptForm:
     """Read what a stop has found in progress."""
     found = (await _timeline(call, run)).receipt
     if found is None:
@@ -85,26 +85,26 @@ async def receipt(call: Call, run: str) -> ReceiptForm:
 
 
 @runs("POST", f"{_ONE}/stop")
-async def stop_run(call: Call, run: str) -> ReceiptForm:
+async def stop_run(call: ApiCall, run: str) -> ReceiptForm:
     """Stop a run and everything below it, in whichever process it is. Partial text is kept."""
     return ReceiptForm.model_validate(await call.runtime.stop(call.scope, run))
 
 
 @runs("POST", f"{_ONE}/steer")
-async def steer_run(call: Call, run: str, body: SteeringMessage) -> None:
+async def steer_run(call: ApiCall, run: str, body: SteeringMessage) -> None:
     """Add a message to a run in progress: the agent sees it before its next step."""
     await call.runtime.steer(call.scope, run, body.text)
 
 
 @approvals("GET", "/api/approvals")
-async def list_approvals(call: Call, query: LimitQuery) -> ListForm[ApprovalForm]:
+async def list_approvals(call: ApiCall, query: LimitQuery) -> ListForm[ApprovalForm]:
     """List the calls that the user may approve, the oldest first."""
     found = await call.runtime.approvals(call.scope, query.limit)
     return ListForm(items=[ApprovalForm.model_validate(each) for each in found])
 
 
 @approvals("POST", "/api/approvals/{key}")
-async def answer_approval(call: Call, key: str, body: ApprovalAnswer) -> AnswerForm:
+async def answer_approval(call: ApiCall, key: str, body: ApprovalAnswer) -> AnswerForm:
     """Approve a call, with other arguments if given, or deny it. The first answer counts."""
     if body.decision == "approve":
         outcome = await call.runtime.approve(call.scope, key, arguments=body.arguments, remember=body.remember)
@@ -115,7 +115,7 @@ async def answer_approval(call: Call, key: str, body: ApprovalAnswer) -> AnswerF
     return AnswerForm(won=outcome.won, verdict=resolution.verdict, by=resolution.by)
 
 
-async def stored_run(call: Call, run: str) -> StoredRun:
+async def stored_run(call: ApiCall, run: str) -> StoredRun:
     """Return a run of the scope. Raises `UnknownRunError`."""
     found = await call.runtime.store.run(call.scope, run)
     if found is None:
@@ -126,14 +126,20 @@ async def stored_run(call: Call, run: str) -> StoredRun:
 def run_form(stored: StoredRun) -> RunForm:
     """Return the form of a run."""
     end = stored.end
-    fields = {"id": stored.start.run_id, "state": stored.state, "answer": "", "error": None, "ended": None}
+    fields: dict[str, object] = {
+        "id": stored.start.run_id,
+        "state": stored.state,
+        "answer": "",
+        "error": None,
+        "ended": None,
+    }
     if end is not None:
         fields |= {"answer": end.answer, "error": end.error, "ended": end.ended}
     names = ("root_id", "parent_id", "agent", "agent_path", "conversation_id", "task", "started")
     return RunForm.model_validate({name: getattr(stored.start, name) for name in names} | fields)
 
 
-async def _timeline(call: Call, run: str) -> Timeline:
+async def _timeline(call: ApiCall, run: str) -> Timeline:
     store = call.runtime.store
     journal = await store.load(call.scope, run)
     if journal is None:

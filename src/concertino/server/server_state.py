@@ -12,7 +12,7 @@ from .request_limits import RequestRates
 
 
 class ServerState:
-    """What the endpoints of an application share."""
+    """The values that the endpoints of an application share."""
 
     def __init__(
         self, runtime: Runtime, agents: Sequence[str] | None, files: FileFolder | None, rates: RequestRates

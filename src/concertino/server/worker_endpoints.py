@@ -9,7 +9,7 @@ from ..orchestrator.chat import Chat
 from ..orchestrator.journal.replay import replay
 from ..orchestrator.plain import load_state
 from .conversation_endpoints import media_of, turn_form
-from .endpoint import Call, Endpoints
+from .endpoint import ApiCall, Endpoints
 from .forms import (
     ApprovalForm,
     DocumentEntryForm,
@@ -31,19 +31,19 @@ _SCANNED = 1000
 
 
 @workers("GET", "/api/workers")
-async def list_workers(call: Call) -> ListForm[WorkerForm]:
+async def list_workers(call: ApiCall) -> ListForm[WorkerForm]:
     """List the workers."""
     return ListForm(items=[_form(each) for each in _workers(call).values()])
 
 
 @workers("GET", _ONE)
-async def read_worker(call: Call, worker: str) -> WorkerForm:
+async def read_worker(call: ApiCall, worker: str) -> WorkerForm:
     """Read a worker's texts for a page."""
     return _form(_worker(call, worker))
 
 
 @workers("GET", f"{_ONE}/goals")
-async def list_goals(call: Call, worker: str, query: LimitQuery) -> ListForm[RunForm]:
+async def list_goals(call: ApiCall, worker: str, query: LimitQuery) -> ListForm[RunForm]:
     """List the goals that the user has given a worker, the newest first."""
     name = _worker(call, worker).name
     found = await call.runtime.store.runs(call.scope, roots=True, limit=_SCANNED)
@@ -51,7 +51,7 @@ async def list_goals(call: Call, worker: str, query: LimitQuery) -> ListForm[Run
 
 
 @workers("POST", f"{_ONE}/goals", status=202, starts=True)
-async def give_goal(call: Call, worker: str, headers: KeyHeaders, body: NewGoal) -> TurnForm:
+async def give_goal(call: ApiCall, worker: str, headers: KeyHeaders, body: NewGoal) -> TurnForm:
     """Give a worker a goal, in a new conversation or in an earlier one with this worker."""
     agent = _worker(call, worker)
     if agent.definition.status != "active":
@@ -69,7 +69,7 @@ async def give_goal(call: Call, worker: str, headers: KeyHeaders, body: NewGoal)
 
 
 @workers("GET", f"{_ONE}/goals/{{run}}")
-async def read_goal(call: Call, worker: str, run: str) -> GoalForm:
+async def read_goal(call: ApiCall, worker: str, run: str) -> GoalForm:
     """Read the state of a goal: its run, its living document and its open approvals."""
     agent, store = _worker(call, worker), call.runtime.store
     journal = await store.load(call.scope, run)
@@ -90,14 +90,14 @@ async def read_goal(call: Call, worker: str, run: str) -> GoalForm:
     )
 
 
-def _workers(call: Call) -> dict[str, WorkerAgent]:
+def _workers(call: ApiCall) -> dict[str, WorkerAgent]:
     names = call.state.agents
     return {
         agent.name: agent for agent in call.runtime.agents if isinstance(agent, WorkerAgent) and agent.name in names
     }
 
 
-def _worker(call: Call, name: str) -> WorkerAgent:
+def _worker(call: ApiCall, name: str) -> WorkerAgent:
     found = _workers(call).get(name)
     if found is None:
         raise HTTPException(404, f"there is no worker {name!r}")
