@@ -6,7 +6,7 @@ The declarations load no command: `--help` stays fast.
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from .._version import __version__
 from .commands.runs import on_stored_runs, runs
 from .options import Execute, takes
 from .render.console import replace_invalid_input
+
+if TYPE_CHECKING:
+    from .command_context import CommandContext
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -92,16 +95,14 @@ def serve(
     ] = 20.0,
 ) -> Execute:
     """Serve the web API on this machine. A signal ends it; what runs then continues at its next start."""
-    from .commands.serve import serve as command
     from .program import start_runs
 
-    return lambda options: start_runs(
-        lambda _, context: command(host, port, grace, context),
-        (),
-        options,
-        needs_text=False,
-        prepared=options.app is None,
-    )
+    async def command(_: object, context: CommandContext) -> int:
+        from .commands.serve import serve as serve_runtime  # here, so that a missing extra is reported as any error
+
+        return await serve_runtime(host, port, grace, context)
+
+    return lambda options: start_runs(command, (), options, needs_text=False, prepared=options.app is None)
 
 
 @app.command()

@@ -29,7 +29,7 @@ def _digits(given: object) -> object:
 
 Name = Annotated[str, Field(max_length=200, pattern=_NO_NUL)]
 Words = Annotated[str, Field(max_length=100_000, pattern=_NO_NUL)]
-Question = Annotated[str, Field(max_length=1_000, pattern=_NO_NUL)]
+SearchText = Annotated[str, Field(max_length=1_000, pattern=_NO_NUL)]
 """Text in an address, which servers limit."""
 Required = Annotated[str, Field(pattern=r"^\s*[^\s\x00][^\x00]*$")]
 """Text that is not blank."""
@@ -72,7 +72,7 @@ class LimitQuery(Given):
 class SearchQuery(LimitQuery):
     """Words to find."""
 
-    text: Question
+    text: SearchText
 
 
 class EventsQuery(Given):
