@@ -17,14 +17,14 @@ from ..runtime import Runtime
 from ..scope import OPERATOR
 from .account_endpoints import account, file_endpoints
 from .conversation_endpoints import conversations, turns
-from .endpoint import RETRY_AFTER, ApiEndpoint, routes_of
+from .endpoint import ApiEndpoint, routes_of
 from .error_form import error_response
 from .file_folder import FileFolder
 from .openapi import openapi_document
 from .protection import Authenticate, Authentication, BodyLimit, OriginGuard, SecurityHeaders
 from .request_limits import RequestRates, ServerLimits
 from .run_endpoints import approvals, runs
-from .server_state import ServerState
+from .server_state import RETRY_AFTER, ServerState
 from .worker_endpoints import workers
 
 _EXPOSED = ("Retry-After", "Content-Disposition", "x-vercel-ai-ui-message-stream")
@@ -107,6 +107,24 @@ async def _ready(request: Request) -> Response:
         return JSONResponse({"status": "draining"}, 503, RETRY_AFTER)
     await state.runtime.store.event_positions(OPERATOR, [""])
     return JSONResponse({"status": "ready"})
+
+
+def below(prefix: str, routes: Sequence[Route]) -> list[Route]:
+    """Return *routes* below *prefix*, where `/` is the prefix itself. A process that drains refuses their POSTs."""
+
+    def guarded(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            state: ServerState = request.app.state.server
+            if request.method == "POST":
+                state.check_open()
+            return await endpoint(request)
+
+        return answer
+
+    return [
+        Route(prefix + each.path.rstrip("/"), guarded(each.endpoint), methods=list(each.methods or ()))
+        for each in routes
+    ]
 
 
 def _document(endpoints: Sequence[ApiEndpoint]) -> Callable[[Request], Awaitable[Response]]:

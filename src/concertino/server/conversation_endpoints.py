@@ -15,7 +15,7 @@ from ..orchestrator.chat import Chat
 from ..runtime import Conversation, ConversationTurn
 from ..storage.codec import encode_message
 from .endpoint import ApiCall, Endpoints
-from .event_source import EventSource, event_frames
+from .event_source import EVENT_STREAM, EventSource, event_frames
 from .forms import (
     ConversationForm,
     EditedMessage,
@@ -41,7 +41,6 @@ conversations = Endpoints("conversations")
 turns = Endpoints("turns")
 _ONE = "/api/conversations/{conversation}"
 _TURN = "/api/conversations/{conversation}/turns/{turn}"
-EVENT_STREAM = ("text/event-stream",)
 
 
 @conversations("GET", "/api/conversations")

@@ -24,7 +24,6 @@ from .server_state import ServerState
 
 Function = Callable[..., Awaitable[Any]]
 JSON = "application/json"
-RETRY_AFTER = {"Retry-After": "5"}
 
 
 @record
@@ -81,8 +80,8 @@ class ApiEndpoint:
     async def answer_to(self, request: Request) -> Response:
         """Answer a request. Raises `HTTPException` if it is not as described."""
         call = ApiCall(request)
-        if self.starts and call.state.draining:
-            raise HTTPException(503, "this process is about to end: send the request again", RETRY_AFTER)
+        if self.starts:
+            call.state.check_open()
         values: dict[str, Any] = dict(request.path_params)
         if any("\0" in value for value in values.values()):
             raise HTTPException(404, "not found")

@@ -20,6 +20,7 @@ log = logging.getLogger("concertino")
 
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy takes the stream for dead."""
+EVENT_STREAM = ("text/event-stream",)
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -40,7 +41,7 @@ class EventSource(Response):
     open.
     """
 
-    media_type = "text/event-stream"
+    media_type = EVENT_STREAM[0]
 
     def __init__(
         self,

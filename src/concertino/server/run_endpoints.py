@@ -7,8 +7,9 @@ from starlette.responses import Response
 from ..errors import RunStateError, UnknownRunError
 from ..runtime.timeline import Timeline, read_timeline
 from ..storage.types import StoredRun
-from .conversation_endpoints import EVENT_STREAM, event_source, is_over
+from .conversation_endpoints import event_source, is_over
 from .endpoint import ApiCall, Endpoints
+from .event_source import EVENT_STREAM
 from .forms import (
     AnswerForm,
     ApprovalAnswer,

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from starlette.exceptions import HTTPException
+
 from ..errors import ConfigurationError
 from ..runtime import Runtime
 from .file_folder import FileFolder
 from .request_limits import RequestRates
+
+RETRY_AFTER = {"Retry-After": "5"}
 
 
 class ServerState:
@@ -30,6 +34,11 @@ class ServerState:
         """Whether new work is refused, because the process is about to end."""
         self.closing = asyncio.Event()
         """Set when streams end."""
+
+    def check_open(self) -> None:
+        """Raise `HTTPException` with status 503 if new work is refused."""
+        if self.draining:
+            raise HTTPException(503, "this process is about to end: send the request again", RETRY_AFTER)
 
     async def drain(self, grace: float) -> None:
         """Refuse new work, park the runs that do not end within *grace* seconds, and end all streams."""
