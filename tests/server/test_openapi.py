@@ -14,6 +14,8 @@ from .test_processes import server
 EXAMPLES = 100
 SEED = 1
 CONFIG = """
+headers = {{ "x-session" = "acme/ann" }}
+
 [generation]
 max-examples = {examples}
 
@@ -56,7 +58,7 @@ async def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
         command = (sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run", "--seed", str(SEED))
         url = f"{one.http.base_url}/api/openapi.json"
         process = await asyncio.create_subprocess_exec(
-            *(*command, url, "--header", "x-session: acme/ann", "--no-color"),
+            *(*command, url, "--no-color"),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             cwd=tmp_path,

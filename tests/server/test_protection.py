@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from concertino import Resources, Runtime, Scope
 from concertino.errors import ConfigurationError
@@ -194,7 +194,7 @@ async def test_a_failure_of_the_server_is_not_shown() -> None:
     async def fails(request: Request) -> JSONResponse:
         raise ValueError("secret")
 
-    async with shop(routes=[Route("/fails", fails)]) as app:
+    async with shop(routes={"": [Route("/fails", fails)]}) as app:
         answer = await User(app)("GET", "/fails", 500)
         assert answer["error"]["code"] == "server_error"
         assert "secret" not in str(answer)
@@ -204,9 +204,26 @@ async def test_further_routes_see_the_scope() -> None:
     async def who(request: Request) -> JSONResponse:
         return JSONResponse(request.state.scope.user)
 
-    async with shop(routes=[Route("/who", who)]) as app:
+    async with shop(routes={"": [Route("/who", who), Mount("/more", routes=[Route("/who", who)])]}) as app:
         assert await User(app)("GET", "/who") == "ann"
+        assert await User(app)("GET", "/more/who") == "ann"
         await User(app, "")("GET", "/who", 401)
+
+
+async def test_protocols_are_below_their_path_and_drain() -> None:
+    async def who(request: Request) -> JSONResponse:
+        return JSONResponse(request.state.scope.user + request.path_params.get("name", ""))
+
+    both = [Route("/", who, methods=["POST"]), Route("/{name}", who)]
+    async with shop(routes={"/agui": both}) as app:
+        ann = User(app)
+        assert await ann("POST", "/agui") == "ann"
+        assert await ann("GET", "/agui/x") == "annx"
+        await User(app, "")("POST", "/agui", 401)
+        await ann("POST", "/agui", 403, headers={"sec-fetch-site": "cross-site"})
+        await app.state.server.drain(0)
+        await ann("POST", "/agui", 503)
+        assert await ann("GET", "/agui/x") == "annx"
 
 
 async def test_only_a_scope_authenticates() -> None:

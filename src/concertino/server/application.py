@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -39,15 +39,15 @@ def create_app(
     limits: ServerLimits | None = None,
     origins: Sequence[str] = (),
     hosts: Sequence[str] = (),
-    routes: Sequence[BaseRoute] = (),
+    routes: Mapping[str, Sequence[BaseRoute]] | None = None,
 ) -> Starlette:
     """Return the web API of *runtime*, which the caller has entered and closes.
 
     *authenticate* returns the scope of each request; nothing in the request changes it. Users may talk to *agents*, by
     default all of the runtime; the first is the default of a conversation. Without *files* there are no uploads. Pages
     of *origins*, such as `https://chat.example.com`, may call the API from a browser. *hosts* are the host names of
-    requests that are answered, by default all. *routes* are added behind the same protection; their endpoints read
-    `request.state.scope`.
+    requests that are answered, by default all. *routes* has further routes by the path below which they are, such as
+    those of a front-end protocol below `/v1`: they have the same protection, and read `request.state.scope`.
 
     Raises `ConfigurationError` if the runtime lacks one of the agents.
     """
@@ -61,7 +61,10 @@ def create_app(
     endpoints = [endpoint for group in groups for endpoint in group.all]
     protected = Mount(
         "",
-        routes=[*routes, *routes_of(endpoints)],
+        routes=[
+            *(_below(prefix, route) for prefix, found in (routes or {}).items() for route in found),
+            *routes_of(endpoints),
+        ],
         middleware=[
             Middleware(OriginGuard, origins=origins, hosts=hosts),
             Middleware(Authentication, authenticate=authenticate, rates=rates),
@@ -109,22 +112,18 @@ async def _ready(request: Request) -> Response:
     return JSONResponse({"status": "ready"})
 
 
-def below(prefix: str, routes: Sequence[Route]) -> list[Route]:
-    """Return *routes* below *prefix*, where `/` is the prefix itself. A process that drains refuses their POSTs."""
+def _below(prefix: str, route: BaseRoute) -> BaseRoute:
+    """Return a route below *prefix*, where `/` is the prefix itself. A process that drains refuses its POST."""
+    if not isinstance(route, Route):
+        return Mount(prefix, routes=[route])
 
-    def guarded(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            state: ServerState = request.app.state.server
-            if request.method == "POST":
-                state.check_open()
-            return await endpoint(request)
+    async def answer(request: Request) -> Response:
+        if request.method == "POST":
+            request.app.state.server.check_open()
+        found: Response = await route.endpoint(request)
+        return found
 
-        return answer
-
-    return [
-        Route(prefix + each.path.rstrip("/"), guarded(each.endpoint), methods=list(each.methods or ()))
-        for each in routes
-    ]
+    return Route(prefix + route.path.rstrip("/"), answer, methods=list(route.methods or ()))
 
 
 def _document(endpoints: Sequence[ApiEndpoint]) -> Callable[[Request], Awaitable[Response]]:
