@@ -11,7 +11,9 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from concertino import ModelRequest, Resources, Runtime, SqliteStore, ToolMessage
+from starlette.requests import Request
+
+from concertino import ModelRequest, Resources, Runtime, Scope, SqliteStore, ToolMessage
 from concertino.providers import ModelEvent
 from concertino.server import FileFolder, ServerLimits, create_app, serve
 from concertino.testing import Answer, ScriptedModel, call
@@ -48,13 +50,19 @@ class Model(ScriptedModel):
         return SLOW if text == "slow" else f"You said: {text}"
 
 
+def other_for_erasure(request: Request) -> Scope | None:
+    """Return the scope of a request; everything of another user is erased, so that a sweep finds what it created."""
+    scope = authenticate(request)
+    return Scope("acme", "other") if scope and request.url.path == "/api/data" else scope
+
+
 async def main(folder: Path, grace: float) -> None:
     async with (
         await SqliteStore.open(folder / "chat.db") as store,
         Runtime([Desk(), analyst()], Resources(model=Model(folder), store=store), sweep=0.1) as runtime,
     ):
         limits = ServerLimits(requests=10**9)
-        app = create_app(runtime, authenticate, files=FileFolder(folder / "files"), limits=limits)
+        app = create_app(runtime, other_for_erasure, files=FileFolder(folder / "files"), limits=limits)
         await serve(app, port=0, grace=grace, started=lambda address: print(address, flush=True))
 
 

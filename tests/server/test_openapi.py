@@ -18,7 +18,8 @@ headers = {{ "x-session" = "acme/ann" }}
 
 [generation]
 max-examples = {examples}
-
+"""
+SEEDED = """
 [parameters]
 "path.turn" = "{turn}"
 "path.run" = "{turn}"
@@ -27,12 +28,8 @@ max-examples = {examples}
 [[operations]]
 include-path-regex = "conversation./"
 parameters = {{ "path.conversation" = "{conversation}" }}
-
-[[operations]]
-include-operation-id = "erase_data"
-headers = {{ "x-session" = "acme/other" }}
 """
-"""The operations find a turn and a worker, and everything of another user is erased."""
+"""The operations find a conversation, a turn and a worker."""
 
 
 async def test_every_operation_is_described() -> None:
@@ -48,17 +45,22 @@ async def test_every_operation_is_described() -> None:
 
 
 @pytest.mark.slow
-async def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("phases", "config"),
+    [("examples,coverage,fuzzing", CONFIG + SEEDED), ("stateful", CONFIG)],
+    ids=["single", "stateful"],
+)
+async def test_schemathesis_finds_nothing(phases: str, config: str, tmp_path: Path) -> None:
     async with server(tmp_path) as one:
         turn = await one.send(await one.new_conversation(), "Hello")
         await one.follow(turn)
         _, _, _, conversation, _, run = turn.split("/")
-        config = tmp_path / "schemathesis.toml"
-        config.write_text(CONFIG.format(examples=EXAMPLES, conversation=conversation, turn=run))
-        command = (sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run", "--seed", str(SEED))
+        path = tmp_path / "schemathesis.toml"
+        path.write_text(config.format(examples=EXAMPLES, conversation=conversation, turn=run))
+        command = (sys.executable, "-m", "schemathesis.cli", "--config-file", str(path), "run", "--seed", str(SEED))
         url = f"{one.http.base_url}/api/openapi.json"
         process = await asyncio.create_subprocess_exec(
-            *(*command, url, "--no-color"),
+            *(*command, url, "--no-color", "--phases", phases),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             cwd=tmp_path,
