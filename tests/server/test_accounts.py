@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from concertino import Resources, Runtime, Scope, ToolRegistry
+from concertino.agents import WorkerAgent, WorkerDefinition
 from concertino.errors import ConfigurationError
-from concertino.server import FileFolder
-from concertino.testing import call
+from concertino.server import FileFolder, create_app
+from concertino.testing import Answer, call
 
-from .kit import User, shop
+from .kit import User, authenticate, shop
 
 
 def stored(folder: Path) -> list[Path]:
@@ -82,6 +85,19 @@ async def test_an_old_upload_is_gone(tmp_path: Path) -> None:
         assert {path.stem for path in stored(tmp_path)} == {new["id"]}
 
 
+async def test_a_folder_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    async with shop(files=FileFolder(blocked)) as app:
+        text = {"content-type": "text/plain"}
+        answer = await User(app)("POST", "/api/files", 503, content=b"1", headers=text)
+    assert answer["error"] == {
+        "code": "server_error",
+        "message": "the server failed: try again later, or ask its operator",
+    }
+    assert "the folder of uploads cannot be used" in caplog.text
+
+
 def test_a_folder_needs_limits(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="above 0"):
         FileFolder(tmp_path, most_bytes=0)
@@ -145,6 +161,34 @@ async def test_everything_of_a_user_is_erased(tmp_path: Path) -> None:
         assert (await ann("GET", "/api/files"))["items"] == []
         assert (await bob("GET", other))["busy"] == ""
         await User(app, "acme/")("DELETE", "/api/data", 403)
+
+
+async def test_an_erasure_stops_what_runs() -> None:
+    begun = asyncio.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with shop(Answer(text="One", before=wait)) as app:
+        ann = User(app)
+        one = await ann.new_conversation()
+        turn = await ann("POST", f"{one}/turns", 202, json={"text": "Hi"})
+        await begun.wait()
+        live = app.state.server.runtime.live(Scope("acme", "ann"), turn["id"])
+        assert (await ann("DELETE", "/api/data"))["runs"] == 1
+        assert (await live.result()).status == "cancelled"
+        await ann("GET", f"/api/runs/{turn['id']}", 404)
+
+
+async def test_a_worker_that_is_coming_soon_takes_no_goals() -> None:
+    async with shop() as app:
+        later = WorkerDefinition(id="later", name="Later", system_prompt="Wait.", status="coming_soon")
+        runtime = Runtime([WorkerAgent(later, ToolRegistry([]))], Resources(store=app.state.server.runtime.store))
+        ann = User(create_app(runtime, authenticate))
+        assert (await ann("GET", "/api/workers/later"))["status"] == "coming_soon"
+        refused = await ann("POST", "/api/workers/later/goals", 409, json={"text": "Go"})
+        assert "takes no goals yet" in refused["error"]["message"]
 
 
 async def test_agents() -> None:

@@ -144,7 +144,7 @@ async def test_large_bodies_are_refused() -> None:
     async with shop(limits=ServerLimits(body_bytes=100)) as app:
         ann = User(app)
         one = await ann.new_conversation()
-        assert (await ann("POST", f"{one}/turns", 413, json={"text": "x" * 100}))["error"]["code"].endswith("too_large")
+        assert (await ann("POST", f"{one}/turns", 413, json={"text": "x" * 100}))["error"]["code"] == "too_large"
 
 
 async def test_a_scope_has_a_rate() -> None:
@@ -171,19 +171,25 @@ async def test_errors_have_one_form() -> None:
             ("GET", "/api/nothing", 404, {}, "not_found"),
             ("DELETE", "/api/agents", 405, {}, "method_not_allowed"),
             ("POST", f"{one}/turns", 415, {"content": b"{}"}, "unsupported_media_type"),
-            ("POST", f"{one}/turns", 422, {"json": {"text": " \n"}}, "unprocessable_"),
-            ("POST", f"{one}/turns", 422, {"json": {"text": "a\0b"}}, "unprocessable_"),
-            ("POST", f"{one}/turns", 422, {"json": {"text": 1}}, "unprocessable_"),
-            ("POST", f"{one}/turns", 422, {"content": b"{", "headers": {"content-type": "application/json"}}, "un"),
-            ("GET", "/api/runs?limit=0", 422, {}, "unprocessable_"),
-            ("GET", "/api/runs?limit=+1", 422, {}, "unprocessable_"),
+            ("POST", f"{one}/turns", 422, {"json": {"text": " \n"}}, "invalid_request"),
+            ("POST", f"{one}/turns", 422, {"json": {"text": "a\0b"}}, "invalid_request"),
+            ("POST", f"{one}/turns", 422, {"json": {"text": 1}}, "invalid_request"),
+            (
+                "POST",
+                f"{one}/turns",
+                422,
+                {"content": b"{", "headers": {"content-type": "application/json"}},
+                "invalid_request",
+            ),
+            ("GET", "/api/runs?limit=0", 422, {}, "invalid_request"),
+            ("GET", "/api/runs?limit=+1", 422, {}, "invalid_request"),
             ("GET", "/api/runs/a%00b", 404, {}, "not_found"),
             ("GET", "/api/conversations?before=x", 404, {}, "unknown_conversation"),
             ("GET", "/api/runs/x/timeline", 404, {}, "unknown_run"),
         ]
         for method, path, status, options, code in cases:
             answer = await ann(method, path, status, **options)
-            assert answer["error"]["code"].startswith(code), path
+            assert answer["error"]["code"] == code, path
             assert answer["error"]["message"]
         answer = await ann.http.patch(one)
         assert answer.status_code == 415

@@ -52,6 +52,8 @@ _STATUS: Mapping[type[Exception], int] = {
     UnknownWaitError: 404,
 }
 """The status of each error. Any other has the status of its nearest base, else 500."""
+_CODES = {413: "too_large", 422: "invalid_request"}
+"""The codes of statuses whose names differ between versions of Python."""
 
 
 class InvalidRequestError(HTTPException):
@@ -88,7 +90,7 @@ class ErrorForm(BaseModel):
 def error_response(request: Request, error: Exception) -> Response:
     """Return the answer to a request that failed with *error*. The text of a failure of the server is not sent."""
     if isinstance(error, HTTPException):
-        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_").replace("-", "_")
+        code = _CODES.get(error.status_code) or HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
         details = error.details if isinstance(error, InvalidRequestError) else None
         return _form(error.status_code, code, error.detail, details, error.headers)
     status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
