@@ -169,9 +169,13 @@ def open_runtime(
     library: Library,
     *,
     models: Callable[[str], Model] = open_model,
+    model: Model | None = None,
     lease: float = LEASE,
 ) -> Runtime:
-    """Return a `Runtime` over *library* with the agents `supervisor`, `researcher`, `main_thread` and `librarian`."""
+    """Return a `Runtime` over *library* with the agents `supervisor`, `researcher`, `main_thread` and `librarian`.
+
+    *model* answers chats that name none.
+    """
     from .agents import DeepResearchSupervisor, MainThreadAgent, ResearcherAgent, WorkerAgent  # noqa: PLC0415 - as above
     from .tools.builtin import ResearchTools, Settings, default_registry, feedback_questions  # noqa: PLC0415
 
@@ -183,7 +187,7 @@ def open_runtime(
             (MainThreadAgent(), default_registry(settings=Settings(library=library, memory=store))),
             WorkerAgent(librarian(), ToolRegistry((tools.search(), tools.fetch()))),
         ],
-        Resources(store=store, models=models, counter=token_counter()),
+        Resources(store=store, model=model, models=models, counter=token_counter()),
         lease=lease,
     )
 

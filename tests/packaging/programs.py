@@ -72,6 +72,22 @@ from concertino.providers.{provider} import {name}
 asyncio.run({name}("m", api_key="key").close())
 """
 
+SERVER = """
+import asyncio
+from concertino import AgentConfig, Resources, Runtime, Scope
+from concertino.server import create_app, serve
+
+async def main():
+    async with Runtime([AgentConfig()], Resources()) as runtime:
+        app = create_app(runtime, lambda request: Scope("acme", "ann"))
+        started = asyncio.Event()
+        task = asyncio.create_task(serve(app, port=0, started=lambda url: started.set()))
+        await started.wait()
+        task.cancel()
+
+asyncio.run(main())
+"""
+
 YAML = """
 import tempfile
 from pathlib import Path
@@ -104,6 +120,7 @@ PROGRAMS = {
     "documents": DOCUMENTS,
     "web": WEB,
     "cli": CLI,
+    "server": SERVER,
     "yaml": YAML,
     "examples": EXAMPLES,
     "testing": TESTING,

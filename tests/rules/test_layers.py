@@ -34,8 +34,8 @@ LAYERS = (
     {"orchestrator"},
     {"agents"},
     {"runtime", "observability"},
-    {"wiring"},
-    {"cli", "server", "evals"},
+    {"wiring", "server"},
+    {"cli", "evals"},
 )
 LAYER = {unit: number for number, units in enumerate(LAYERS) for unit in units}
 OUTSIDE = {"__init__": (), "demo": ("wiring", "cli"), "testing": ()}
@@ -54,6 +54,7 @@ VENDORS = {
     "rich": ("cli",),
     "sqlite3": ("storage/sqlite", "tools/corpus", "tools/documents", "tools/sql"),
     "starlette": ("server",),
+    "uvicorn": ("server",),
     "trafilatura": ("tools",),
     "typer": ("cli",),
 }
@@ -69,7 +70,19 @@ HEAVY = (
     "genai_prices",
 )
 BEHAVIOUR = (
-    *("agents", "airline", "conformance", "crash", "docs", "engine", "guards", "policy", "runtime", "testing"),
+    *(
+        "agents",
+        "airline",
+        "conformance",
+        "crash",
+        "docs",
+        "engine",
+        "guards",
+        "policy",
+        "runtime",
+        "server",
+        "testing",
+    ),
     "token_engine",
 )
 """Folders of tests of behaviour, which use the public names."""

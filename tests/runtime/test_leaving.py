@@ -94,3 +94,47 @@ async def test_leaving_before_the_watchdog_has_begun() -> None:
         async with Runtime([Clerk()], resources):
             raise RuntimeError("at once")
     await _ends(resources, run_id)
+
+
+class _Waits(AgentConfig[None]):
+    """An agent whose tool ends when the test says so."""
+
+    name = "waits"
+
+    def __init__(self) -> None:
+        self.begun, self.free = asyncio.Event(), asyncio.Event()
+
+        @tool(effect="read")
+        async def wait() -> str:
+            """Wait."""
+            self.begun.set()
+            await self.free.wait()
+            return "waited"
+
+        self.tools = (wait,)
+
+
+async def test_a_run_that_ends_within_the_grace_period_is_not_parked() -> None:
+    agent, store = _Waits(), MemoryStore()
+    async with Runtime([agent], Resources(model=ScriptedModel(call("wait"), "Done."), store=store)) as runtime:
+        run = await runtime.start(Chat("Wait."), agent)
+        await agent.begun.wait()
+        leaving = asyncio.create_task(runtime.close(grace=600))
+        await asyncio.sleep(0)
+        agent.free.set()
+        await leaving
+        assert (await run.result()).status == "completed"
+    stored = await store.run(Scope(), run.id)
+    assert stored is not None
+    assert stored.state == "completed"
+
+
+async def test_a_run_that_needs_longer_than_the_grace_period_is_parked() -> None:
+    agent, store = _Waits(), MemoryStore()
+    async with Runtime([agent], Resources(model=ScriptedModel(call("wait")), store=store)) as runtime:
+        run = await runtime.start(Chat("Wait."), agent)
+        await agent.begun.wait()
+        await runtime.close(grace=0.001)
+    stored = await store.run(Scope(), run.id)
+    assert stored is not None
+    assert (stored.state, stored.owner) == ("running", "")

@@ -1,4 +1,4 @@
-"""The commands `research`, `chat` and `usage`, and the groups `worker`, `new` and `runs`.
+"""The commands `research`, `chat`, `serve` and `usage`, and the groups `worker`, `new` and `runs`.
 
 The declarations load no command: `--help` stays fast.
 """
@@ -6,7 +6,7 @@ The declarations load no command: `--help` stays fast.
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from .._version import __version__
 from .commands.runs import on_stored_runs, runs
 from .options import Execute, takes
 from .render.console import replace_invalid_input
+
+if TYPE_CHECKING:
+    from .command_context import CommandContext
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -87,6 +90,26 @@ def chat(message: Annotated[list[str] | None, typer.Argument(metavar="MESSAGE", 
     from .program import start_runs
 
     return partial(start_runs, command, message, needs_text=False)
+
+
+@app.command()
+@takes("app", "corpus", "model", "context", "db", "as_json")
+def serve(
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 chooses a free one.")] = 8000,
+    grace: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="The time that runs have to end after a signal.")
+    ] = 20.0,
+) -> Execute:
+    """Serve the web API on this machine. A signal ends it; what runs then continues at its next start."""
+    from .program import start_runs
+
+    async def command(_: object, context: CommandContext) -> int:
+        from .commands.serve import serve as serve_runtime  # here, so that a missing extra is reported as any error
+
+        return await serve_runtime(host, port, grace, context)
+
+    return lambda options: start_runs(command, (), options, needs_text=False, prepared=options.app is None)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from ..errors import RunStateError
 from ..events import RunEnded, RunEvent, RunResult
@@ -98,3 +98,13 @@ class LiveRun:
             writer.opened.set()
             self._ended.set()
             self._log.finish(writer)
+
+
+async def park_all(runs: Sequence[LiveRun], grace: float) -> None:
+    """Park those of *runs* that neither end nor wait within *grace* seconds."""
+    if grace and runs:
+        ends = [asyncio.create_task(run.recorded()) for run in runs]
+        await asyncio.wait(ends, timeout=grace)
+        for end in ends:
+            end.cancel()
+    await asyncio.gather(*(run.park() for run in runs if not run.done))

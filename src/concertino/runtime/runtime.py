@@ -44,7 +44,7 @@ from .answers import AnswerOutcome, approval_of, check_arguments
 from .checks import check_number, check_text, chosen_run_id
 from .conversation import Conversation
 from .event_log import EventLog, Until
-from .live_run import LiveRun
+from .live_run import LiveRun, park_all
 from .run_resources import ResourcesFunction, RunResources
 from .sealing import sealed
 from .title import TitleAgent, unreserved, write_title
@@ -121,14 +121,14 @@ class Runtime:
     ) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """Stop the watchdog and park the runs in progress: another process, or the next one, resumes them at once."""
+    async def close(self, grace: float = 0.0) -> None:
+        """Stop the watchdog, and park the runs that do not end within *grace* seconds: any process may resume them."""
         if self._watching is not None:
             self._watchdog.stop()
             await asyncio.wait([self._watching])
             self._watching = None
         await self._turns.close()
-        await asyncio.gather(*(run.park() for run in self._live.values() if not run.done))
+        await park_all([run for run in self._live.values() if not run.done], grace)
         self._live.clear()
         await self._log.close()
 

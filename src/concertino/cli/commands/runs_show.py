@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import StorageError
+from ...runtime.timeline import Timeline, TimelineAttempt, TimelineCall, TimelineStep, read_timeline
 from ...scope import OPERATOR
 from ...storage.types import Account, StoredRun
 from ...usage import UsageRecord, total
 from ...waits import Wait
 from ..command_context import CommandContext
 from ..render.format import exact, iso
-from ..render.run_report import AgentSummary, RunReport, report_blocks
-from ..render.timeline import Timeline, TimelineAttempt, TimelineCall, TimelineStep, read_timeline
+from ..render.run_report import AgentSummary, RunReport, note_text, report_blocks
 from .run_state import (
     ALL,
     find_run,
@@ -124,7 +124,7 @@ def _step(step: TimelineStep) -> dict[str, Any]:
         **sums_object(total(step.usage)),
         "attempts": [_attempt(attempt) for attempt in step.attempts],
         "calls": [_call(call) for call in step.calls],
-        "notes": [{"at": iso(note.at), "event": note.label, "text": note.text} for note in step.notes],
+        "notes": [{"at": iso(note.at), "event": note.label, "text": note_text(note)} for note in step.notes],
     }
 
 

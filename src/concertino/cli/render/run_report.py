@@ -10,12 +10,12 @@ from rich.text import Text
 
 from ...events import StopReceipt
 from ...records import record
+from ...runtime.timeline import Timeline, TimelineAttempt, TimelineCall, TimelineNote, TimelineStep
 from ...storage.types import Account, StoredRun
 from ...usage import UsageRecord, total
 from ...waits import Wait
 from .console import table
-from .format import moment, money, one_line, readable, seconds, tokens, waits_for
-from .timeline import Timeline, TimelineAttempt, TimelineCall, TimelineNote, TimelineStep
+from .format import compaction, moment, money, one_line, readable, seconds, tokens, waits_for
 
 _WIDTH = 300
 _WIDE = 100
@@ -195,8 +195,13 @@ def _step(step: TimelineStep) -> Iterator[Text]:
     yield from (_note(note) for note in step.notes if note.label != "compaction")
 
 
+def note_text(note: TimelineNote) -> str:
+    """Describe a note."""
+    return compaction(*note.edited) if note.edited else note.text
+
+
 def _note(note: TimelineNote) -> Text:
-    return _line(note.label, f"{note.text}, {_clock(note.at)}", _STYLES.get(note.label, ""))
+    return _line(note.label, f"{note_text(note)}, {_clock(note.at)}", _STYLES.get(note.label, ""))
 
 
 def _attempt(number: int, attempt: TimelineAttempt, *, last: bool) -> Iterator[Text]:

@@ -9,18 +9,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Literal
 
-from ...events import StopReceipt
-from ...ids import call_key
-from ...messages import AssistantMessage, ToolCall, ToolMessage
-from ...operations import ENDED, Operation, OperationState
-from ...orchestrator.journal import entries
-from ...orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
-from ...orchestrator.journal.replay import JournalStep, read_steps
-from ...records import record
-from ...storage.types import StoredJournal
-from ...usage import UsageRecord
-from ...waits import Verdict, Wait
-from .format import compaction
+from ..events import StopReceipt
+from ..ids import call_key
+from ..messages import AssistantMessage, ToolCall, ToolMessage
+from ..operations import ENDED, Operation, OperationState
+from ..orchestrator.journal import entries
+from ..orchestrator.journal.data_policy import DataPolicy, KeepFor, policy_of
+from ..orchestrator.journal.replay import JournalStep, read_steps
+from ..records import record
+from ..storage.types import StoredJournal
+from ..usage import UsageRecord
+from ..waits import Verdict, Wait
 
 
 @record(frozen=False)
@@ -67,7 +66,9 @@ class TimelineNote:
     at: float
     label: str
     """`compaction`, `suspended` or `resumed`."""
-    text: str
+    text: str = ""
+    edited: tuple[int, ...] = ()
+    """For a compaction: tool results shortened, messages summarized and omitted, tokens before and after."""
 
 
 @record(frozen=False)
@@ -250,7 +251,7 @@ class _Reader:
 
 def _notes(step: JournalStep) -> Iterator[TimelineNote]:
     if step.common.edited:
-        yield TimelineNote(step.at, "compaction", compaction(*step.common.edited))
+        yield TimelineNote(step.at, "compaction", edited=step.common.edited)
     if isinstance(step.entry, entries.Suspended):
         yield TimelineNote(step.at, "suspended", "every open call waits for an answer")
     elif isinstance(step.entry, entries.Resumed):

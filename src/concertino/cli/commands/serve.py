@@ -1,0 +1,58 @@
+"""`concertino serve`: the web API for one person on one machine."""
+
+from __future__ import annotations
+
+import os
+
+from ... import wiring
+from ...errors import ConfigurationError
+from ...runtime import Runtime
+from ...scope import Scope
+from ...server import FileFolder, create_app, is_loopback, single_user
+from ...server import serve as serve_app
+from ..command_context import CommandContext, NewRunContext, user_name
+from .runs_resume import call_app
+from .watch import LEASE
+
+TOKEN = "CONCERTINO_TOKEN"  # noqa: S105 - the name of a variable
+_AGENTS = ("main_thread", "supervisor", "librarian")
+"""The built-in agents to talk to; the first is the default."""
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+
+
+async def serve(host: str, port: int, grace: float, context: CommandContext) -> int:
+    """Serve until a signal arrives. Raises `ConfigurationError`."""
+    token = os.environ.get(TOKEN, "").strip()
+    if not token and not is_loopback(host):
+        raise ConfigurationError(
+            f"--host {host} lets other machines connect: set {TOKEN} to a secret that each request must send as "
+            "'Authorization: Bearer ...'"
+        )
+    async with await _runtime(context) as runtime:
+        app = create_app(
+            runtime,
+            single_user(Scope(user=user_name()), token),
+            agents=None if context.options.app else _AGENTS,
+            files=FileFolder(context.database.parent / "uploads"),
+            hosts=_LOCAL if is_loopback(host) else (),
+        )
+        await serve_app(app, host=host, port=port, grace=grace, started=lambda url: _announce(url, context))
+    return 0
+
+
+async def _runtime(context: CommandContext) -> Runtime:
+    if context.options.app is not None:
+        return await call_app(context.options.app, context)
+    assert isinstance(context, NewRunContext)
+    resources = context.resources
+    assert resources.models is not None
+    return wiring.open_runtime(
+        context.store, context.library, models=resources.models, model=resources.model, lease=LEASE
+    )
+
+
+def _announce(url: str, context: CommandContext) -> None:
+    if context.console.as_json:
+        context.console.json({"url": url})
+    else:
+        context.console.notice(f"serving {url}/api; its description: {url}/api/openapi.json; end with Ctrl-C")

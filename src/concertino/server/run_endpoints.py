@@ -1,0 +1,150 @@
+"""Endpoints of runs and of calls that wait for an approval."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from ..errors import RunStateError, UnknownRunError
+from ..runtime.timeline import Timeline, read_timeline
+from ..storage.types import StoredRun
+from .conversation_endpoints import event_source, is_over
+from .endpoint import ApiCall, Endpoints
+from .event_source import EVENT_STREAM
+from .forms import (
+    AnswerForm,
+    ApprovalAnswer,
+    ApprovalForm,
+    EventsQuery,
+    LimitQuery,
+    ListForm,
+    ReceiptForm,
+    ResumeHeaders,
+    RunForm,
+    SteeringMessage,
+    TimelineForm,
+    UsageForm,
+)
+
+runs = Endpoints("runs")
+approvals = Endpoints("approvals")
+_ONE = "/api/runs/{run}"
+
+
+@runs("GET", "/api/runs")
+async def list_runs(call: ApiCall, query: LimitQuery) -> ListForm[RunForm]:
+    """List the runs, the newest first, without those of sub-agents."""
+    found = await call.runtime.store.runs(call.scope, roots=True, limit=query.limit)
+    return ListForm(items=[run_form(each) for each in found])
+
+
+@runs("GET", _ONE)
+async def read_run(call: ApiCall, run: str) -> RunForm:
+    """Read a run."""
+    return run_form(await stored_run(call, run))
+
+
+@runs("GET", f"{_ONE}/events", content=EVENT_STREAM)
+async def follow_run(call: ApiCall, run: str, headers: ResumeHeaders, query: EventsQuery) -> Response:
+    """Stream the events of a run and of its sub-agents."""
+    await stored_run(call, run)
+    after = query.after if headers.last is None else headers.last
+    if await is_over(call, run, after):
+        return Response(status_code=204)
+    call.state.rates.check_streams(call.scope)
+    return event_source(call, call.runtime.events(call.scope, run, after, until=query.until))
+
+
+@runs("GET", f"{_ONE}/tree")
+async def read_tree(call: ApiCall, run: str) -> ListForm[RunForm]:
+    """List the runs of a tree: the root and its sub-agents, the newest first."""
+    root_id = (await stored_run(call, run)).start.root_id
+    found = await call.runtime.store.runs(call.scope, root_id=root_id, limit=1000)
+    return ListForm(items=[run_form(each) for each in found])
+
+
+@runs("GET", f"{_ONE}/timeline")
+async def timeline(call: ApiCall, run: str) -> TimelineForm:
+    """Read the steps of a run, with their attempts and calls."""
+    return TimelineForm.model_validate(await _timeline(call, run))
+
+
+@runs("GET", f"{_ONE}/usage")
+async def run_usage(call: ApiCall, run: str) -> ListForm[UsageForm]:
+    """List the usage records of a tree, in the order of their booking."""
+    root_id = (await stored_run(call, run)).start.root_id
+    records = await call.runtime.store.usage(call.scope, root_id)
+    return ListForm(items=[UsageForm.model_validate(each) for each in records])
+
+
+@runs("GET", f"{_ONE}/receipt")
+async def receipt(call: ApiCall, run: str) -> ReceiptForm:
+    """Read what a stop has found in progress."""
+    found = (await _timeline(call, run)).receipt
+    if found is None:
+        raise RunStateError(f"run {run} was not stopped: it has no receipt")
+    return ReceiptForm.model_validate(found)
+
+
+@runs("POST", f"{_ONE}/stop")
+async def stop_run(call: ApiCall, run: str) -> ReceiptForm:
+    """Stop a run and everything below it, in whichever process it is. Partial text is kept."""
+    return ReceiptForm.model_validate(await call.runtime.stop(call.scope, run))
+
+
+@runs("POST", f"{_ONE}/steer")
+async def steer_run(call: ApiCall, run: str, body: SteeringMessage) -> None:
+    """Add a message to a run in progress: the agent sees it before its next step."""
+    await call.runtime.steer(call.scope, run, body.text)
+
+
+@approvals("GET", "/api/approvals")
+async def list_approvals(call: ApiCall, query: LimitQuery) -> ListForm[ApprovalForm]:
+    """List the calls that the user may approve, the oldest first."""
+    found = await call.runtime.approvals(call.scope, query.limit)
+    return ListForm(items=[ApprovalForm.model_validate(each) for each in found])
+
+
+@approvals("POST", "/api/approvals/{key}")
+async def answer_approval(call: ApiCall, key: str, body: ApprovalAnswer) -> AnswerForm:
+    """Approve a call, with other arguments if given, or deny it. The first answer counts."""
+    if body.decision == "approve":
+        outcome = await call.runtime.approve(call.scope, key, arguments=body.arguments, remember=body.remember)
+    else:
+        outcome = await call.runtime.deny(call.scope, key, body.reason)
+    resolution = outcome.wait.resolution
+    assert resolution is not None
+    return AnswerForm(won=outcome.won, verdict=resolution.verdict, by=resolution.by)
+
+
+async def stored_run(call: ApiCall, run: str) -> StoredRun:
+    """Return a run of the scope. Raises `UnknownRunError`."""
+    found = await call.runtime.store.run(call.scope, run)
+    if found is None:
+        raise UnknownRunError(f"there is no run {run!r}")
+    return found
+
+
+def run_form(stored: StoredRun) -> RunForm:
+    """Return the form of a run."""
+    end = stored.end
+    fields: dict[str, object] = {
+        "id": stored.start.run_id,
+        "state": stored.state,
+        "answer": "",
+        "error": None,
+        "ended": None,
+    }
+    if end is not None:
+        fields |= {"answer": end.answer, "error": end.error, "ended": end.ended}
+    names = ("root_id", "parent_id", "agent", "agent_path", "conversation_id", "task", "started")
+    return RunForm.model_validate({name: getattr(stored.start, name) for name in names} | fields)
+
+
+async def _timeline(call: ApiCall, run: str) -> Timeline:
+    store = call.runtime.store
+    journal = await store.load(call.scope, run)
+    if journal is None:
+        raise UnknownRunError(f"there is no run {run!r}")
+    usage = await store.usage(call.scope, journal.run.start.root_id)
+    waits = await store.waits(call.scope, run_id=run, open=False, limit=1000)
+    return read_timeline(journal, usage, waits, await store.operations(call.scope, run_id=run))

@@ -1,0 +1,47 @@
+"""The state of one application: its runtime, its settings, and whether it drains."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from starlette.exceptions import HTTPException
+
+from ..errors import ConfigurationError
+from ..runtime import Runtime
+from .file_folder import FileFolder
+from .request_limits import RequestRates
+
+RETRY_AFTER = {"Retry-After": "5"}
+
+
+class ServerState:
+    """The values that the endpoints of an application share."""
+
+    def __init__(
+        self, runtime: Runtime, agents: Sequence[str] | None, files: FileFolder | None, rates: RequestRates
+    ) -> None:
+        known = [agent.name for agent in runtime.agents]
+        for name in agents or ():
+            if name not in known:
+                raise ConfigurationError(f"create_app(agents=...): the runtime has no agent {name!r}")
+        self.runtime = runtime
+        self.agents = tuple(known if agents is None else agents)
+        """The names of the agents that a conversation may have; the first is the default."""
+        self.files = files
+        self.rates = rates
+        self.draining = False
+        """Whether new work is refused, because the process is about to end."""
+        self.closing = asyncio.Event()
+        """Set when streams end."""
+
+    def check_open(self) -> None:
+        """Raise `HTTPException` with status 503 if new work is refused."""
+        if self.draining:
+            raise HTTPException(503, "this process is about to end: send the request again", RETRY_AFTER)
+
+    async def drain(self, grace: float) -> None:
+        """Refuse new work, park the runs that do not end within *grace* seconds, and end all streams."""
+        self.draining = True
+        await self.runtime.close(grace)
+        self.closing.set()
