@@ -1,0 +1,1 @@
+"""The web server. It needs the extra `server`."""
