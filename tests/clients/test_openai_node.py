@@ -69,7 +69,7 @@ async def test_calls_are_progress_and_not_to_be_executed(shown: dict[str, Any]) 
         ("lookup", "found cake", "completed"),
     ]
     (failed,) = [item for item in shown["response"]["tool-error"]["output"] if item["type"] == "mcp_call"]
-    assert (failed["error"], failed["status"]) == ("ValueError: no such item", "failed")
+    assert (failed["error"]["content"][0]["text"], failed["status"]) == ("ValueError: no such item", "failed")
 
 
 async def test_errors(shown: dict[str, Any]) -> None:

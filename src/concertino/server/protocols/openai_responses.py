@@ -134,7 +134,7 @@ class ResponseStream:
             return
         item = self._by_id[event.call_id][1]
         if isinstance(event, ToolFailed):
-            item["error"] = event.error
+            item["error"] = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": event.error}]}
             yield self._of(event.call_id, "response.mcp_call.failed")
             yield from self._close(event.call_id, "failed")
         else:
