@@ -40,16 +40,19 @@ def routes(runtime: Runtime, *, agent: str | None = None) -> list[Route]:
 async def _run(runtime: Runtime, request: Request, agent: str) -> Response:
     body, scope = await body_of(request), scope_of(request)
     thread_id, run_id, messages = text_field(body, "threadId"), text_field(body, "runId"), objects(body, "messages")
-    conversation = await runtime.conversation(scope, thread_id, agent=agent)
     results = list(takewhile(lambda message: message.get("role") == "tool", reversed(messages)))
+    entries = objects(body, "resume")
+    chat = None if entries or results else _chat(messages)
+    conversation = await runtime.conversation(scope, thread_id, agent=agent)
     keys: tuple[str, ...] = ()
+    answers: list[WaitAnswer] = []
     suspended = False
-    if entries := objects(body, "resume"):
+    if chat is not None:
+        turn = await send(conversation, chat, run_id)
+    elif entries:
         turn, answers = await _resumed(runtime, scope, conversation, entries)
-    elif results:
-        turn, answers = await _with_results(runtime, scope, conversation, results)
     else:
-        turn, answers = await send(conversation, _chat(messages), run_id), []
+        turn, answers = await _with_results(runtime, scope, conversation, results)
     if answers:
         keys, suspended = tuple([each.wait.key for each in answers]), (await turn.read()).state == "waiting"
         for answer in answers:

@@ -73,8 +73,9 @@ class _Chats:
                 await give(self._runtime, scope, answer)
             keys = tuple([answer.wait.key for answer in answers])
             return _streamed(request, turn, turn_log(turn, keys, suspended=suspended))
+        chat = None if body.get("trigger") == "regenerate-message" else _chat(message)
         conversation = await self._runtime.conversation(scope, chat_id, agent=self._agent)
-        turn = await self._sent(conversation, body, message)
+        turn = await self._sent(conversation, body, chat, text_field(message, "id", ""))
         return _streamed(request, turn, turn_log(turn))
 
     async def messages(self, request: Request) -> Response:
@@ -100,14 +101,13 @@ class _Chats:
 
     # -- messages ------------------------------------------------------------------------------------------------
 
-    async def _sent(self, conversation: Conversation, body: JsonObject, message: JsonObject) -> ConversationTurn:
-        """Send, edit or regenerate. The same message again is the same turn, so that a request can be repeated."""
+    async def _sent(self, conversation: Conversation, body: JsonObject, chat: Chat | None, id: str) -> ConversationTurn:
+        """Send, edit, or regenerate without a *chat*. A repeated request is the same turn."""
         target = body.get("messageId")
-        if body.get("trigger") == "regenerate-message":
+        if chat is None:
             turns = await conversation.turns(limit=1)
             turn_id = target.removesuffix(_USER) if isinstance(target, str) else turns[0].run_id if turns else ""
             return await conversation.regenerate(turn_id)
-        chat, id = _chat(message), text_field(message, "id", "")
         if not isinstance(target, str):
             return await send(conversation, chat, id)
         key = f"{id}:{digest(repr((chat.message, chat.media)))}"
