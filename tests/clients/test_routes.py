@@ -155,6 +155,17 @@ async def test_edits_without_the_history_of_the_client(browser: Browser) -> None
     assert regenerated[0]["messageId"] != page["messages"][1]["id"]
 
 
+async def test_another_answer_stops_the_turn_in_progress(browser: Browser) -> None:
+    message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "conform:stop"}]}
+    turn = ""
+    async with browser.http.stream("POST", "/api/chat/", json={"id": "c", "messages": [message]}) as stream:
+        async for line in stream.aiter_lines():
+            turn = json.loads(line[6:])["messageId"] if '"start"' in line else turn
+            if "text-delta" in line:
+                break
+    assert text_of(await browser.say("c", "instead", "m2", messageId=f"{turn}:user")) == "You said: instead"
+
+
 @pytest.mark.parametrize(
     ("body", "status", "error"),
     [

@@ -144,6 +144,7 @@ class AGUIStream:
             case "end":
                 yield {"type": "TEXT_MESSAGE_END", **message}
             case "void":
+                self._messages[piece.id]["content"] = ""
                 yield from self._take_back(piece.id)
 
     def _reasoning(self, piece: Piece) -> Iterator[JsonObject]:
@@ -160,6 +161,7 @@ class AGUIStream:
                 yield {"type": "REASONING_MESSAGE_END", **message}
                 yield {"type": "REASONING_END", **message}
             case "void":
+                self._messages[piece.id]["content"] = ""
                 yield from self._take_back(piece.id)
 
     def _call(self, piece: Piece) -> Iterator[JsonObject]:
@@ -184,11 +186,8 @@ class AGUIStream:
             case "end":
                 yield {"type": "TOOL_CALL_END", **call}
             case "void":
-                calls = self._messages[self._owner[id]]["toolCalls"]
-                calls.remove(self._call_of(id))
-                if not calls:
-                    del self._messages[self._owner[id]]["toolCalls"]
-                yield self._snapshot()
+                self._messages[self._owner[id]]["toolCalls"].remove(self._call_of(id))
+                yield from self._take_back(self._owner.pop(id))
 
     def _call_id(self, run_id: str, call_id: str) -> str:
         """Return the id of a call in the stream: two sub-agents may have calls of the same id."""
@@ -203,8 +202,12 @@ class AGUIStream:
         self._messages[message["id"]] = {**message, **owner}
 
     def _take_back(self, id: str) -> Iterator[JsonObject]:
-        """Remove a void message, which the client has: only a snapshot of all messages can do that."""
-        del self._messages[id]
+        """Remove the void parts of a message that the client has: only a snapshot of all messages can do that."""
+        message = self._messages[id]
+        if not message.get("toolCalls"):
+            message.pop("toolCalls", None)
+            if not message.get("content"):
+                del self._messages[id]
         yield self._snapshot()
 
     def _snapshot(self) -> JsonObject:

@@ -102,16 +102,20 @@ class _Chats:
     # -- messages ------------------------------------------------------------------------------------------------
 
     async def _sent(self, conversation: Conversation, body: JsonObject, chat: Chat | None, id: str) -> ConversationTurn:
-        """Send, edit, or regenerate without a *chat*. A repeated request is the same turn."""
+        """Send, edit, or regenerate without a *chat*. A message that is sent twice is one turn.
+
+        Another answer in place of a turn's stops the turn in progress: the client has left it.
+        """
         target = body.get("messageId")
         if chat is None:
             turns = await conversation.turns(limit=1)
             turn_id = target.removesuffix(_USER) if isinstance(target, str) else turns[0].run_id if turns else ""
-            return await conversation.regenerate(turn_id)
+            return await conversation.regenerate(turn_id, when_busy="interrupt")
         if not isinstance(target, str):
             return await send(conversation, chat, id)
-        key = f"{id}:{digest(repr((chat.message, chat.media)))}"
-        return await conversation.edit(await self._edited(conversation, body, target), chat, key=key)
+        edited = await self._edited(conversation, body, target)
+        key = f"{id}:{digest(repr((chat.message, [each.digest or each.url for each in chat.media])))}"
+        return await conversation.edit(edited, chat, key=key, when_busy="interrupt")
 
     async def _edited(self, conversation: Conversation, body: JsonObject, target: str) -> str:
         """Return the turn whose message is edited: by its id, or as the one after the last answer before it."""
