@@ -72,6 +72,14 @@ from concertino.providers.{provider} import {name}
 asyncio.run({name}("m", api_key="key").close())
 """
 
+SERVER = """
+from concertino import AgentConfig, Runtime
+from concertino.server.protocols import ag_ui, ai_sdk, openai
+
+runtime = Runtime([AgentConfig()])
+assert [len(each.routes(runtime)) for each in (ai_sdk, ag_ui, openai)] == [4, 2, 6]
+"""
+
 YAML = """
 import tempfile
 from pathlib import Path
@@ -97,6 +105,7 @@ PROGRAMS = {
     "documents": DOCUMENTS,
     "web": WEB,
     "cli": CLI,
+    "server": SERVER,
     "yaml": YAML,
     "examples": EXAMPLES,
 }
