@@ -88,7 +88,7 @@ def test_a_response_has_no_void_items() -> None:
 
 def test_the_previews_of_a_sub_agent_cost_a_multiple_of_its_text() -> None:
     words = [TextDelta(*CHILD, "word ", "draft", attempt="s:1:1") for _ in range(4_000)]
-    events = [
+    events: list[RunEvent] = [
         turn(ToolCall("c1", "helper", "{}")),
         ToolStarted(*BASE, "c1", "helper", "{}"),
         RunStarted(*CHILD, "helper", "work", "c1"),
@@ -106,7 +106,7 @@ def test_the_previews_of_a_sub_agent_cost_a_multiple_of_its_text() -> None:
 
 def test_a_tool_that_streams_has_preliminary_output() -> None:
     pieces = [ToolStreamed(*BASE, "c1", "report", "x" * LEAST_GROWTH) for _ in range(3)]
-    events = [turn(ToolCall("c1", "report", "{}")), ToolStarted(*BASE, "c1", "report", "{}"), *pieces]
+    events: list[RunEvent] = [turn(ToolCall("c1", "report", "{}")), ToolStarted(*BASE, "c1", "report", "{}"), *pieces]
     chunks = list(mapped(AISDKStream("r"), events))
     assert [len(chunk["output"]) for chunk in chunks if chunk.get("preliminary")] == [80, 160, 240]
     deltas = [
@@ -117,7 +117,11 @@ def test_a_tool_that_streams_has_preliminary_output() -> None:
 
 def test_notices_steps_and_steering() -> None:
     step = {"id": 1, "name": "Looking", "ended": True}
-    events = [Notice(*BASE, "limit_reached", "too many"), RunProgress(*BASE, step), Steered(*BASE, "faster")]
+    events: list[RunEvent] = [
+        Notice(*BASE, "limit_reached", "too many"),
+        RunProgress(*BASE, step),
+        Steered(*BASE, "faster"),
+    ]
     data = {chunk["type"]: chunk["data"] for chunk in mapped(AISDKStream("r"), events)}
     notice = {"code": "limit_reached", "text": "too many"}
     assert data == {"data-notice": notice, "data-progress": step, "data-steering": {"text": "faster"}}
@@ -143,7 +147,7 @@ def test_a_limit_is_named_and_a_failure_is_not() -> None:
 
 def test_the_calls_of_two_sub_agents_have_different_ids() -> None:
     other = ("u", "agent/helper-2", 0)
-    events = [
+    events: list[RunEvent] = [
         RunStarted(*CHILD, "helper", "one", None),
         RunStarted(*other, "helper", "two", None),
         ToolStarted(*CHILD, "c1", "add", "{}"),
