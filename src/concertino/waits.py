@@ -68,3 +68,18 @@ class Wait:
 def arguments_hash(arguments: str) -> str:
     """Return the hash that binds an approval to the exact *arguments* (JSON text) that were shown."""
     return digest(arguments)
+
+
+APPROVAL_TIMED_OUT = "approval timed out"
+"""The error that the model reads of a call that was not approved in time."""
+_DENIED = "not allowed"
+
+
+def denial(by: str, reason: str) -> str:
+    """Return the error that the model reads of a call that *by* has denied."""
+    return f"{_DENIED}{f' by {by}' if by else ''}: {reason or 'no reason was given'}"
+
+
+def is_denial(error: str) -> bool:
+    """Return whether the error of a call that waited for an approval means that it was not approved."""
+    return error.startswith((_DENIED, APPROVAL_TIMED_OUT))

@@ -76,9 +76,11 @@ SERVER = """
 import asyncio
 from concertino import AgentConfig, Resources, Runtime, Scope
 from concertino.server import create_app, serve
+from concertino.server.protocols import ag_ui, ai_sdk, openai
 
 async def main():
     async with Runtime([AgentConfig()], Resources()) as runtime:
+        assert [len(each.routes(runtime)) for each in (ai_sdk, ag_ui, openai)] == [4, 2, 6]
         app = create_app(runtime, lambda request: Scope("acme", "ann"))
         started = asyncio.Event()
         task = asyncio.create_task(serve(app, port=0, started=lambda url: started.set()))

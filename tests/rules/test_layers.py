@@ -155,13 +155,13 @@ def test_importing_loads_no_sdk_and_nothing_heavy() -> None:
 def is_public(imported: str) -> bool:
     """Return whether a name is imported from `concertino`, from a unit of it, or from a package that opens one.
 
-    `concertino.providers.openai` and `concertino.tools.web` are such packages: each has an optional dependency or a set
-    of ready-made tools. Everything deeper is private.
+    `concertino.providers.openai`, `concertino.tools.web` and `concertino.server.protocols` are such packages: each has
+    an optional dependency or a set of ready-made parts. Everything deeper is private.
     """
     parts = imported.split(".")
     if parts[0] != "concertino" or len(parts) <= 3:
         return True
-    return len(parts) == 4 and parts[1] in ("providers", "testing", "tools") and PACKAGE.joinpath(*parts[1:-1]).is_dir()
+    return len(parts) == 4 and parts[1] in ("providers", "server", "testing", "tools") and PACKAGE.joinpath(*parts[1:-1]).is_dir()
 
 
 def deep_examples() -> Iterator[tuple[str, str]]:

@@ -13,13 +13,18 @@ from .scripted import Answer, ScriptedModel, asks_for_summary, call
 if TYPE_CHECKING:
     from .agent_check import check_agent
     from .checks.fault import AgentFaultError, CheckReport, Fault, FaultClass
+    from .conformance import SCENARIOS, Conformance, ConformanceModel, TypedConformance
     from .port_checks import check_model, check_tool
 
 _LAZY = {
+    "SCENARIOS": "conformance",
     "AgentFaultError": "checks.fault",
     "CheckReport": "checks.fault",
+    "Conformance": "conformance",
+    "ConformanceModel": "conformance",
     "Fault": "checks.fault",
     "FaultClass": "checks.fault",
+    "TypedConformance": "conformance",
     "check_agent": "agent_check",
     "check_model": "port_checks",
     "check_tool": "port_checks",
@@ -27,11 +32,14 @@ _LAZY = {
 """Names that need the runtime, which is slow to import, and the modules that define them."""
 
 __all__ = [
+    "SCENARIOS",
     "AgentFaultError",
     "Answer",
     "Cassette",
     "CassetteError",
     "CheckReport",
+    "Conformance",
+    "ConformanceModel",
     "Fault",
     "FaultClass",
     "FaultyModel",
@@ -39,6 +47,7 @@ __all__ = [
     "FaultyTool",
     "Points",
     "ScriptedModel",
+    "TypedConformance",
     "asks_for_summary",
     "call",
     "cassette",

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ToolError
 from ...messages import ToolCall
 from ...storage.codec import storable
-from ...waits import Wait, WaitKind, arguments_hash
+from ...waits import APPROVAL_TIMED_OUT, Wait, WaitKind, arguments_hash, denial
 from ..run import RunSession
 
 
@@ -61,10 +61,9 @@ def answer_text(wait: Wait) -> tuple[str, bool] | None:
         case "failed":
             return resolution.content or "the call failed", True
         case "denied":
-            by = f" by {resolution.by}" if resolution.by else ""
-            return f"not allowed{by}: {resolution.content or 'no reason was given'}", True
+            return denial(resolution.by, resolution.content), True
         case "expired":
-            return "approval timed out" if wait.kind == "approval" else "no result arrived in time", True
+            return APPROVAL_TIMED_OUT if wait.kind == "approval" else "no result arrived in time", True
         case "cancelled":
             return "the run was stopped while this call waited", True
 

@@ -1,0 +1,145 @@
+"""The route of AG-UI: one endpoint that starts a run, or resumes an interrupted one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from itertools import takewhile
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ...errors import ConcertinoError
+from ...events import RunEvent
+from ...orchestrator.chat import Chat
+from ...runtime import Conversation, ConversationTurn, Runtime
+from ...scope import Scope
+from ...waits import Wait
+from .ag_ui_stream import AGUIStream
+from .http import body_of, event_stream, message_of, objects, scope_of, status_of, text_field
+from .turn_log import WaitAnswer, give, send, turn_log, waits_of
+from .values import BadInputError, JsonObject, media_of
+
+
+def routes(runtime: Runtime, *, agent: str | None = None) -> list[Route]:
+    """Return the routes, to be mounted under `/agui`: one per agent, and `/` for *agent*, by default the first."""
+    first = agent or runtime.agents[0].name
+
+    async def run(request: Request) -> Response:
+        try:
+            return await _run(runtime, request, request.path_params.get("agent", first))
+        except ConcertinoError as error:
+            return JSONResponse({"message": message_of(error)}, status_of(error))
+
+    return [Route("/", run, methods=["POST"]), Route("/{agent}", run, methods=["POST"])]
+
+
+async def _run(runtime: Runtime, request: Request, agent: str) -> Response:
+    body, scope = await body_of(request), scope_of(request)
+    thread_id, run_id, messages = text_field(body, "threadId"), text_field(body, "runId"), objects(body, "messages")
+    results = list(takewhile(lambda message: message.get("role") == "tool", reversed(messages)))
+    entries = objects(body, "resume")
+    chat = None if entries or results else _chat(messages)
+    conversation = await runtime.conversation(scope, thread_id, agent=agent)
+    keys: tuple[str, ...] = ()
+    answers: list[WaitAnswer] = []
+    suspended = False
+    if chat is not None:
+        turn = await send(conversation, chat, run_id)
+    elif entries:
+        turn, answers = await _resumed(runtime, scope, conversation, entries)
+    else:
+        turn, answers = await _with_results(runtime, scope, conversation, results)
+    if answers:
+        keys, suspended = tuple([each.wait.key for each in answers]), (await turn.read()).state == "waiting"
+        for answer in answers:
+            await give(runtime, scope, answer)
+    stream = AGUIStream(turn.id, thread_id, run_id, messages)
+    return event_stream(_events(stream, turn_log(turn, keys, suspended=suspended)))
+
+
+async def _events(
+    stream: AGUIStream, log: AsyncGenerator[tuple[int, RunEvent, bool], None]
+) -> AsyncGenerator[JsonObject, None]:
+    yield stream.start()
+    ended = False
+    async with aclosing(log):
+        async for number, event, new in log:
+            for mapped in stream.take(number, event):
+                if new:
+                    ended = mapped["type"] in ("RUN_FINISHED", "RUN_ERROR")
+                    yield mapped
+    if not ended:  # the client does not notice a stream that just ends
+        yield {"type": "RUN_ERROR", "message": "the server is closing: run again", "code": "closing"}
+
+
+async def _resumed(
+    runtime: Runtime, scope: Scope, conversation: Conversation, entries: Sequence[JsonObject]
+) -> tuple[ConversationTurn, list[WaitAnswer]]:
+    """Return the turn that the entries of `resume` belong to, and the answers in them."""
+    wait = await runtime.store.wait(scope, text_field(entries[0], "interruptId"))
+    turn = await conversation.turn(wait.root_id if wait is not None else "")
+    waits = {wait.key: wait for wait in await waits_of(runtime, scope, turn)}
+    answers = []
+    for entry in entries:
+        known = waits.get(text_field(entry, "interruptId"))
+        if known is None:
+            raise BadInputError(f"this thread has no interrupt {entry['interruptId']!r}")
+        answers.append(_answer(known, entry))
+    return turn, answers
+
+
+def _answer(wait: Wait, entry: JsonObject) -> WaitAnswer:
+    resolved, payload = entry.get("status") == "resolved", entry.get("payload")
+    if wait.kind == "result":
+        content = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+        return WaitAnswer(wait, resolved, content if resolved else "cancelled by the user")
+    fields: dict[str, Any] = payload if isinstance(payload, dict) else {"approved": payload}
+    approved = resolved and fields.get("approved") is True
+    edited, reason = fields.get("editedArgs"), fields.get("reason")
+    if edited is not None and not isinstance(edited, dict):
+        raise BadInputError("'editedArgs' is not an object")
+    return WaitAnswer(wait, approved, reason if isinstance(reason, str) else "", edited if approved else None)
+
+
+async def _with_results(
+    runtime: Runtime, scope: Scope, conversation: Conversation, results: Sequence[JsonObject]
+) -> tuple[ConversationTurn, list[WaitAnswer]]:
+    """Return the turn that waits for results of the client's tools, and the results."""
+    turn = await conversation.turn((await conversation.read()).leaf)
+    waits = {wait.call_id: wait for wait in await waits_of(runtime, scope, turn) if wait.kind == "result"}
+    answers = []
+    for result in reversed(results):
+        wait = waits.get(text_field(result, "toolCallId"))
+        if wait is not None:
+            failed = isinstance(result.get("error"), str)
+            answers.append(WaitAnswer(wait, not failed, result["error"] if failed else _text(result.get("content"))))
+    if not answers:
+        raise BadInputError("no call of this thread waits for these results")
+    return turn, answers
+
+
+def _chat(messages: Sequence[JsonObject]) -> Chat:
+    """Return the text and the media of the last message. Everything before it is the conversation's own."""
+    if not messages or messages[-1].get("role") != "user":
+        raise BadInputError("the last message must be the user's")
+    content = messages[-1].get("content")
+    media = []
+    for part in content if isinstance(content, list) else ():
+        source = part.get("source") if isinstance(part, dict) else None
+        if isinstance(source, dict):
+            value, kind = text_field(source, "value"), text_field(source, "mimeType", "")
+            media.append(media_of(value if source.get("type") == "url" else f"data:{kind};base64,{value}", kind))
+    return Chat(_text(content), media=media)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n\n".join(
+        text_field(part, "text") for part in parts if isinstance(part, dict) and part.get("type") == "text"
+    )

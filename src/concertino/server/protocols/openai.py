@@ -1,0 +1,192 @@
+"""The routes of Chat Completions and Responses. Each request is a run of its own, as the client has the history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ...errors import ConcertinoError, RunExistsError, UnknownRunError
+from ...events import RunEvent
+from ...orchestrator.agent import AgentConfig
+from ...providers import Model
+from ...runtime import Runtime
+from .http import body_of, event_stream, message_of, scope_of, status_of, text_field
+from .openai_chat import ChatStream, Completion, error_body
+from .openai_input import chat_of
+from .openai_responses import ResponseStream, run_of_response
+from .values import BadInputError, JsonObject
+
+TASKS = "tasks"
+"""The model for titles, tags and the like, which clients request in addition to each answer."""
+_NO_RETRY = {"x-should-retry": "false"}
+"""Header that stops OpenAI's clients from starting a failed run again."""
+_Log = AsyncGenerator[tuple[int, RunEvent], None]
+
+
+class TaskAgent(AgentConfig[Any]):
+    """The agent of the model `tasks`: no tools, one short answer."""
+
+    name = TASKS
+    prompt = (
+        "You do small tasks for a chat application, such as the title of a conversation. Answer with the result only."
+    )
+
+
+def routes(runtime: Runtime, *, task_model: Model | str | None = None) -> list[Route]:
+    """Return the routes, to be mounted under `/v1`.
+
+    Each agent of the runtime is a model. The model `tasks` has no tools, and is answered by *task_model*, a cheap one;
+    the default is the model of the resources.
+    """
+    api = _API(runtime, task_model)
+    return [
+        Route("/models", _handled(api.models), methods=["GET"]),
+        Route("/models/{model}", _handled(api.model), methods=["GET"]),
+        Route("/chat/completions", _handled(api.complete), methods=["POST"]),
+        Route("/responses", _handled(api.respond), methods=["POST"]),
+        Route("/responses/{response}", _handled(api.response), methods=["GET"]),
+        Route("/responses/{response}/cancel", _handled(api.cancel), methods=["POST"]),
+    ]
+
+
+class UnknownAgentError(BadInputError):
+    """A request names a model that the server does not have."""
+
+
+def _handled(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Return *endpoint* with errors in OpenAI's form."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except UnknownAgentError as error:
+            return JSONResponse(error_body(str(error), "invalid_request_error", "model_not_found", "model"), 404)
+        except ConcertinoError as error:
+            status = status_of(error)
+            kind = "invalid_request_error" if status < 500 else "server_error"
+            return JSONResponse(error_body(message_of(error), kind), status, _NO_RETRY)
+
+    return handle
+
+
+class _API:
+    def __init__(self, runtime: Runtime, task_model: Model | str | None) -> None:
+        self._runtime = runtime
+        self._task_model = task_model
+        own = any(agent.name == TASKS for agent in runtime.agents)
+        self._tasks: AgentConfig[Any] | str = TASKS if own else TaskAgent()
+        self._created = int(time.time())
+
+    # -- models --------------------------------------------------------------------------------------------------
+
+    async def models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [self._described(name) for name in self._names()]})
+
+    async def model(self, request: Request) -> Response:
+        return JSONResponse(self._described(self._known(request.path_params["model"])))
+
+    def _names(self) -> list[str]:
+        return [*(agent.name for agent in self._runtime.agents if agent.name != TASKS), TASKS]
+
+    def _known(self, name: str) -> str:
+        if name not in self._names():
+            raise UnknownAgentError(f"there is no model {name!r}: choose from {', '.join(self._names())}")
+        return name
+
+    def _described(self, name: str) -> JsonObject:
+        return {"id": name, "object": "model", "created": self._created, "owned_by": "concertino"}
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    async def _start(self, request: Request, body: JsonObject) -> tuple[str, str, _Log]:
+        """Start a run. Return its id, its model and its events; with a known `Idempotency-Key`, those of its run."""
+        scope, name = scope_of(request), self._known(text_field(body, "model"))
+        chat, agent = chat_of(body, scope), self._tasks if name == TASKS else name
+        if name == TASKS and self._task_model is not None:
+            chat = replace(chat, model=self._task_model)
+        try:
+            run_id = (await self._runtime.start(chat, agent, run_id=request.headers.get("idempotency-key"))).id
+        except RunExistsError as exists:
+            run_id = exists.run_id
+        return run_id, name, self._runtime.events(scope, run_id, until="suspended")
+
+    async def complete(self, request: Request) -> Response:
+        """Answer a request of Chat Completions."""
+        body = await body_of(request)
+        run_id, name, log = await self._start(request, body)
+        options = body.get("stream_options")
+        streams = bool(body.get("stream"))
+        usage = not streams or (isinstance(options, dict) and bool(options.get("include_usage")))
+        stream = ChatStream(run_id, name, int(time.time()), usage=usage)
+        if streams:
+            return event_stream(_chunks(stream, log))
+        completion = Completion()
+        async with aclosing(_chunks(stream, log)) as chunks:
+            async for chunk in chunks:
+                if not isinstance(chunk, str):
+                    completion.add(chunk)
+        if completion.error is not None:
+            return JSONResponse(completion.error, 500, _NO_RETRY)
+        return JSONResponse(completion.body)
+
+    async def respond(self, request: Request) -> Response:
+        """Answer a request of Responses."""
+        body = await body_of(request)
+        run_id, name, log = await self._start(request, body)
+        stream = ResponseStream(run_id, name, int(time.time()))
+        if body.get("stream"):
+            return event_stream(_events(stream, log))
+        return JSONResponse(await _whole(stream, log))
+
+    async def response(self, request: Request) -> Response:
+        """Return a response by its id."""
+        run_id = run_of_response(request.path_params["response"])
+        return JSONResponse(await self._stored(request, run_id))
+
+    async def cancel(self, request: Request) -> Response:
+        """Stop the run of a response."""
+        run_id = run_of_response(request.path_params["response"])
+        await self._runtime.stop(scope_of(request), run_id)
+        return JSONResponse(await self._stored(request, run_id))
+
+    async def _stored(self, request: Request, run_id: str) -> JsonObject:
+        scope = scope_of(request)
+        stored = await self._runtime.store.run(scope, run_id)
+        if stored is None:
+            raise UnknownRunError(f"there is no response {request.path_params['response']!r}")
+        stream = ResponseStream(run_id, stored.start.agent, int(stored.start.started))
+        if stored.state == "running":
+            return stream.response
+        return await _whole(stream, self._runtime.events(scope, run_id, until="suspended"))
+
+
+async def _chunks(stream: ChatStream, log: _Log) -> AsyncGenerator[JsonObject | str, None]:
+    yield stream.start()
+    async with aclosing(log):
+        async for number, event in log:
+            for chunk in stream.take(number, event):
+                yield chunk
+    yield "[DONE]"
+
+
+async def _events(stream: ResponseStream, log: _Log) -> AsyncGenerator[JsonObject, None]:
+    for event in stream.start():
+        yield event
+    async with aclosing(log):
+        async for number, logged in log:
+            for event in stream.take(number, logged):
+                yield event
+
+
+async def _whole(stream: ResponseStream, log: _Log) -> JsonObject:
+    async with aclosing(_events(stream, log)) as events:
+        async for _ in events:
+            pass
+    return stream.response

@@ -1,0 +1,89 @@
+"""The events of one turn up to its end or its next wait, also for a client that answers waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from ...events import CallWaiting, RunEnded, RunEvent
+from ...orchestrator.chat import Chat
+from ...records import record
+from ...runtime import Conversation, ConversationTurn, Runtime
+from ...scope import Scope
+from ...waits import Wait
+
+_POLL = 0.02
+_MOST_WAITS = 1_000
+
+
+@record
+class WaitAnswer:
+    """A client's answer to one wait of a turn."""
+
+    wait: Wait
+    approved: bool = True
+    """False: the call is denied, or has failed."""
+    content: str = ""
+    """The result of the call, its error, or the reason for a denial."""
+    arguments: dict[str, object] | None = None
+    """Arguments in place of the call's own."""
+
+
+async def send(conversation: Conversation, chat: Chat, key: str) -> ConversationTurn:
+    """Send a message. It waits for a turn in progress, but stops a turn that waits for an answer."""
+    busy = (await conversation.read()).busy
+    waits = busy and (await (await conversation.turn(busy)).read()).state == "waiting"
+    return await conversation.send(chat, key=key, when_busy="interrupt" if waits else "queue")
+
+
+async def waits_of(runtime: Runtime, scope: Scope, turn: ConversationTurn) -> list[Wait]:
+    """Return the waits of a turn and of its sub-agents, answered ones included."""
+    return list(await runtime.store.waits(scope, root_id=turn.id, open=False, limit=_MOST_WAITS))
+
+
+async def give(runtime: Runtime, scope: Scope, answer: WaitAnswer) -> None:
+    """Give an answer; a late one is ignored. Raises as `Runtime.approve`."""
+    wait = answer.wait
+    if wait.resolution is not None:
+        return
+    if wait.kind == "result":
+        await runtime.resolve(scope, wait.key, answer.content, failed=not answer.approved)
+    elif answer.approved:
+        await runtime.approve(scope, wait.key, arguments=answer.arguments)
+    else:
+        await runtime.deny(scope, wait.key, answer.content)
+
+
+async def turn_log(
+    turn: ConversationTurn, answered: tuple[str, ...] = (), *, suspended: bool = False
+) -> AsyncGenerator[tuple[int, RunEvent, bool], None]:
+    """Yield the events of a turn with their numbers until it ends or waits, and whether the client needs each.
+
+    *answered* are the keys of the waits that the client has just answered. It knows the events before them; and if the
+    turn was *suspended* then, also those up to its suspension.
+    """
+    missing = set(answered)
+    new = not missing
+    after = 0
+    quiet = False
+    while True:
+        before, ended = after, False
+        async with aclosing(turn.events(after, until="suspended")) as events:
+            async for number, event in events:
+                after = number
+                at_end = isinstance(event, RunEnded) and event.run_id == turn.id
+                is_over = at_end and event.result.status != "suspended"  # type: ignore[union-attr]
+                new = new or is_over
+                ended = at_end and new
+                yield number, event, new
+                if isinstance(event, CallWaiting):
+                    missing.discard(event.key)
+                new = new or (not missing and (at_end or not suspended))
+        if ended:
+            return
+        if after == before and (await turn.read()).state != "waiting":
+            if quiet:
+                return  # the runtime is being closed
+            quiet = True
+        await asyncio.sleep(_POLL)

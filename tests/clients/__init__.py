@@ -1,0 +1,1 @@
+"""The protocols of the server, read by the clients that products use."""
