@@ -161,7 +161,11 @@ def is_public(imported: str) -> bool:
     parts = imported.split(".")
     if parts[0] != "concertino" or len(parts) <= 3:
         return True
-    return len(parts) == 4 and parts[1] in ("providers", "server", "testing", "tools") and PACKAGE.joinpath(*parts[1:-1]).is_dir()
+    return (
+        len(parts) == 4
+        and parts[1] in ("providers", "server", "testing", "tools")
+        and PACKAGE.joinpath(*parts[1:-1]).is_dir()
+    )
 
 
 def deep_examples() -> Iterator[tuple[str, str]]:
