@@ -416,7 +416,7 @@ async def test_a_message_with_media_cannot_steer() -> None:
 async def test_the_context_is_kept_with_the_turn(tmp_path: Path) -> None:
     """Another process continues the view: it edits nothing again, and sends what this one would have sent."""
     limits = Limits(context=4_000, output=200, tool_calls=100)
-    retention = Retention(keep=300, frees=200, soft_limit=4_000, summaries=False)
+    retention = Retention(summaries=False)
 
     class Looker(AgentConfig[None]):
         name = "desk"
@@ -442,7 +442,7 @@ async def test_the_context_is_kept_with_the_turn(tmp_path: Path) -> None:
             if number == 3 or not alone:
                 await runtime.close()
                 await store.close()
-        assert len(result.context.edits) >= 2
+        assert result.context.edits
         sent.append([list(request.messages) for request in model.requests])
     assert sent[0] == sent[1]
 
@@ -450,7 +450,7 @@ async def test_the_context_is_kept_with_the_turn(tmp_path: Path) -> None:
 async def test_a_turn_writes_its_own_edits_only(tmp_path: Path) -> None:
     """The edits of earlier turns are named, not repeated, and the names do not become many."""
     limits, turns = Limits(context=3_000, output=200, tool_calls=100), 40
-    retention = Retention(keep=200, users=0, soft_limit=2_000, summaries=False)
+    retention = Retention(users=0, summaries=False)
 
     class Looker(AgentConfig[None]):
         name = "desk"
@@ -468,7 +468,7 @@ async def test_a_turn_writes_its_own_edits_only(tmp_path: Path) -> None:
                 assert journal is not None
                 written.append(len(json.dumps([[entry.body, entry.content] for entry in journal.entries])))
             assert result.context is not None
-            assert len(result.context.edits) > 10
+            assert len(result.context.edits) == 1, "the last omission includes the earlier ones"
             assert max(written[turns // 2 :]) < 1.5 * max(written[: turns // 2])
 
 
