@@ -82,12 +82,6 @@ class CacheMonitor:
         if not cold and not free and before is not None and before[0] == key[0]:
             untrimmed_cached = _cached(rule, min(self._untrimmed, untrimmed))
         report = self.report
-        report.requests += 1
-        report.prompt += prompt
-        report.cached += cached
-        report.written += written
-        report.untrimmed_prompt += untrimmed
-        report.untrimmed_cached += untrimmed_cached
         report.misses += miss is not None
         report.billed.append((prompt, cached, written, untrimmed, untrimmed_cached))
         self._key, self._untrimmed, self._replaced = key, untrimmed, False
