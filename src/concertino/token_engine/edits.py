@@ -155,11 +155,11 @@ def carry_over(edits: Sequence[Edit], record: Sequence[Message], skipped: Sequen
 
     Edits that concern skipped messages only are left out, and so are summaries that a later one replaces.
     """
-    last = max((place for place, edit in enumerate(edits) if isinstance(edit, Summarize)), default=0)
+    last = max((number for number, edit in enumerate(edits) if isinstance(edit, Summarize)), default=0)
     carried = [
         _carried(edit, record, skipped)
-        for place, edit in enumerate(edits)
-        if place >= last or not isinstance(edit, Summarize)
+        for number, edit in enumerate(edits)
+        if number >= last or not isinstance(edit, Summarize)
     ]
     return [edit for edit in carried if edit is not None]
 
