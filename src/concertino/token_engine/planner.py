@@ -2,7 +2,7 @@
 
 There is one tier: a summary replaces everything that the model has been sent, tool results and the earlier summary
 included; only the user's messages and what is pinned stay. It is made when the window is full. Above the floor it may
-come earlier, if it costs a small share of the bill so far: whoever rents for long enough may buy (the ski-rental
+come earlier, if it costs a small share of the bill so far: after enough rent, buying pays (the ski-rental
 problem: Karlin, Manasse, Rudolph, Sleator: Competitive Snoopy Caching, Algorithmica 3, 1988), and a conversation that
 ends early has lost little.
 """
@@ -24,7 +24,7 @@ from .retention import Retention
 from .view import View
 from .window import Window, size_in
 
-START = 0.92
+START = 0.9
 """Share of the budget above which a summary is made, at any price, while the run continues."""
 FULL = 0.96
 """Share of the budget above which a request waits for the summary."""
@@ -179,7 +179,7 @@ class Planner:
         if tokens <= start and (tokens < window.floor or not self._may_edit(window, free=free)):
             return None
         span = self._span(window, self._end(window))
-        frees = size_in(window.budget, retention.frees)
+        frees = size_in(tokens, retention.frees)
         if span is None or tokens > start:
             return span if span is not None and 3 * span.saved >= frees else None
         written = span.tokens - span.saved

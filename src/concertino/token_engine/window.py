@@ -23,7 +23,7 @@ _LEAST_RATIO, _MOST_RATIO = 0.4, 2.5
 """Bounds of billed per counted tokens. No two tokenizers differ more on ordinary text; such a figure covers something
 else."""
 _ENOUGH = 1_000
-"""Counted tokens of a request below which its bill is no measure of the next one's."""
+"""Counted tokens of a request below which its bill does not show the ratio."""
 _AFTER_REJECTION = 0.75
 """Share of a rejected request's tokens that the next attempt may have."""
 
