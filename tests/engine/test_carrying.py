@@ -161,7 +161,7 @@ async def test_a_run_that_was_killed_before_its_first_request_sees_the_same(exam
     assert result.messages == (UserMessage("and?"), AssistantMessage((Text("ok"),), "end", "script"))
     assert result.context is not None
     assert earlier.context is not None
-    assert result.context.edits == earlier.context.prepared
+    assert result.context.edits == [*earlier.context.edits, *earlier.context.prepared]
 
 
 async def test_a_conversation_that_a_hook_has_replaced_is_not_carried_through_a_restart() -> None:

@@ -442,7 +442,7 @@ async def test_the_context_is_kept_with_the_turn(tmp_path: Path) -> None:
             if number == 3 or not alone:
                 await runtime.close()
                 await store.close()
-        assert result.context.edits
+        assert len(result.context.edits) >= 2
         sent.append([list(request.messages) for request in model.requests])
     assert sent[0] == sent[1]
 
@@ -468,7 +468,7 @@ async def test_a_turn_writes_its_own_edits_only(tmp_path: Path) -> None:
                 assert journal is not None
                 written.append(len(json.dumps([[entry.body, entry.content] for entry in journal.entries])))
             assert result.context is not None
-            assert len(result.context.edits) == 1, "the last omission includes the earlier ones"
+            assert len(result.context.edits) > 10
             assert max(written[turns // 2 :]) < 1.5 * max(written[: turns // 2])
 
 

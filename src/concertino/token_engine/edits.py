@@ -153,14 +153,9 @@ def shift_edit(edit: Edit, to: Callable[[int], int]) -> Edit:
 def carry_over(edits: Sequence[Edit], record: Sequence[Message], skipped: Sequence[int]) -> list[Edit]:
     """Return *edits* of *record* for the next run, whose record lacks the messages at the indexes *skipped*.
 
-    Edits that concern skipped messages only are left out, and so are summaries that a later one replaces.
+    Edits that concern skipped messages only are left out.
     """
-    last = max((number for number, edit in enumerate(edits) if isinstance(edit, Summarize)), default=0)
-    carried = [
-        _carried(edit, record, skipped)
-        for number, edit in enumerate(edits)
-        if number >= last or not isinstance(edit, Summarize)
-    ]
+    carried = [_carried(edit, record, skipped) for edit in edits]
     return [edit for edit in carried if edit is not None]
 
 

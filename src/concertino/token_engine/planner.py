@@ -2,7 +2,7 @@
 
 There is one tier: a summary replaces everything that the model has been sent, tool results and the earlier summary
 included; only the user's messages and what is pinned stay. It is made when the window is full. Above the floor it may
-come earlier, if it costs a small share of the bill so far: after enough rent, buying pays (the ski-rental
+come earlier, if it costs a small share of the bill so far (the ski-rental
 problem: Karlin, Manasse, Rudolph, Sleator: Competitive Snoopy Caching, Algorithmica 3, 1988), and a conversation that
 ends early has lost little.
 """

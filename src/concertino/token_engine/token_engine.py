@@ -176,8 +176,10 @@ class TokenEngine:
         messages; they are not applied.
         """
         self.example_count = example_count
+        edited = state is not None and bool(state.edits or state.prepared)
         continued = (
-            folded is not None
+            edited
+            and folded is not None
             and folded.planner is not None
             and folded.is_continued_by(messages, state, self.counter, self.retention, example_count)
         )
@@ -188,7 +190,7 @@ class TokenEngine:
         view.record.extend(messages[len(view.record) :])
         if state is None:
             return True
-        if (state.edits or state.prepared) and not continued:
+        if edited and not continued:
             self._planner = Planner(view, self.counter, self.retention)
             complete = self._planner.resume(state, example_count)
             self.edited = bool(view.edits)
