@@ -178,8 +178,7 @@ class TokenEngine:
         self.example_count = example_count
         edited = state is not None and bool(state.edits or state.prepared)
         continued = (
-            edited
-            and folded is not None
+            folded is not None
             and folded.planner is not None
             and folded.is_continued_by(messages, state, self.counter, self.retention, example_count)
         )
@@ -410,7 +409,8 @@ class TokenEngine:
 
         They share half of the budget that the user's first and newest message leave. *limit* is the tool's own limit.
         """
-        user_tokens = 0 if self._planner is None else self._planner.user_tokens()
+        large = self._planner is not None and self._view.tokens > self._window.floor
+        user_tokens = self._planner.user_tokens() if self._planner is not None and large else 0
         share = max(self._window.budget - user_tokens, 2) // 2 // max(results, 1)
         return max(1, min(self.retention.max_result_tokens if limit is None else limit, share))
 
