@@ -176,7 +176,7 @@ class TokenEngine:
         messages; they are not applied.
         """
         self.example_count = example_count
-        edited = state is not None and bool(state.edits or state.prepared)
+        counted = state is not None and (state.counted or bool(state.edits or state.prepared))
         continued = (
             folded is not None
             and folded.planner is not None
@@ -189,7 +189,7 @@ class TokenEngine:
         view.record.extend(messages[len(view.record) :])
         if state is None:
             return True
-        if edited and not continued:
+        if counted and not continued:
             self._planner = Planner(view, self.counter, self.retention)
             complete = self._planner.resume(state, example_count)
             self.edited = bool(view.edits)
@@ -217,6 +217,7 @@ class TokenEngine:
             model,
             round(self.bill),
             self._view.omitted,
+            True,
         )
 
     def folded(self, state: ContextState) -> FoldedConversation:
@@ -409,8 +410,7 @@ class TokenEngine:
 
         They share half of the budget that the user's first and newest message leave. *limit* is the tool's own limit.
         """
-        large = self._planner is not None and self._view.tokens > self._window.floor
-        user_tokens = self._planner.user_tokens() if self._planner is not None and large else 0
+        user_tokens = 0 if self._planner is None else self._planner.user_tokens()
         share = max(self._window.budget - user_tokens, 2) // 2 // max(results, 1)
         return max(1, min(self.retention.max_result_tokens if limit is None else limit, share))
 
