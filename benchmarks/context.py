@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.context_conversations import Conversation, conversation, drawn, joined, recorded
-from benchmarks.context_policies import POLICIES, REASONING, Cache, Figures, Sizes, is_record, simulate, summary_of
+from benchmarks.context_policies import POLICIES, REASONING, Cache, Figures, Sizes, simulate, summary_of
 from concertino import (
     AgentConfig,
     Chat,
@@ -121,10 +121,7 @@ class Provider:
     def _summary(self, request: ModelRequest) -> str:
         """Return a faithful summary of the span that the request names."""
         asked = request.messages[-1].text  # type: ignore[union-attr]
-        kept = re.search(r"last (\d+) messages", asked)
-        span = list(request.messages)[: -1 - (int(kept[1]) if kept else 0)]
-        if "not repeat" in asked:
-            span = span[max(place for place, message in enumerate(span) if is_record(message)) + 1 :]
+        span = request.messages[:-1] or request.messages  # a transcript is in the same message
         words = re.search(r"at most ([\d,]+) words", asked)
         return summary_of(span, self.sizes, int(1.35 * int(words[1].replace(",", ""))) if words else 2_000)
 

@@ -22,11 +22,10 @@ from concertino.messages import (
     ToolCall,
     UserMessage,
 )
-from concertino.token_engine import EstimatingCounter
-from concertino.token_engine.counting.calibration import Calibration
+from concertino.token_engine import EstimatingCounter, Retention, TokenStatistics
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.view import View
-from concertino.token_engine.window import Gauge
+from concertino.token_engine.window import Window
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts" / "mini-swe-agent-deepseek"
 SETTLED = 50
@@ -35,15 +34,16 @@ SETTLED = 50
 
 def errors(messages: list[dict[str, Any]]) -> Iterator[float]:
     """Yield the relative error of each request's size, estimated before it was sent."""
-    view, gauge = View(measure_with(EstimatingCounter())), Gauge(Calibration(), exact=False)
+    counter = EstimatingCounter()
+    view, window = View(measure_with(counter)), Window(counter, 200_000, Retention(), TokenStatistics())
     for said in messages:
         used = ((said.get("extra") or {}).get("response") or {}).get("usage") or {}
         if said["role"] == "assistant" and used.get("prompt_tokens"):
             view.settle()
-            guess, _ = gauge.read(view.by_kind, 0)
+            guess = window.billed(view.tokens)
             if len(view.record) > SETTLED:
                 yield abs(guess - used["prompt_tokens"]) / used["prompt_tokens"]
-            gauge.observe(tuple(view.by_kind), 0, used["prompt_tokens"], grown=True)
+            window.observe(view.tokens, used["prompt_tokens"])
         view.record.append(_message(said))
 
 

@@ -24,10 +24,12 @@ class ContextState:
     """Time of the last request, in seconds since 1970."""
     model: str = ""
     """Model of the last request (`provider:name`)."""
-    carrying_cost: tuple[float, float] = (0.0, 0.0)
-    """Cost so far of carrying what the next edits would remove, in tokens of uncached input."""
+    bill: float = 0.0
+    """Cost of the conversation's requests so far, in tokens of uncached input."""
     omitted: int = 0
     """Tokens that the edits have removed, by the run's counter: the next run need not count them."""
+    counted: bool = False
+    """True if the conversation is long enough for edits; the next run counts it as well."""
 
 
 class ModelPrice(partial[tuple[Decimal | None, str, str]]):

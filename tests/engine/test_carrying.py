@@ -31,8 +31,8 @@ from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolM
 from concertino.testing import Answer, ScriptedModel, call
 from tests.tasks import advance
 
-OMITS = Retention(soft_limit=3_000, summaries=False)
-SUMMARIZES = Retention(keep=900, frees=400, patience=0.01, price=1e9, floor=0)
+OMITS = Retention(summaries=False)
+SUMMARIZES = Retention(frees=400, price=1e9, floor=0)
 EXAMPLES = [UserMessage("an example's question"), AssistantMessage((Text("an example's answer"),))]
 
 
@@ -41,6 +41,10 @@ async def look(n: int) -> str:
     """Look something up."""
     await advance()  # to the next summary
     return f"The balance of account {n} is {n * 111} euros. " * 40
+
+
+def small(scope: object, model: object, agent: object) -> Limits:
+    return Limits(context=4_000, output=500, tool_calls=500)
 
 
 def within(scope: object, model: object, agent: object) -> Limits:
@@ -52,7 +56,7 @@ async def converse(
 ) -> tuple[RunResult, list[str]]:
     """A run; its result, and the codes of its notices."""
     notices: list[str] = []
-    shared = {name: settings.pop(name) for name in settings.keys() & {"retention", "store", "counter"}}
+    shared = {name: settings.pop(name) for name in settings.keys() & {"retention", "store", "counter", "limits"}}
     chat = Chat(model=model, message=message, **settings)
     observers = [lambda event: notices.append(event.code) if isinstance(event, Notice) else None]
     orchestrator = ToolOrchestrator(
@@ -60,7 +64,7 @@ async def converse(
         agent or AgentConfig(),
         ToolRegistry([look]),
         observers=observers,
-        resources=Resources(limits=within, **shared),
+        resources=Resources(**{"limits": within, **shared}),
     )
     return await orchestrator.run(), notices
 
@@ -74,13 +78,13 @@ def results(request: ModelRequest) -> list[str]:
 
 
 async def test_what_was_omitted_is_not_applied_to_another_conversation() -> None:
-    one, _ = await converse(looks(*range(100, 108)), "conversation one", retention=OMITS)
-    other, _ = await converse(looks(*range(500, 508)), "another", retention=OMITS)
+    one, _ = await converse(looks(*range(100, 108)), "conversation one", retention=OMITS, limits=small)
+    other, _ = await converse(looks(*range(500, 508)), "another", retention=OMITS, limits=small)
     assert one.context is not None
     assert one.context.edits
     for history in (other.messages, (one.messages[0], *one.messages[3:])):
         model = ScriptedModel("ok")
-        _, notices = await converse(model, "and?", history=history, context=one.context, retention=OMITS)
+        _, notices = await converse(model, "and?", history=history, context=one.context, retention=OMITS, limits=small)
         assert notices[0] == "context_not_applied"
         whole = {message.content for message in history if isinstance(message, ToolMessage)}
         for shown in results(model.requests[0]):
@@ -157,7 +161,7 @@ async def test_a_run_that_was_killed_before_its_first_request_sees_the_same(exam
     assert result.messages == (UserMessage("and?"), AssistantMessage((Text("ok"),), "end", "script"))
     assert result.context is not None
     assert earlier.context is not None
-    assert len(result.context.edits) == len(earlier.context.edits) + len(earlier.context.prepared)
+    assert result.context.edits == [*earlier.context.edits, *earlier.context.prepared]
 
 
 async def test_a_conversation_that_a_hook_has_replaced_is_not_carried_through_a_restart() -> None:
@@ -178,7 +182,7 @@ async def test_a_conversation_that_a_hook_has_replaced_is_not_carried_through_a_
         Anew(),
         ToolRegistry([look]),
         run_id=run_id,
-        resources=Resources(limits=within, store=store, retention=OMITS),
+        resources=Resources(limits=small, store=store, retention=OMITS),
     )
     task = asyncio.create_task(parked.run())
     await asked.wait()
@@ -192,6 +196,6 @@ async def test_a_conversation_that_a_hook_has_replaced_is_not_carried_through_a_
         ToolRegistry([look]),
         run_id=run_id,
         resume=True,
-        resources=Resources(limits=within, store=store, retention=OMITS),
+        resources=Resources(limits=small, store=store, retention=OMITS),
     ).run()
     assert (result.text, result.context) == ("done", None)

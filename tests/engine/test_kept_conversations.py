@@ -19,7 +19,7 @@ from concertino.messages import AssistantMessage, Message, Reasoning, Text, Tool
 from concertino.testing import ScriptedModel, call
 from concertino.token_engine import TokenStatistics
 
-FRUGAL = Retention(keep=300, frees=200, patience=0.01, price=1e9, floor=0)
+FRUGAL = Retention(frees=200, price=1e9, floor=0)
 LONG = "A line of what was found. " * 30
 
 

@@ -125,7 +125,7 @@ async def test_a_summary_is_retried_like_a_turn() -> None:
     resources = Resources(
         store=store,
         retry=AT_ONCE,
-        retention=Retention(keep=1_000, frees=400, patience=0.01, price=1e9, floor=0),
+        retention=Retention(frees=400, price=1e9, floor=0),
         limits=lambda *_: Limits(context=100_000, output=500, tool_calls=100),
     )
     chat = Chat("go", model=model, budget=Budget(tokens=10_000_000))

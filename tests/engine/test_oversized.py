@@ -45,7 +45,8 @@ def orchestrator_of(
 
 @pytest.mark.parametrize("counter", COUNTERS)
 async def test_there_is_room_to_work_on_a_message_that_was_cut(counter: TokenCounter) -> None:
-    model = ScriptedModel(*[call("look", n=n) for n in range(6)], [call("look", n=n) for n in range(4)], "done")
+    turns = [*(call("look", n=n) for n in range(6)), [call("look", n=n) for n in range(4)], "done"]
+    model = ScriptedModel(*turns, name="unbilled")  # no other test has taught the engine its tokenizer
     codes: list[str] = []
     observers = [lambda event: codes.append(event.code) if isinstance(event, Notice) else None]
     result = await orchestrator_of(model, SENTENCE * 20_000, counter=counter, observers=observers).run()
@@ -76,7 +77,7 @@ async def test_two_messages_that_each_fill_most_of_the_window(
     assert result.text == "both noted"
     shown = list(model.requests[-1].messages)
     told = [m.text for m in shown if isinstance(m, UserMessage) and m.text.startswith("[Record of the conversation")]
-    assert any(("They greeted." if summaries else "The user wrote: The quick brown fox") in text for text in told)
+    assert any(("They greeted." if summaries else "messages are not shown") in text for text in told)
     assert isinstance(shown[-1], UserMessage)
     assert shown[-1].text.startswith("SECOND")
     assert any(isinstance(event, ContextEdited) for event in seen)

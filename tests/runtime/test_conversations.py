@@ -416,7 +416,7 @@ async def test_a_message_with_media_cannot_steer() -> None:
 async def test_the_context_is_kept_with_the_turn(tmp_path: Path) -> None:
     """Another process continues the view: it edits nothing again, and sends what this one would have sent."""
     limits = Limits(context=4_000, output=200, tool_calls=100)
-    retention = Retention(keep=300, frees=200, soft_limit=4_000, summaries=False)
+    retention = Retention(summaries=False)
 
     class Looker(AgentConfig[None]):
         name = "desk"
@@ -450,7 +450,7 @@ async def test_the_context_is_kept_with_the_turn(tmp_path: Path) -> None:
 async def test_a_turn_writes_its_own_edits_only(tmp_path: Path) -> None:
     """The edits of earlier turns are named, not repeated, and the names do not become many."""
     limits, turns = Limits(context=3_000, output=200, tool_calls=100), 40
-    retention = Retention(keep=200, users=0, soft_limit=2_000, summaries=False)
+    retention = Retention(users=0, summaries=False)
 
     class Looker(AgentConfig[None]):
         name = "desk"

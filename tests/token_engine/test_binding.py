@@ -31,9 +31,7 @@ def signatures(messages: list[Message]) -> list[tuple[int, str]]:
 def converse(model: Callable[[int], str], fixed: Callable[[int], dict[str, str]]) -> list[list[Message]]:
     """Send 30 requests, check that reasoning follows the prefix that it was signed with, and return the views."""
     clock = iter(range(1_000_000))
-    engine = TokenEngine(
-        COUNTER, 100_000, Retention(soft_limit=4_000, keep=600, summaries=False), clock=lambda: next(clock) / 100
-    )
+    engine = TokenEngine(COUNTER, 4_000, Retention(summaries=False), clock=lambda: next(clock) / 100)
     engine.append(UserMessage("go"))
     signed: dict[str, tuple[list[Message], dict[str, str]]] = {}
     sent: list[list[Message]] = []

@@ -28,7 +28,7 @@ class Watched:
         self.engine = self.open()
 
     def open(self) -> TokenEngine:
-        return TokenEngine(COUNTER, 20_000, self.retention, clock=lambda: 1.0)
+        return TokenEngine(COUNTER, 8_000, self.retention, clock=lambda: 1.0)
 
     def next_run(self) -> None:
         state = self.engine.state()
@@ -60,7 +60,7 @@ class Watched:
 
 
 def test_the_prefix_before_each_edit_is_cached() -> None:
-    watched = Watched(Retention(keep=0.2, soft_limit=8_000, summaries=False))
+    watched = Watched(Retention(summaries=False))
     for number in range(30):  # long before there is a result
         watched.add(UserMessage(f"Question {number}"), AssistantMessage((Text(f"Answer {number}. " * 30),)))
     number = 0

@@ -24,13 +24,13 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine import Retention, TokenEngine
+from concertino.token_engine import Retention, Summarize, TokenEngine
 from concertino.usage import Tokens
 
 from ..validity.judge import problems
 from .kit import COUNTER, FIXED, TOOL
 
-FRUGAL = Retention(keep=300, summaries=False)
+FRUGAL = Retention(summaries=False)
 
 
 def engine(limit: int = 6_000, retention: Retention = FRUGAL) -> TokenEngine:
@@ -123,7 +123,7 @@ def test_a_view_that_cannot_shrink_raises_an_error() -> None:
 
 
 def test_an_edit_frees_enough_for_several_requests() -> None:
-    built, sent = grown(limit=6_000, turns=60, retention=Retention(patience=1e9, summaries=False))
+    built, sent = grown(limit=6_000, turns=60, retention=Retention(price=0, summaries=False))
     assert 2 < len(edited(sent)) < len(sent) / 2, "not with every request"
     assert built.edits
 
@@ -142,7 +142,7 @@ def test_implausible_usage_figures_do_not_disable_edits() -> None:
 
 @pytest.mark.parametrize("bad", ["", "   ", None, "Error " * 9_000])
 def test_a_failed_summary_never_becomes_the_history(bad: str | None) -> None:
-    built, jobs = engine(6_000, Retention(keep=300)), 0
+    built, jobs = engine(6_000, Retention()), 0
     built.append(UserMessage("go"))
     for number in range(20):
         plan = built.plan(FIXED, 300, "openai:gpt-5")
@@ -162,14 +162,14 @@ def test_a_failed_summary_never_becomes_the_history(bad: str | None) -> None:
 
 def test_merging_summaries_keeps_pinned_messages() -> None:
     """A pinned message may lie between two summaries."""
-    built, merges = engine(9_000, Retention(keep=300, frees=300)), 0
+    built, merges = engine(9_000, Retention(frees=300)), 0
     built.append(UserMessage("The task"))
     for number in range(200):
         plan = built.plan(FIXED, 300, "openai:gpt-5")
         built.fit()
         shown = list(built.view())
         if plan.job is not None:
-            merges += bool(plan.job.merges)
+            merges += any(isinstance(edit, Summarize) for edit in built.edits)
             assert built.complete(plan.job, f"Notes of part {number}. " * 30)
             assert (f"Notes of part {number}." in str(built.prepared)) or built.prepared == []
         here = {id(message) for message in shown}
@@ -182,15 +182,15 @@ def test_merging_summaries_keeps_pinned_messages() -> None:
 
 
 def test_a_summary_survives_a_restart() -> None:
-    retention = Retention(keep=300)
+    retention = Retention()
     built, made = engine(4_000, retention), 0
     built.append(UserMessage("go"))
-    for number in range(12):
+    for number in range(20):
         plan = built.plan(FIXED, 300, "openai:gpt-5")
-        built.fit()
-        built.view()
         if plan.job is not None and not made:
             made += built.complete(plan.job, "They looked things up.")
+        built.fit()
+        built.view()
         for message in turn(number):
             built.append(message)
     assert made

@@ -17,7 +17,7 @@ from concertino.usage import Tokens
 
 FIXED = {"system prompt": "Be brief. " * 50, "tools": "{}"}
 RESULT = "The committee decided to postpone the meeting. " * 21  # about 1 kB
-PATIENT = Retention(patience=1e9, summaries=False)
+PATIENT = Retention(price=0, summaries=False)
 STEPS = 40
 
 

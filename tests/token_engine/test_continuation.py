@@ -20,7 +20,7 @@ from concertino.usage import Tokens
 
 FIXED = {"system prompt": "Be brief.", "tools": ""}
 MODEL = "openai:gpt-5"
-FRUGAL = Retention(keep=600, frees=300, patience=0.01, price=1e9, floor=0)
+FRUGAL = Retention(frees=300, price=1e9, floor=0)
 
 
 class CountingCounter(EstimatingCounter):
@@ -128,12 +128,12 @@ def test_a_folded_conversation_is_ignored_where_it_does_not_apply() -> None:
     other = CountingCounter()
     assert list(started(other, record, state, folded).preview()) == list(last.preview())
     assert other.counted, "another counter counts anew"
-    patient = started(counter, record, state, folded, Retention(keep=0.3, floor=0))
+    patient = started(counter, record, state, folded, Retention(floor=0))
     assert list(patient.preview()) == list(last.preview())
 
 
 @pytest.mark.parametrize("how", ["state", "journal"])
-def test_the_next_summary_begins_behind_the_earlier_ones(how: str) -> None:
+def test_the_next_summary_reaches_beyond_the_earlier_ones(how: str) -> None:
     counter = EstimatingCounter()
     last, state, _ = finished(counter)
     summaries = [edit for edit in last.edits if isinstance(edit, Summarize)]
@@ -145,7 +145,7 @@ def test_the_next_summary_begins_behind_the_earlier_ones(how: str) -> None:
         engine = TokenEngine(counter, 60_000, FRUGAL, clock=lambda: 1.0)
         for message in record:
             engine.append(message)
-        engine.restore(last.edits, last.carrying_cost)
+        engine.restore(last.edits, last.bill)
     jobs = []
     for number in range(50, 70):
         plan = engine.plan(FIXED, 1_000, MODEL)
@@ -157,8 +157,7 @@ def test_the_next_summary_begins_behind_the_earlier_ones(how: str) -> None:
         for message in step(number):
             engine.append(message)
     (job,) = jobs
-    assert job.first >= max(edit.end for edit in summaries)
-    assert job.follows_summary
+    assert job.end > max(edit.end for edit in summaries)
 
 
 def vars_of(state: ContextState) -> dict[str, object]:
@@ -167,7 +166,7 @@ def vars_of(state: ContextState) -> dict[str, object]:
         "prepared": state.prepared,
         "sent_at": state.sent_at,
         "model": state.model,
-        "carrying_cost": state.carrying_cost,
+        "bill": state.bill,
     }
 
 

@@ -51,13 +51,13 @@ def test_nothing_is_summarized_below_the_floor() -> None:
 
 @pytest.mark.parametrize(("price", "jobs"), [(0.003, 0), (0.03, 1)])
 def test_a_summary_waits_until_its_price_is_a_small_share_of_the_bill(price: float, jobs: int) -> None:
-    engine = TokenEngine(EstimatingCounter(), 128_000, Retention(floor=0, frees=1_000, keep=500, price=price))
+    engine = TokenEngine(EstimatingCounter(), 128_000, Retention(floor=0, frees=1_000, price=price))
     assert drive(engine, "openai:gpt-4.1-mini", 120, "ok")[0] == jobs
 
 
 @pytest.mark.parametrize("window", [100_000, 2_000_000])
 def test_a_floor_in_tokens_is_the_same_in_every_window(window: int) -> None:
-    retention = Retention(floor=20_000, frees=10_000, keep=2_000, price=1e9, patience=0.1)
+    retention = Retention(floor=20_000, frees=10_000, price=1e9)
     engine = TokenEngine(EstimatingCounter(), window, retention)
     assert drive(engine, "google:gemini-3-pro", 120, "found it " * 60)[0] == 0
     assert drive(engine, "google:gemini-3-pro", 40, "found it " * 60)[0] == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks.context import MODELS, drive, rule_of
-from benchmarks.context_conversations import Conversation, conversation, drawn, joined
+from benchmarks.context_conversations import DATA, Conversation, conversation, drawn, joined, recorded
 from benchmarks.context_policies import Codex, Figures, Policy, Sizes, simulate
 
 from concertino import Retention
@@ -40,7 +40,34 @@ async def test_a_conversation_that_fits_costs_as_much_as_without_a_policy() -> N
     assert ours.cost <= 1.001 * whole.cost
 
 
-async def test_no_published_policy_is_cheaper_and_shows_more() -> None:
-    ours, system = await figures(LONG, 64_000)
-    codex = simulate(LONG, Codex(SIZES, 62_000 - system), rule_of(MODELS["A"]), system)
-    assert ours.cost < codex.cost or ours.share(ours.verbatim) > codex.share(codex.verbatim)
+@pytest.mark.parametrize("window", [32_000, 64_000])
+async def test_no_published_policy_is_cheaper_and_shows_more(window: int) -> None:
+    await compare(LONG, window)
+
+
+@pytest.mark.parametrize(("window", "most"), [(8_000, 2.0), (16_000, 1.5), (32_000, 1.3), (64_000, 1.3)])
+async def test_the_summarizer_reads_little_more_than_the_history(window: int, most: float) -> None:
+    found, _ = await figures(LONG, window)
+    assert found.summary_input <= most * sum(map(SIZES.tokens, LONG.messages))
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the recorded conversations are not part of a clone")
+@pytest.mark.parametrize("kind", ["coding", "service", "chains"])
+@pytest.mark.parametrize("window", [32_000, 64_000])
+async def test_no_published_policy_is_better_on_recorded_conversations(kind: str, window: int) -> None:
+    parts = recorded()[kind]
+    found = await compare(joined(kind, parts[: {"coding": 3, "service": 50, "chains": 1}[kind]]), window)
+    assert found.lost == 0
+    assert found.share(found.verbatim + found.summary) >= 0.9
+
+
+async def compare(played: Conversation, window: int) -> Figures:
+    """Check cost, sight and the summarizer's input in a window; return the figures."""
+    ours, system = await figures(played, window)
+    limit = window - min(2_000, window // 4) - system
+    codex = simulate(played, Codex(SIZES, limit), rule_of(MODELS["A"]), system)
+    assert ours.cost <= 1.003 * codex.cost or ours.share(ours.verbatim) > codex.share(codex.verbatim) + 0.02
+    assert ours.summary_input <= 1.305 * sum(map(SIZES.tokens, played.messages))
+    assert ours.most <= window
+    assert ours.misses == 0
+    return ours

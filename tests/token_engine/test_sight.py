@@ -235,7 +235,7 @@ async def test_identical_runs_send_identical_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"keep": True}, {"floor": "1"}, {"summaries": "no"}, {"patience": float("inf")}, {"price": -1}]
+    "wrong", [{"users": True}, {"floor": "1"}, {"summaries": "no"}, {"frees": float("inf")}, {"price": -1}]
 )
 def test_retention_refuses_what_it_cannot_use(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):

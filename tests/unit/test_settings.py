@@ -21,10 +21,10 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (Budget, {"money": 2.5}, "Budget(money=2.5): "),
     (Budget, {"money": Decimal(-1)}, "Budget(money=Decimal('-1')): "),
     (Budget, {"money": Decimal("NaN")}, "Budget(money=Decimal('NaN')): "),
-    (Retention, {"patience": "x"}, "invalid Retention(patience='x'): use a finite number above 0"),
-    (Retention, {"patience": None}, "invalid Retention(patience=None): "),
-    (Retention, {"patience": float("nan")}, "invalid Retention(patience=nan): "),
-    (Retention, {"keep": None}, "invalid Retention(keep=None): use a finite number of at least 0"),
+    (Retention, {"price": "x"}, "invalid Retention(price='x'): use a finite number of at least 0"),
+    (Retention, {"price": None}, "invalid Retention(price=None): "),
+    (Retention, {"price": float("nan")}, "invalid Retention(price=nan): "),
+    (Retention, {"floor": -1}, "invalid Retention(floor=-1): use a finite number of at least 0"),
     (Continue, {"messages": ("x",)}, "Continue(messages=('x',)): use a tuple of messages, such as UserMessage('...')"),
     (Special, {"messages": "x"}, "Special(messages='x'): use a tuple of messages"),
     (Special, {"result": 5}, "Special(result=5): use text, or None"),
@@ -48,5 +48,5 @@ def test_what_makes_no_sense_is_named_with_what_to_do(kind: Any, values: dict[st
 def test_what_makes_sense() -> None:
     assert Budget(tokens=0) == Budget(tokens=0, money=None)
     assert Budget(money=Decimal(0)).tokens is None
-    assert Retention(patience=1, soft_limit=None).patience == 1
+    assert Retention(price=1).price == 1
     assert Ask(who=["a"], seconds=0.5).seconds == 0.5  # type: ignore[arg-type]

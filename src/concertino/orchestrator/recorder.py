@@ -54,7 +54,7 @@ def position(run: RunSession) -> Position:
         state=run.state,
         index=run.tree.content_index,
         attempts=run.attempts,
-        carrying_cost=run.window.carrying_cost,
+        bill=round(run.window.bill),
         commands=run.journal.processed,
         text=run.state.text,
         agent_state=None if agent_state is None else dump_state(agent_state),

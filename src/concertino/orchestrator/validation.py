@@ -89,8 +89,7 @@ def _is_context(value: object) -> bool:
     try:
         for encoded in (*value.edits, *value.prepared):
             decode_edit(encoded)
-        results, messages = value.carrying_cost
-        return value.sent_at is None or value.sent_at + results + messages >= 0.0
+        return (value.sent_at or 0.0) + value.bill >= 0.0
     except (TypeError, ValueError):
         return False
 

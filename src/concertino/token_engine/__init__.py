@@ -6,10 +6,9 @@ from .counting.calibration import TokenStatistics
 from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
 from .fold import FoldedConversation
-from .planner import Plan
+from .planner import Plan, SummaryJob
 from .pricing import preload, price
 from .retention import Retention, SummaryStyle
-from .spans import SummaryJob
 from .token_engine import TokenEngine
 
 __all__ = [

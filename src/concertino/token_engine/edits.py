@@ -9,7 +9,6 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import compress
 from typing import Any
 
 from ..messages import Message
@@ -42,19 +41,16 @@ class Summarize(_Encoded):
     first: int
     end: int
     kept: tuple[int, ...]
-    """Indexes in the range whose messages stay in the view, after the text."""
+    """Indexes in the range whose messages stay in the view."""
     text: str
     handle: str
     """Name by which `recall` returns the messages."""
     check: str
     """Fingerprint of the messages, so that the edit is never applied to another conversation."""
+    messages: int = 0
+    """Messages that leave the view with this edit."""
     omitted: bool = False
-    """True if the text only reports that messages are omitted."""
-
-    @property
-    def messages(self) -> int:
-        """Return how many messages of the record the text replaces."""
-        return self.end - self.first - len(self.kept)
+    """True if they are omitted, not summarized."""
 
 
 @record
@@ -80,9 +76,9 @@ def encode_edit(edit: Edit) -> list[Any]:
 def _form_of(edit: Edit) -> list[Any]:
     match edit:
         case Reduce(indexes, digests, check):
-            return ["reduce", list(indexes), list(digests), *([check] if check else [])]
-        case Summarize(first, end, kept, text, handle, check, omitted):
-            return ["summarize", first, end, list(kept), text, handle, check, omitted]
+            return ["reduce", list(indexes), list(digests), check]
+        case Summarize(first, end, kept, text, handle, check, messages, omitted):
+            return ["summarize", first, end, list(kept), text, handle, check, messages, omitted]
         case Strip(end):
             return ["strip", end]
 
@@ -90,14 +86,22 @@ def _form_of(edit: Edit) -> list[Any]:
 def decode_edit(encoded: Sequence[Any]) -> Edit:
     """Return the edit that `encode_edit` encoded. Raises `ValueError` if *encoded* is not an edit."""
     match encoded:
-        case ["reduce", [*indexes], [*digests], *check] if (
+        case ["reduce", [*indexes], [*digests], str(check)] if (
             len(indexes) == len(digests) and _all(int, indexes) and _all(str, digests)
         ):
-            return Reduce(tuple(indexes), tuple(digests), *check)
-        case ["summarize", int(first), int(end), [*kept], str(text), str(handle), str(check), bool(omitted)] if _all(
-            int, kept
-        ):
-            return Summarize(first, end, tuple(kept), text, handle, check, omitted)
+            return Reduce(tuple(indexes), tuple(digests), check)
+        case [
+            "summarize",
+            int(first),
+            int(end),
+            [*kept],
+            str(text),
+            str(handle),
+            str(check),
+            int(gone),
+            bool(omitted),
+        ] if _all(int, kept):
+            return Summarize(first, end, tuple(kept), text, handle, check, gone, omitted)
         case ["strip", int(end)]:
             return Strip(end)
     raise ValueError(f"invalid edit of a conversation: {encoded!r:.80}")
@@ -117,10 +121,22 @@ def shift_edits(edits: list[Edit], offset: int) -> list[Edit]:
     return [shift_edit(edit, lambda index: index + offset) for edit in edits] if offset else edits
 
 
-def fingerprint(messages: Sequence[Message]) -> str:
+def fingerprint(messages: Iterable[Message]) -> str:
     """Return a short hash of the roles and the text of *messages*."""
     text = "".join([message.role + message_text(message) for message in messages])
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def fits(edit: Edit, record: Sequence[Message]) -> bool:
+    """Return True if *edit* was made for the messages of *record*."""
+    match edit:
+        case Reduce(indexes, _, check):
+            results = [record[index] for index in indexes if 0 <= index < len(record)]
+            return all(message.role == "tool" for message in results) and fingerprint(results) == check
+        case Summarize(first, end):
+            return 0 <= first < end <= len(record) and fingerprint(record[first:end]) == edit.check
+        case Strip(end):
+            return 0 <= end <= len(record)
 
 
 def shift_edit(edit: Edit, to: Callable[[int], int]) -> Edit:
@@ -134,23 +150,27 @@ def shift_edit(edit: Edit, to: Callable[[int], int]) -> Edit:
             return Strip(to(end))
 
 
-def carry_over(edit: Edit, record: Sequence[Message], skipped: Sequence[int]) -> Edit | None:
-    """Return *edit* of *record* for the next run, whose record lacks the messages at the indexes *skipped*.
+def carry_over(edits: Sequence[Edit], record: Sequence[Message], skipped: Sequence[int]) -> list[Edit]:
+    """Return *edits* of *record* for the next run, whose record lacks the messages at the indexes *skipped*.
 
-    Return None if the edit concerns skipped messages only.
+    Edits that concern skipped messages only are left out.
     """
-    match edit:
-        case Strip(end):
-            return Strip(end - bisect_left(skipped, end))
-        case _ if edit.check and not skipped:
+    carried = [_carried(edit, record, skipped) for edit in edits]
+    return [edit for edit in carried if edit is not None]
+
+
+def _carried(edit: Edit, record: Sequence[Message], skipped: Sequence[int]) -> Edit | None:
+    if not isinstance(edit, Strip):
+        if edit.check and not skipped:
             return edit
-        case Reduce(indexes, digests):
-            here = [index not in skipped for index in indexes]
-            indexes = tuple(compress(indexes, here))
-            edit = Reduce(indexes, tuple(compress(digests, here)), fingerprint([record[index] for index in indexes]))
-        case Summarize(first, end):
-            covered = [record[index] for index in range(first, end) if index not in skipped]
-            kept = tuple(index for index in edit.kept if index not in skipped)
-            edit = replace(edit, kept=kept, check=fingerprint(covered))
-            indexes = (first,) if covered else ()
-    return shift_edit(edit, lambda index: index - bisect_left(skipped, index)) if indexes else None
+        indexes = edit.indexes if isinstance(edit, Reduce) else range(edit.first, edit.end)
+        stays = [index for index in indexes if index not in skipped]
+        if not stays:
+            return None
+        check = fingerprint([record[index] for index in stays])
+        if isinstance(edit, Reduce):
+            digests = tuple([digest for index, digest in zip(indexes, edit.digests, strict=True) if index in stays])
+            edit = Reduce(tuple(stays), digests, check)
+        else:
+            edit = replace(edit, kept=tuple([index for index in edit.kept if index in stays]), check=check)
+    return shift_edit(edit, lambda index: index - bisect_left(skipped, index)) if skipped else edit

@@ -25,8 +25,8 @@ _TELLING = re.compile(
 _SCANNED = 200_000
 """Characters at the end of a text in which such lines are looked for."""
 _LINE = 160
-_HEAD, _LINES = 0.5, 0.15
-"""Shares of a cut result that its head, and telling lines between head and tail, may have."""
+_HEAD, _LINES = 0.5, 0.2
+"""Shares of an extract that its head, and telling lines between head and tail, may have."""
 _LONGEST_TOKEN = 12
 """Characters per token that no ordinary text reaches: a longer text exceeds the limit without counting."""
 _PASSAGE = 600
@@ -53,23 +53,30 @@ def hint(handle: str, *, recallable: bool) -> str:
 def digest(message: ToolMessage, *, recallable: bool) -> str:
     """Return the text that replaces the result in *message*: the tool's own summary, or an extract.
 
-    An extract has the beginning, lines with errors, failures, totals and exit codes, and the end. Edits are stored, so
-    the text quotes nothing of a result that must not be kept.
+    Edits are stored, so the text quotes nothing of a result that must not be kept.
     """
     note = hint(handle_of(message), recallable=recallable)
-    if not message.stored:
-        return f"[left out.{note}]"
-    if message.summary:
-        return f"[{message.summary[:_LONGEST]}{note}]"
     text = message.content
     length = min(int(len(text) * _SHARE), _LONGEST)
-    if length < _SHORTEST:
+    if message.stored and message.summary:
+        return f"[{message.summary[:_LONGEST]}{note}]"
+    if not message.stored or length < _SHORTEST:
         return f"[left out.{note}]"
-    part = length // 3
-    head, tail = text[:part].strip(), text[-part:].strip()
-    lines = "\n".join(telling_lines(text[part:-part], part))
-    shown = "\n...\n".join(filter(None, (head, lines, tail)))
-    return f"[left out, {len(text):,} characters. In short:\n{shown}\n{note}]"
+    return f"[In short:\n{_extract(text, length)}\n{note}]"
+
+
+def _extract(text: str, size: int, hint: str = "") -> str:
+    """Return about *size* characters of *text*: its beginning, its telling lines and its end.
+
+    A line that ends in *hint* stands for what is left out.
+    """
+    head = text[: int(_HEAD * size)]
+    lines = telling_lines(text[len(head) :], int(_LINES * size))
+    left = min(size - len(head) - sum(map(len, lines)), len(text) - len(head))
+    tail = text[len(text) - left :] if left > 0 else ""
+    between = [line for line in lines if line not in tail]
+    omitted = f"[... {len(text) - len(head) - len(tail):,} characters left out ...]{hint}"
+    return "\n".join([head, omitted, *between, *(["[...]"] if between else []), tail])
 
 
 def telling_lines(text: str, most: int) -> list[str]:
@@ -88,28 +95,20 @@ def telling_lines(text: str, most: int) -> list[str]:
 
 
 def cut_middle(counter: TokenCounter, text: str, limit: int, hint: str = "") -> str:
-    """Return *text* if it has at most *limit* tokens, else its beginning, telling lines and end.
+    """Return *text* if it has at most *limit* tokens, else an extract with *hint*.
 
-    A line that ends in *hint* stands for what is left out. The work is bounded by *limit*, not by the length of the
-    text.
+    The work is bounded by *limit*, not by the length of the text.
     """
     if len(text) <= limit and text.isascii():
         return text
     most = limit * _LONGEST_TOKEN
-    if len(text) <= most and counter.count(text) <= limit:
+    tokens = counter.count(text[:most])
+    if len(text) <= most and tokens <= limit:
         return text
-    budget = max(limit - 16 - len(hint) // 3, 1)  # 16 for the line between both ends
-    head = counter.cut(text[:most], max(int(_HEAD * budget), 1))
-    lines = counter.cut("\n".join(telling_lines(text[len(head) :], budget)), int(_LINES * budget))
-    left = budget - counter.count(head) - counter.count(lines) - (4 if lines else 0)
-    tail = counter.cut(text[-most:][::-1], max(left, 0))[::-1]
-    while tail and counter.count(tail) > left:
-        tail = tail[len(tail) // 10 + 1 :]  # reversed text can have fewer tokens
-    tail = tail[-(len(text) - len(head)) :] if len(head) + len(tail) > len(text) else tail
-    lines = "\n".join(line for line in lines.splitlines() if line not in tail)
-    omitted = len(text) - len(head) - len(tail)
-    between = f"\n{lines}\n[...]" if lines else ""
-    return f"{head}\n[... {omitted:,} characters left out ...]{hint}{between}\n{tail}"
+    size = min(most, len(text)) * max(limit - 16 - len(hint) // 3, 1) // max(tokens, 1)
+    while counter.count(shown := _extract(text, size, hint)) > limit and size > 0:
+        size = size * 9 // 10
+    return shown
 
 
 @record

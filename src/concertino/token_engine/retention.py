@@ -19,11 +19,9 @@ SECTIONS = (
 """The sections of a summary, unless `SummaryStyle.sections` names others."""
 
 
-def _check_number(name: str, value: object, least: float, *, inclusive: bool) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or value < least or (value == least and not inclusive):  # type: ignore[operator]
-        bound = f"of at least {least:g}" if inclusive else f"above {least:g}"
-        raise ConfigurationError(f"invalid Retention({name}={value!r}): use a finite number {bound}")
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ConfigurationError(f"invalid Retention({name}={value!r}): use a finite number of at least 0")
 
 
 def _check_integer(kind: str, name: str, value: object, least: int) -> None:
@@ -55,25 +53,17 @@ class SummaryStyle:
 class Retention:
     """Settings for what stays in the view. Raises `ConfigurationError` if a value is invalid.
 
-    `floor`, `keep`, `users` and `frees` are shares of the window if they are less than 1, else tokens.
+    `floor` and `users` are shares of the window if they are less than 1, else tokens. So is `frees` of the view.
     """
 
-    floor: float = 0.5
+    floor: float = 0.7
     """Size of the conversation below which nothing is summarized."""
-    keep: float = 0.08
-    """The newest messages, which stay when older ones are summarized."""
     users: float = 0.25
     """The user's messages that stay: the newest, up to this size. The first and the newest one always stay."""
-    frees: float = 0.3
-    """What a summary must free at least; a third of it in a full window where no summary frees as much."""
-    patience: float = 2.5
-    """Ratio of carrying cost to price at which messages are summarized before the window is full. 1 is cheapest in the
-    long run; a higher value keeps more in view."""
+    frees: float = 0.8
+    """What a summary must free at least, as a share of the view; a third of it is enough in a full window."""
     price: float = 0.03
     """Largest price of a summary before the window is full, as a share of the bill so far."""
-    soft_limit: int | None = None
-    """Tokens that a request should have at most, although the model takes more. The conversation may have half of them
-    however long system prompt and tools are. None: the model's limit."""
     max_result_tokens: int = 20_000
     """Tokens that a tool result may have, unless its tool sets a lower limit."""
     summaries: bool = True
@@ -82,11 +72,8 @@ class Retention:
     """How summaries are written."""
 
     def __post_init__(self) -> None:
-        for name in ("floor", "keep", "users", "frees", "price"):
-            _check_number(name, getattr(self, name), 0.0, inclusive=True)
-        _check_number("patience", self.patience, 0.0, inclusive=False)
+        for name in ("floor", "users", "frees", "price"):
+            _check_number(name, getattr(self, name))
         _check_integer("Retention", "max_result_tokens", self.max_result_tokens, 1)
-        if self.soft_limit is not None:
-            _check_integer("Retention", "soft_limit", self.soft_limit, 1)
         if not isinstance(self.summaries, bool):
             raise ConfigurationError(f"invalid Retention(summaries={self.summaries!r}): use True or False")

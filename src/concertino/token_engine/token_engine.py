@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from ..context_state import ContextReport, ContextState
@@ -26,12 +25,11 @@ from .counting.calibration import TokenStatistics
 from .counting.sizes import max_tokens, measure_with, tokens_of
 from .edits import Edit, Summarize, decode_edits, encode_edit, shift_edits
 from .fold import FoldedConversation
-from .planner import FULL, Conditions, Plan, Planner
+from .planner import FULL, Plan, Planner, SummaryJob
 from .recall import Recalled, found_in, recalled, transcript
 from .retention import Retention
-from .spans import SummaryJob
 from .view import View
-from .window import WindowBudget
+from .window import Window
 
 _SHARED = TokenStatistics()
 """Counts and calibrations of engines that are given none."""
@@ -51,13 +49,6 @@ class TokenEngine:
     A conversation that is too short for edits is not counted, and has no planner.
     """
 
-    __slots__ = (
-        "_below_floor", "_carried", "_clock", "_cold", "_conditions", "_expired", "_fresh", "_monitor",
-        "_moved", "_noted", "_now", "_pending", "_planned", "_planner", "_prefix", "_sent", "_single_use",
-        "_skipped", "_slack", "_view", "_window", "append", "breakpoints", "carrying_cost", "counter",
-        "edited", "example_count", "limit", "report", "retention", "tokens_before", "tokens_of",
-    )  # fmt: skip
-
     def __init__(
         self,
         counter: TokenCounter,
@@ -74,18 +65,18 @@ class TokenEngine:
         """Leading messages that are examples: no edit treats them as the user's."""
         self.breakpoints: tuple[int, ...] | None = None
         """View positions that end a cached prefix in the last request; None if the provider needs none."""
+        self.bill = 0.0
+        """Cost of the conversation's requests so far, in tokens of uncached input."""
         self.tokens_before = 0
         """Tokens of the view before the last plan's edits."""
         self.tokens_of = partial(tokens_of, counter)
         """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
-        self.carrying_cost = (0, 0)
-        """Carrying cost of what the next summary would replace, and the bill so far, in tokens of uncached input."""
-        self._window = WindowBudget(counter, limit, self.retention, statistics or _SHARED)
+        self._window = Window(counter, limit, self.retention, statistics or _SHARED)
         self._clock = clock
         self._monitor = CacheMonitor()
         self.report: ContextReport = self._monitor.report
         """Tokens of the requests so far."""
-        self._cold = self._expired = True
+        self._expired = True
         self._now = 0.0
         self._restart(View(measure_with(counter)))
 
@@ -96,7 +87,7 @@ class TokenEngine:
         """Appends a message to the record in constant time."""
         self._planner = None if source is None else Planner(view, self.counter, self.retention, source)
         self._prefix: CachedPrefix | None = None
-        self._conditions: Conditions | None = None  # of the last plan
+        self._free = True  # bound reasoning permits an edit
         self._fresh: list[Edit] = []  # since the last request
         self.edited = bool(view.edits)
         """True if something of the conversation has left the view."""
@@ -106,9 +97,7 @@ class TokenEngine:
         self._pending = 0  # upper bound of the tokens that are not counted yet
         self._single_use = False  # the uncounted record has single-use results
         self._slack = -1  # bytes that may be added before the next full plan
-        self._skipped = 0  # requests since the last full plan
         self._planned = False  # the last plan was a full one
-        self._below_floor = False
         self._moved = False  # the prefix that reasoning may be bound to has changed
 
     # -- the record ----------------------------------------------------------------------------------------------
@@ -168,11 +157,7 @@ class TokenEngine:
     def estimated_tokens(self) -> int:
         """Return the approximate tokens of the planned request without counting any message."""
         self._note_appended()
-        return self._window.fixed.tokens + self._view.tokens + self._pending // _BYTES_PER_TOKEN
-
-    def _update_cost(self) -> None:
-        carried = 0.0 if self._planner is None else self._planner.carrying_cost
-        self.carrying_cost = round(carried), round(self._monitor.bill)
+        return self._window.fixed + self._view.tokens + self._pending // _BYTES_PER_TOKEN
 
     # -- earlier runs --------------------------------------------------------------------------------------------
 
@@ -186,12 +171,12 @@ class TokenEngine:
     ) -> bool:
         """Load the *messages* of earlier runs, led by *example_count* examples, and continue the view of *state*.
 
-        A conversation that has been long enough for edits is counted: only its new messages if *messages* extend the
-        record of *folded* (the same objects), otherwise only the messages that *state* shows. Return False if *state*
-        has edits of other messages; they are not applied.
+        A conversation with edits is counted: only its new messages if *messages* extend the record of *folded* (the
+        same objects), otherwise only the messages that *state* shows. Return False if *state* has edits of other
+        messages; they are not applied.
         """
         self.example_count = example_count
-        counted = state is not None and bool(state.edits or state.prepared or state.carrying_cost[0])
+        counted = state is not None and (state.counted or bool(state.edits or state.prepared))
         continued = (
             folded is not None
             and folded.planner is not None
@@ -211,12 +196,9 @@ class TokenEngine:
             if not complete:
                 return False
             self._noted = len(view.record)
-        carried, self._monitor.bill = state.carrying_cost  # a list if the product stores the state as JSON
         if self._planner is not None:
             self._planner.restore_prepared(decode_edits(state.prepared, example_count))
-            self._planner.carrying_cost = carried
-            self._update_cost()
-        self._monitor.sent_at = state.sent_at
+        self.bill, self._monitor.sent_at = state.bill, state.sent_at
         self._window.select(state.model)
         self._sent = len(view.record)
         self._moved = bool(state.edits) and self._window.binding != "prefix"
@@ -226,16 +208,16 @@ class TokenEngine:
         """Return the state for the next run of the conversation, which lacks the messages at the indexes *skipped*."""
         planner, sent_at, model = self._planner, self._monitor.sent_at, self._window.model
         if planner is None:
-            return ContextState(sent_at=sent_at, model=model, carrying_cost=(0, int(self._monitor.bill)))
-        self._update_cost()
+            return ContextState(sent_at=sent_at, model=model, bill=round(self.bill))
         self._carried, prepared = planner.carried_over(skipped)
         return ContextState(
             list(map(encode_edit, self._carried)),
             list(map(encode_edit, prepared)),
             sent_at,
             model,
-            self.carrying_cost,
+            round(self.bill),
             self._view.omitted,
+            True,
         )
 
     def folded(self, state: ContextState) -> FoldedConversation:
@@ -247,13 +229,12 @@ class TokenEngine:
         self._view.edits = shift_edits(self._carried, self.example_count)
         return FoldedConversation(state, self.counter, self.retention, self.example_count, self._view, self._planner)
 
-    def restore(self, edits: Iterable[Edit], carrying_cost: tuple[float, float] = (0.0, 0.0)) -> None:
+    def restore(self, edits: Iterable[Edit], bill: float = 0.0) -> None:
         """Apply the journaled *edits* of this run, after all messages that they concern were appended."""
         planner = self._settle()
         planner.restore(edits)
         self.edited = bool(self._view.edits)
-        planner.carrying_cost, self._monitor.bill = carrying_cost
-        self._update_cost()
+        self.bill = bill
         self._sent = len(self._view.record)
         self._monitor.sent_at = self._clock()  # if the cache has expired, an edit merely comes a little later
 
@@ -280,27 +261,22 @@ class TokenEngine:
             self._note_appended()
         if (
             self._pending <= self._slack
-            and (self._below_floor or not self._expired)
             and model == window.model
-            and fixed is window.fixed.texts
+            and fixed is window.fixed_texts
             and reserve == window.reserve
             and self.limit == window.limit
         ):
-            self._skipped += 1
             self._planned = False
             return _NO_EDITS
-        self._cold = self._expired or model != window.model
-        if window.fixed.texts and fixed != window.fixed.texts:
+        self._free = self._expired or model != window.model
+        if window.fixed_texts and fixed != window.fixed_texts:
             self._moved = True
             if self._prefix is not None and self._prefix.edited:  # `recall` joins the tools with the first edit
-                self._prefix.same = 0
+                self._prefix.same = -window.fixed
         window.prepare(model, fixed, self.limit, reserve)
-        if self._planner is None and not (self._moved or self._single_use):
-            window.update(self._view.by_kind)
-            if self._pending <= window.floor:  # a token is at least a byte: no edit can be due
-                self._slack, self._below_floor, self._planned = window.floor, True, False
-                self._skipped += 1
-                return _NO_EDITS
+        if self._planner is None and not (self._moved or self._single_use) and self._pending <= window.floor:
+            self._slack, self._planned = window.floor, False  # a token is at least a byte: no edit can be due
+            return _NO_EDITS
         self._planned = True
         return self._plan(self._settle(), recallable=recallable, summaries=summaries)
 
@@ -312,35 +288,19 @@ class TokenEngine:
             self._moved = False
             self._note(planner.strip())
         planner.recallable = recallable
-        window.update(view.by_kind)
-        users = planner.spans.users
-        conditions = self._conditions = Conditions(
-            rule=window.rule,
-            binding=window.binding,
-            cold=self._cold,
-            turn_begins=bool(users) and users[-1] >= self._sent,
-            sent=self._sent,
-            cached=view.before(view.position(self._sent)),
-            budget=window.budget,
-            floor=window.floor,
-            bill=self._monitor.bill,
-            summaries=summaries,
-            requests=1 + self._skipped,
-        )
+        self._free = self._free or planner.user_since(self._sent)
         if not window.rule.breakpoints and not self._shared_prefix().edited:
-            self._shared_prefix().same = window.fixed.tokens + conditions.cached
-        if planner.spans.single_use:
-            self._note(planner.reduce_single_use(conditions))
-        self._note(planner.splice(conditions))
-        busy, job = planner.job is not None, planner.job or planner.due(conditions)
-        planner.job = job
-        self._update_cost()
-        self._skipped = 0
-        full = view.tokens > FULL * conditions.budget
-        self._below_floor = view.tokens < conditions.floor
-        waiting = job is not None or planner.prepared is not None or bool(planner.spans.single_use)
-        self._slack = -1 if waiting or full else planner.slack(conditions)
-        return Plan(None if busy else job, urgent=full and job is not None) if job is not None else _NOTHING_DUE
+            self._shared_prefix().same = view.before(view.position(self._sent))
+        if planner.single_use:
+            self._note(planner.reduce_single_use(window, free=self._free))
+        self._note(planner.splice(window, free=self._free))
+        busy = planner.job
+        if summaries:
+            planner.job = busy or planner.due(window, self.bill, free=self._free)
+        job, full = planner.job, view.tokens > FULL * window.budget
+        waiting = job is not None or planner.prepared is not None or bool(planner.single_use)
+        self._slack = -1 if waiting or full else planner.slack(window)
+        return _NOTHING_DUE if job is None else Plan(None if busy else job, urgent=full)
 
     def complete(self, job: SummaryJob, text: str | None) -> bool:
         """Take in the summary *text* of *job*; None: it failed.
@@ -354,18 +314,13 @@ class TokenEngine:
 
         Raises `ContextFloorError`, naming what fills the window, if not even the newest messages fit.
         """
-        conditions, planner, view, window = self._conditions, self._planner, self._view, self._window
-        if not self._planned or planner is None or conditions is None:
+        planner, view, window = self._planner, self._view, self._window
+        if not self._planned or planner is None:
             return []
-        self._note(planner.splice(conditions))
-        for _ in range(2):
-            if self._fresh:  # the remaining text may be of another kind than the removed text
-                window.update(view.by_kind)
-                conditions = self._conditions = replace(conditions, budget=window.budget)
-            if view.tokens > conditions.budget:
-                self._note(planner.omit(conditions))
-        window.update(view.by_kind)
-        if view.tokens > window.hard_budget:
+        self._note(planner.splice(window, free=self._free))
+        if view.tokens > window.budget:
+            self._note(planner.omit(window))
+        if view.tokens > window.budget:
             raise window.floor_error(view, window.reserve)
         fresh, self._fresh = self._fresh, []
         return fresh
@@ -373,7 +328,7 @@ class TokenEngine:
     def _note(self, edits: list[Edit]) -> None:
         """Take note of *edits* that the view has applied."""
         if edits:
-            self._shared_prefix().shorten(edits, self._view, self._window)
+            self._shared_prefix().shorten(edits, self._view)
             self._moved = self._moved or self._window.binding != "prefix"
             self.report.edits += len(edits)
             self._fresh += edits
@@ -390,7 +345,7 @@ class TokenEngine:
 
     def preview_breakpoints(self) -> tuple[int, ...] | None:
         """Return the breakpoints of a request for `preview`; None if it needs none."""
-        return self._shared_prefix().mark(self._view, self._window, self._planner)
+        return self._shared_prefix().mark(self._view, self._window.rule, self._uncached())
 
     def position_of(self, index: int) -> int:
         """Return how many messages the view shows before the message at *index* of the record."""
@@ -404,10 +359,16 @@ class TokenEngine:
         self._monitor.sent_at = self._now
         self.breakpoints = None
         if self._planned or window.rule.breakpoints:
-            self.breakpoints = self._shared_prefix().mark(view, window, self._planner)
+            self.breakpoints = self._shared_prefix().mark(view, window.rule, self._uncached())
         if self._planned:
-            self._shared_prefix().extend(view, window.fixed.tokens)
+            self._shared_prefix().extend(view)
         return view.messages()
+
+    def _uncached(self) -> int | None:
+        """Return the index of the first single-use result, which is reduced next: the rest is not worth caching."""
+        planner = self._planner
+        single_use = planner is not None and planner.single_use and self._window.binding != "prefix"
+        return planner.single_use[0] if planner is not None and single_use else None
 
     # -- after a request -----------------------------------------------------------------------------------------
 
@@ -417,28 +378,29 @@ class TokenEngine:
         *settings*: the other parts of the request that decide about cache entries. Return the miss if the provider read
         fewer tokens from its cache than expected.
         """
-        window, monitor = self._window, self._monitor
-        key = (window.model, window.fixed.texts, settings)
+        window, monitor, rule = self._window, self._monitor, self._window.rule
+        self.bill += rule.read * tokens.cached + rule.write * (tokens.prompt - tokens.cached)
+        key = (window.model, window.fixed_texts, settings)
         if not self._planned:  # no edit since the last request, and all of this one can be cached
             return monitor.observe(
                 tokens, key, window.rule, cold=self._expired, same=monitor.cacheable, cacheable=tokens.prompt
             )
-        view, prefix, fixed_tokens = self._view, self._shared_prefix(), window.fixed.tokens
-        total = view.tokens + fixed_tokens
-        ratio = tokens.prompt / total if total else 1.0
+        view, prefix = self._view, self._shared_prefix()
+        counted = view.tokens + window.fixed
+        ratio = tokens.prompt / counted if counted else 1.0
         monitor.omitted = int(max(view.omitted, 0) * ratio)
-        same, cacheable = int(prefix.same * ratio), int(prefix.cacheable * ratio)
+        same, cacheable = int((window.fixed + prefix.same) * ratio), int((window.fixed + prefix.cacheable) * ratio)
         miss = monitor.observe(
             tokens, key, window.rule, cold=self._expired, same=same, cacheable=cacheable, edited=prefix.edited
         )
-        window.gauge.observe(prefix.by_kind, fixed_tokens, tokens.prompt, grown=not prefix.edited)
+        window.observe(view.tokens, tokens.prompt)
         prefix.same, prefix.edited = prefix.cacheable, False
         return miss
 
     def lower_limit(self) -> None:
         """Lower the budget after the model has rejected the last view as too long."""
         self._settle()
-        self._window.gauge.rejected(self._view.by_kind, self._window.fixed.tokens)
+        self._window.rejected(self._view.tokens)
         self._slack = -1
 
     # -- long results and messages -------------------------------------------------------------------------------

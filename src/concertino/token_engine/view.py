@@ -7,42 +7,20 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from operator import itemgetter
 
 from ..messages import AssistantMessage, Message, Messages, ToolMessage, UserMessage
-from .counting.sizes import KINDS, Measure, Size
+from .counting.sizes import Measure
 from .edits import Edit, Reduce, Strip, Summarize
-
-_NO_SIZE: Size = (0, 0)
 
 
 class View:
     """A record, its edits, and the messages that they show.
 
     An *index* is that of a message in the record, a *position* that in the view. Messages are appended to `record`;
-    `grow` takes them in, and `settle` also counts them. Before an edit, count all messages of the view or none. An edit
-    costs time in proportion to what it changes: sums behind it are recomputed on demand, and a list that was handed out
-    is copied.
-
-    Sizes are in tokens as *measure* counts them, before calibration.
+    `grow` takes them in, and `settle` also counts them. Before an edit, count all messages of the view or none. Sums
+    behind an edit are recomputed on demand, and a list that was handed out is copied.
     """
-
-    __slots__ = (
-        "_before",
-        "_kinds",
-        "_lent",
-        "_measure",
-        "_settled",
-        "_shown",
-        "_sizes",
-        "by_kind",
-        "edits",
-        "groups",
-        "indexes",
-        "omitted",
-        "reasoned",
-        "record",
-        "tokens",
-    )
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
@@ -54,32 +32,26 @@ class View:
         self._shown = self.record  # the same list until an edit
         self._lent = True  # the list of shown messages is copied before an edit
         self.indexes = array("l")
-        """By position: the message's index, or the first index that a summary covers."""
+        """By position: the message's index. A summary has that of the last message that it replaces."""
         self._settled = False  # edits keep the sizes up to date from the first count on
         self._sizes = array("q")  # by position, of the counted messages
-        self._kinds = bytearray()
         self._before = array("q", [0])  # by position: the tokens before it; an edit truncates it
         self.tokens = 0
         """Counted tokens of the view."""
-        self.by_kind = [0] * KINDS
-        """The same by kind of text."""
         self.omitted = 0
         """Counted tokens that the edits have removed."""
         self.reasoned = -1
         """Index of the last message shown with reasoning; -1: none."""
+        self.summary = -1
+        """Index of the last summary; -1: none."""
 
     def copy(self) -> View:
         """Return an independent view of the same messages and edits."""
         made = View(self._measure)
-        made.record.extend(self.record)
-        made.edits = list(self.edits)
-        if self._shown is not self.record:
-            made._shown, made._lent = list(self._shown), False
-        made.groups, made.indexes = self.groups[:], self.indexes[:]
-        made._sizes, made._kinds, made._before = self._sizes[:], self._kinds[:], self._before[:]
-        made._settled = self._settled
-        made.tokens, made.by_kind, made.omitted = self.tokens, list(self.by_kind), self.omitted
-        made.reasoned = self.reasoned
+        for name, value in vars(self).items():
+            setattr(made, name, value[:] if isinstance(value, list | array) else value)
+        if self._shown is self.record:
+            made._shown = made.record
         return made
 
     @property
@@ -115,19 +87,16 @@ class View:
         if self._shown is not record:
             self._shown.extend(fresh)
 
-    def settle(self) -> Iterable[tuple[int, Message, int]]:
-        """Count the messages appended since the last call; return them with their indexes and tokens."""
+    def settle(self) -> Iterable[tuple[int, Message]]:
+        """Count the messages appended since the last call; return them with their indexes."""
         self.grow()
         self._settled = True
-        first, by_kind = len(self._sizes), self.by_kind
+        first = len(self._sizes)
         fresh = self._shown[first:]
-        measured = list(map(self._measure, fresh))
-        for tokens, kind in measured:
-            by_kind[kind] += tokens
-        self.tokens = sum(by_kind)
-        self._sizes.extend([tokens for tokens, _ in measured])
-        self._kinds.extend([kind for _, kind in measured])
-        return zip(self.indexes[first:], fresh, self._sizes[first:], strict=True)
+        sizes = list(map(self._measure, fresh))
+        self.tokens += sum(sizes)
+        self._sizes.extend(sizes)
+        return zip(self.indexes[first:], fresh, strict=True)
 
     def position(self, index: int) -> int:
         """Return the first position whose index is at least *index*."""
@@ -135,20 +104,15 @@ class View:
 
     def before(self, position: int) -> int:
         """Return the tokens before *position*."""
-        return self._summed()[position]
-
-    def between(self, first: int, end: int) -> int:
-        """Return the tokens shown of the messages from index *first* to before index *end*."""
-        before, indexes = self._summed(), self.indexes
-        return before[bisect_left(indexes, end)] - before[bisect_left(indexes, first)]
-
-    def _summed(self) -> array[int]:
-        """Return the tokens before each position, and the tokens of the whole view as the last element."""
         before, sizes = self._before, self._sizes
         if len(before) <= len(sizes):
             first = len(before) - 1
             before.extend(accumulate(sizes[first:], initial=before.pop()))
-        return before
+        return before[position]
+
+    def between(self, first: int, end: int) -> int:
+        """Return the tokens shown of the messages from index *first* to before index *end*."""
+        return self.before(self.position(end)) - self.before(self.position(first))
 
     def at(self, index: int) -> Message | None:
         """Return the message that the view shows for *index*, or None if it shows none of its own."""
@@ -168,74 +132,48 @@ class View:
         self.edits.append(edit)
         before = self.tokens
         match edit:
-            case Reduce():
-                self._reduce(edit)
+            case Reduce(indexes, digests):
+                for index, digest in zip(indexes, digests, strict=True):
+                    message = self.at(index)
+                    if message is not None and message.role == "tool":
+                        start = self.position(index)
+                        self._show(start, start + 1, [(index, reduced(message, digest))])
             case Summarize():
                 self._summarize(edit)
             case Strip(end):
-                self._strip(end)
+                stop = self.position(end)
+                bare = [(index, without_reasoning(message)) for index, message in self._pairs(0, stop)]
+                self._show(0, stop, [(index, message) for index, message in bare if message is not None])
+        if not isinstance(edit, Reduce):
+            thoughts = (index for index, message in reversed(self._pairs(0)) if has_reasoning(message))
+            self.reasoned = next(thoughts, -1)
         self.omitted += before - self.tokens
-
-    def _reduce(self, edit: Reduce) -> None:
-        shown, indexes, sizes, kinds, by_kind = self._shown, self.indexes, self._sizes, self._kinds, self.by_kind
-        first = len(indexes)
-        for index, digest in zip(edit.indexes, edit.digests, strict=True):
-            position = bisect_left(indexes, index)
-            if position == len(indexes) or indexes[position] != index:
-                continue
-            message = shown[position]
-            if message.role != "tool":
-                continue
-            shown[position] = message = reduced(message, digest)
-            if self._settled:
-                by_kind[kinds[position]] -= sizes[position]
-                self.tokens -= sizes[position]
-                sizes[position], kinds[position] = tokens, kind = self._measure(message)
-                by_kind[kind] += tokens
-                self.tokens += tokens
-                first = min(first, position)
-        del self._before[first + 1 :]
 
     def _summarize(self, edit: Summarize) -> None:
         start, stop, stays = self.position(edit.first), self.position(edit.end), frozenset(edit.kept)
-        kept = [position for position in range(start, stop) if self.indexes[position] in stays]
-        shown = [UserMessage(edit.text), *(self._shown[position] for position in kept)]
-        self._show(start, stop, shown, [edit.first, *(self.indexes[position] for position in kept)])
-        if edit.first <= self.reasoned < edit.end:
-            before = range(start + len(shown) - 1, -1, -1)
-            self.reasoned = next((self.indexes[p] for p in before if has_reasoning(self._shown[p])), -1)
+        self.summary = last = next(index for index in range(edit.end - 1, -2, -1) if index not in stays)
+        shown = [(index, message) for index, message in self._pairs(start, stop) if index in stays]
+        shown.append((last, UserMessage(edit.text)))
+        self._show(start, stop, sorted(shown, key=itemgetter(0)))
 
-    def _strip(self, end: int) -> None:
-        stop = self.position(end)
-        start = next((position for position in range(stop) if has_reasoning(self._shown[position])), stop)
-        stripped = [(without_reasoning(self._shown[p]), self.indexes[p]) for p in range(start, stop)]
-        kept = [(message, index) for message, index in stripped if message is not None]
-        self._show(start, stop, [message for message, _ in kept], [index for _, index in kept])
-        if self.reasoned < end:
-            self.reasoned = -1
+    def _pairs(self, start: int, stop: int | None = None) -> list[tuple[int, Message]]:
+        return list(zip(self.indexes[start:stop], self._shown[start:stop], strict=True))
 
-    def _show(self, start: int, stop: int, shown: Sequence[Message], indexes: Sequence[int]) -> None:
-        """Replace the messages from position *start* to before *stop* by *shown*, which have the *indexes*."""
+    def _show(self, start: int, stop: int, shown: Sequence[tuple[int, Message]]) -> None:
+        """Replace the messages from position *start* to before *stop* by those *shown*, which have the indexes."""
+        messages = [message for _, message in shown]
         if self._settled:
-            self._resize(start, stop, shown)
-        self._shown[start:stop] = shown
-        self.indexes[start:stop] = array("l", indexes)
+            sizes = array("q", map(self._measure, messages))
+            self.tokens += sum(sizes) - sum(self._sizes[start:stop])
+            self._sizes[start:stop] = sizes
+        self._shown[start:stop] = messages
+        self.indexes[start:stop] = array("l", [index for index, _ in shown])
         del self._before[start + 1 :]
-
-    def _resize(self, start: int, stop: int, shown: Sequence[Message]) -> None:
-        by_kind, measured = self.by_kind, [self._measure(message) for message in shown]
-        for kind, tokens in zip(self._kinds[start:stop], self._sizes[start:stop], strict=True):
-            by_kind[kind] -= tokens
-        for tokens, kind in measured:
-            by_kind[kind] += tokens
-        self.tokens = sum(by_kind)
-        self._sizes[start:stop] = array("q", [tokens for tokens, _ in measured])
-        self._kinds[start:stop] = bytes([kind for _, kind in measured])
 
 
 def unmeasured_view(record: Iterable[Message] = ()) -> View:
     """Return a view of *record* without sizes."""
-    view = View(lambda message: _NO_SIZE)  # noqa: ARG005 - a measure takes a message
+    view = View(lambda message: 0)  # noqa: ARG005 - a measure takes a message
     view.record.extend(record)
     return view
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 from concertino import ModelRequest
 from concertino.errors import ContextFloorError
@@ -30,7 +29,6 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.token_engine import Retention, SummaryJob, TokenEngine
-from concertino.token_engine import planner as planning
 from concertino.token_engine.caching.prefix import can_end_prefix
 from concertino.token_engine.caching.rules import binding
 from concertino.token_engine.counting.sizes import measure_with
@@ -69,10 +67,8 @@ class Session:
         self.reserve = self.limit // 10
         self.recallable = chance.random() < 0.5
         self.retention = Retention(
-            keep=chance.choice((0, 0.1, 0.3)),
             users=chance.choice((0, 0.1, 0.5)),
             frees=chance.choice((30, 0.1, 0.3)),
-            patience=chance.choice((0.01, 1.0, 4.0)),
             price=chance.choice((0.03, 1e9)),
             floor=chance.choice((0, 0, 0.5)),
             summaries=chance.random() < 0.8,
@@ -85,8 +81,6 @@ class Session:
         """By index of an answer with reasoning: the view that it was given for."""
         self.last_view: list[Message] = []
         self.waiting: SummaryJob | None = None
-        self.summaries = chance.choice((0.01, 0.08))
-        """Share of the window above which summaries are merged; a low one tests merging more often."""
 
     def new_engine(self) -> TokenEngine:
         return TokenEngine(COUNTER, self.limit, self.retention, clock=lambda: self.now)
@@ -97,9 +91,8 @@ class Session:
         """Run some turns of the user, each with a tool loop."""
         chance = self.chance
         try:
-            with patch.object(planning, "SUMMARIES", self.summaries):
-                for _ in range(chance.choice((1, 1, 2, 5))):
-                    self.turn()
+            for _ in range(chance.choice((1, 1, 2, 5))):
+                self.turn()
         except ContextFloorError as error:
             assert re.search(r"Shorten the (result of \w+|\w+ message|tools|reserve)", str(error)), error
 
@@ -240,13 +233,13 @@ class Session:
             request = ModelRequest(model="m", system="Be brief.", messages=view, tools=(TOOL,), breakpoints=marks)
             assert not (found := problems(request)), found  # (1)
         self.last_view = view
-        size = sum(MEASURE(message)[0] for message in view) + sum(map(COUNTER.count, FIXED.values()))
+        size = sum(MEASURE(message) for message in view) + sum(map(COUNTER.count, FIXED.values()))
         assert size + self.reserve <= self.limit, "it fits (5)"
         engine.observe(Tokens(prompt=size, cached=size))
 
     def check_view(self, view: Sequence[Message]) -> None:
         """Check counts (9), groups (1, 2) and pins (8)."""
-        assert self.engine.tokens == sum(MEASURE(message)[0] for message in view)
+        assert self.engine.tokens == sum(MEASURE(message) for message in view)
         here = {id(message) for message in view}
         told = [m.text for m in view if isinstance(m, UserMessage) and m.text.startswith("[Record of")]
         assert all(re.search(r"They spoke|not shown|too long", text) for text in told), "no invalid summary (7)"

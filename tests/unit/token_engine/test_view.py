@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from random import Random
 
 from hypothesis import given, settings
@@ -17,13 +18,12 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.token_engine import Edit, Reduce, Strip, Summarize
-from concertino.token_engine.counting.sizes import KINDS, Size, message_text
+from concertino.token_engine.counting.sizes import message_text
 from concertino.token_engine.view import View, fold, reduced, without_reasoning
 
 
-def measure(message: Message) -> Size:
-    size = len(message_text(message))
-    return size, size % KINDS
+def measure(message: Message) -> int:
+    return len(message_text(message))
 
 
 class Plain:
@@ -48,7 +48,8 @@ class Plain:
             case Summarize(first, end, kept, text):
                 stay = [one for one in self.shown if first <= one[0] < end and one[0] in kept]
                 before = [one for one in self.shown if one[0] < first]
-                self.shown = [*before, (first, UserMessage(text)), *stay, *(o for o in self.shown if o[0] >= end)]
+                stay.append((max(set(range(first, end)) - {*kept}), UserMessage(text)))
+                self.shown = [*before, *sorted(stay, key=itemgetter(0)), *(o for o in self.shown if o[0] >= end)]
             case Strip(end):
                 bare = [(place, without_reasoning(m) if place < end else m) for place, m in self.shown]
                 self.shown = [(place, message) for place, message in bare if message is not None]
@@ -84,10 +85,9 @@ def agree(view: View, plain: Plain) -> None:
     sizes = [measure(message) for message in shown]
     assert (view.shown, list(view.indexes)) == (shown, places)
     assert [view.before(index) for index in range(len(shown) + 1)] == [
-        sum(tokens for tokens, _ in sizes[:index]) for index in range(len(shown) + 1)
+        sum(sizes[:index]) for index in range(len(shown) + 1)
     ]
-    assert view.tokens == sum(tokens for tokens, _ in sizes)
-    assert view.by_kind == [sum(tokens for tokens, of in sizes if of == kind) for kind in range(KINDS)]
+    assert view.tokens == sum(sizes)
     thoughts = [p for p, m in plain.shown if isinstance(m, AssistantMessage) and m.parts[0].kind == "reasoning"]
     assert view.reasoned == max(thoughts, default=-1)
 
@@ -123,13 +123,13 @@ def test_an_edit_of_a_view_that_shows_nothing_is_counted() -> None:
     view.apply(Strip(1))
     assert (view.shown, view.tokens) == ([], 0)
     view.apply(Summarize(0, 1, (), "a summary", "handle", "check"))
-    assert view.before(1) == view.tokens == measure(view.shown[0])[0] > 0
+    assert view.before(1) == view.tokens == measure(view.shown[0]) > 0
 
 
 def test_edits_measure_only_the_messages_that_they_change() -> None:
     measured = 0
 
-    def counted(message: Message) -> Size:
+    def counted(message: Message) -> int:
         nonlocal measured
         measured += 1
         return measure(message)
@@ -143,8 +143,8 @@ def test_edits_measure_only_the_messages_that_they_change() -> None:
         view.messages()
         view.apply(Reduce((index,), ("short",)))
         if index % 100 == 0:
-            assert view.tokens == sum(measure(message)[0] for message in view.shown)
-    assert view.tokens == sum(measure(message)[0] for message in view.shown)
+            assert view.tokens == sum(measure(message) for message in view.shown)
+    assert view.tokens == sum(measure(message) for message in view.shown)
     assert measured == 2_000
 
 
@@ -158,5 +158,5 @@ def test_a_copy_is_independent() -> None:
     copy.settle()
     copy.apply(Reduce((1,), ("short",)))
     assert (len(view.record), view.edits, view.shown) == (4, [], view.record)
-    assert view.tokens == sum(measure(message)[0] for message in view.shown)
-    assert copy.tokens == sum(measure(message)[0] for message in copy.shown)
+    assert view.tokens == sum(measure(message) for message in view.shown)
+    assert copy.tokens == sum(measure(message) for message in copy.shown)

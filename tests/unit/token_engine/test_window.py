@@ -17,8 +17,7 @@ from concertino.token_engine import (
     TokenEngine,
     TokenStatistics,
 )
-from concertino.token_engine.counting.calibration import Calibration
-from concertino.token_engine.window import Gauge
+from concertino.token_engine.window import Window
 
 UNSURE = 0.15
 factors = st.floats(min_value=0.4, max_value=2.5)
@@ -29,23 +28,21 @@ sizes = st.integers(min_value=0, max_value=200_000)
 def test_the_budget_is_the_largest_size_that_fits(
     factor: float, then: int, now: int, fixed: int, most: int, measured: bool
 ) -> None:
-    calibration = Calibration()
-    calibration.factors = [factor] * 3
-    gauge = Gauge(calibration, exact=False)
+    statistics, counter = TokenStatistics(), EstimatingCounter()
+    statistics.ratios["a:model", counter.name] = factor
+    window = Window(counter, most, Retention(), statistics)
+    window.select("a:model")
+    window.fixed = fixed
     if measured:
-        gauge.observe((then, 0, 0), fixed, int(factor * then) + fixed, grown=True)
+        window.observe(then, round(factor * (then + fixed)))
 
     def worst(tokens: int) -> float:
-        used, estimated = gauge.read((tokens, 0, 0), fixed)
-        return used + UNSURE * estimated
+        change = tokens - then if measured else tokens + fixed
+        return window.billed(tokens) + UNSURE * abs(change)
 
-    budget = gauge.budget((now, 0, 0), fixed, most)
-    if budget < 0:
-        assert worst(0) > most - 2 or fixed > most - 2
-        return
-    assert worst(budget) <= most + 2
-    if now >= then or not measured:
-        assert worst(budget + 10) > most
+    window.update()
+    assert worst(window.budget) <= most + 2.65, "all but a counted token"
+    assert worst(window.budget + 10) > most
 
 
 def history(messages: int) -> list[Message]:
@@ -62,7 +59,7 @@ def test_the_first_request_of_a_long_history_fits(factor: float, messages: int) 
     """A long history or a smaller window: the provider has billed nothing yet."""
     model = f"openai:a model of {factor}"
     statistics, counter = TokenStatistics(), EstimatingCounter()
-    statistics.calibration(model, counter).factors = [factor] * 3
+    statistics.ratios[model, counter.name] = factor
     engine = TokenEngine(counter, 22_000, Retention(summaries=False), lambda: 1.0, statistics)
     for message in history(messages):
         engine.append(message)
@@ -90,7 +87,7 @@ async def test_a_run_with_a_long_history_completes() -> None:
 @pytest.mark.parametrize("counter", [EstimatingCounter(), TiktokenCounter()])
 def test_a_long_message_is_truncated_to_a_share_of_the_window(factor: float, counter: TokenCounter) -> None:
     statistics = TokenStatistics()
-    statistics.calibration("openai:m", counter).factors = [factor] * 3
+    statistics.ratios["openai:m", counter.name] = factor
     engine = TokenEngine(counter, 20_000, statistics=statistics)
     sent = engine.truncate("é wörd " * 100_000, {"system prompt": "Be brief."}, 2_000, "openai:m")
     assert 10_500 < max(factor, 1.0 if counter.exact else 0.0) * counter.count(sent) < 13_500

@@ -41,7 +41,7 @@ class Position:
     """The content index."""
     attempts: int
     """The number of model attempts so far."""
-    carrying_cost: tuple[float, float] | None = None
+    bill: float | None = None
     commands: int | None = None
     """The number of the last command that the run has processed."""
     text: str | None = None
@@ -69,7 +69,7 @@ class Position:
         if state.prompt:
             content["next_prompt"] = state.prompt
         for name, value, part in (
-            ("carrying_cost", self.carrying_cost, body),
+            ("bill", self.bill, body),
             ("commands", self.commands, body),
             ("text", self.text, content),
             ("agent_state", self.agent_state, content),
@@ -92,12 +92,11 @@ class Position:
             prompt=content.get("next_prompt", ""),
             tool_choice=_choice(body.get("choice", "auto")),
         )
-        carrying = body.get("carrying_cost")
         return cls(
             state=state,
             index=index,
             attempts=attempts,
-            carrying_cost=None if carrying is None else tuple(carrying),
+            bill=body.get("bill"),
             commands=body.get("commands"),
             text=content.get("text"),
             agent_state=content.get("agent_state"),
@@ -672,14 +671,14 @@ def pack_context(
         keys += text_ids([json.dumps(context.edits[-new:])])
         counts.append(new)
     ready = text_ids([json.dumps(context.prepared)]) if context.prepared else []
-    return [keys, ready, context.sent_at, context.model, context.carrying_cost, context.omitted, counts]
+    return [keys, ready, context.sent_at, context.model, context.bill, context.omitted, context.counted, counts]
 
 
 def unpack_context(written: Sequence[Any], texts: Mapping[str, str]) -> ContextState:
     """Return the context state that `pack_context` wrote."""
-    *logs, at, model, carrying_cost, omitted, _ = written
+    *logs, at, model, bill, omitted, counted, _ = written
     edits, ready = ([edit for key in log for edit in json.loads(texts[key])] for log in logs)
-    return ContextState(edits, ready, at, model, tuple(carrying_cost), omitted)
+    return ContextState(edits, ready, at, model, bill, omitted, counted)
 
 
 def outcome_json(outcome: Outcome) -> Json:

@@ -138,8 +138,8 @@ class Replay:
     ready: list[Edit] = field(default_factory=list)
     """Summaries that were made and are not in use yet."""
     cache_key: str = ""
-    carrying_cost: tuple[float, float] = (0.0, 0.0)
-    """See `TokenEngine.carrying_cost`."""
+    bill: float = 0.0
+    """See `TokenEngine.bill`."""
     state: RunState = field(default_factory=RunState)
     index: int = 0
     attempts: int = 0
@@ -275,8 +275,8 @@ class Replay:
             self.agent_state = position.agent_state
         if position.background is not None:
             self.background = position.background
-        if position.carrying_cost is not None:
-            self.carrying_cost = position.carrying_cost
+        if position.bill is not None:
+            self.bill = position.bill
         if position.commands is not None:
             self.commands = position.commands
 

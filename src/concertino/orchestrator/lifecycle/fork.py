@@ -76,7 +76,7 @@ def _request(made: Journal, found: Replay, request: ModelRequested, new_id: str,
     tools = request.tools
     position: Position = dataclasses.replace(
         request.position,
-        carrying_cost=found.carrying_cost,
+        bill=found.bill,
         commands=None,
         text=found.state.text,
         agent_state=found.agent_state,

@@ -149,7 +149,7 @@ def _restore(run: RunSession, found: Replay) -> None:
     run.window.example_count = 0 if found.replaced else example_count(skipped)
     for message in found.messages:
         run.window.append(message)
-    run.window.restore(found.view.edits, found.carrying_cost)
+    run.window.restore(found.view.edits, found.bill)
     if found.ready or run.chat.context is None:
         run.window.restore_prepared(found.ready)
     else:

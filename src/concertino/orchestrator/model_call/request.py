@@ -16,9 +16,8 @@ from ...providers.base import Model, ModelRequest, model_id
 from ...records import record
 from ...token_engine.counting.sizes import FRAME
 from ...token_engine.edits import Edit, Reduce, Summarize
-from ...token_engine.planner import Plan
+from ...token_engine.planner import Plan, SummaryJob
 from ...token_engine.recall import RECALL
-from ...token_engine.spans import SummaryJob
 from ..hooks import Hooks
 from ..journal.replay import OpenRequest
 from ..meter import at_limit
@@ -192,7 +191,7 @@ class TurnRequests:
         plan = window.plan(fixed, reserved, name, recallable=run.recallable, summaries=summaries)
         while plan.urgent:
             await self._summarize_now(plan, model)
-            if plan.job is None or plan.job.limit is None or not window.prepared:
+            if not window.prepared:
                 break
             plan = window.plan(fixed, reserved, name, recallable=run.recallable, summaries=summaries)
         if plan.job is not None:

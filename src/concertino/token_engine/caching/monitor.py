@@ -37,14 +37,10 @@ CacheKey = tuple[str, Mapping[str, str], object]
 class CacheMonitor:
     """Predicts what each request finds in the provider's cache, and compares."""
 
-    __slots__ = ("_key", "_replaced", "_untrimmed", "bill", "cacheable", "omitted", "report", "sent_at")
-
     def __init__(self) -> None:
         self.report = ContextReport()
         self.sent_at: float | None = None
         """Time of the last request in seconds."""
-        self.bill = 0.0
-        """Cost of the conversation's requests so far, in tokens of uncached input."""
         self._key: CacheKey | None = None
         self.cacheable = 0
         """Tokens of the last request that can be in the cache now."""
@@ -85,7 +81,6 @@ class CacheMonitor:
         untrimmed, untrimmed_cached = prompt + self.omitted, 0
         if not cold and not free and before is not None and before[0] == key[0]:
             untrimmed_cached = _cached(rule, min(self._untrimmed, untrimmed))
-        self.bill += rule.read * cached + rule.write * (prompt - cached)
         report = self.report
         report.misses += miss is not None
         report.billed.append((prompt, cached, written, untrimmed, untrimmed_cached))

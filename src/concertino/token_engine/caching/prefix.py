@@ -1,7 +1,7 @@
 """The cached prefix: how much of the last request the provider's cache can serve to the next one.
 
 Some providers cache only prefixes that end at a breakpoint, and look for an entry a limited number of blocks before
-each breakpoint. The engine therefore sets breakpoints at the end, where the next request finds an entry; behind the
+each breakpoint. The engine therefore sets breakpoints at the end, where the next request finds an entry; before the
 last summary, since the next one leaves that prefix unchanged; and at the newest entry, if more blocks follow it than
 the provider looks back.
 """
@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from ...messages import Message
 from ..counting.sizes import blocks
 from ..edits import Edit, Reduce, Summarize
-from ..planner import Planner
 from ..view import View
-from ..window import WindowBudget
+from .rules import CacheRule
 
 _MARGIN = 5
 """Blocks of the look-back left unused: a message can become more blocks on the wire than counted here."""
@@ -24,63 +23,57 @@ _MARGIN = 5
 class CachedPrefix:
     """The prefix that requests of one conversation share, in counted tokens, and their cache breakpoints."""
 
-    __slots__ = ("_last", "_marks", "by_kind", "cacheable", "edited", "same")
-
     def __init__(self) -> None:
         self._last: int | None = None  # index of the last message that had a breakpoint
         self._marks: tuple[int, ...] | None = None  # view positions of the last request's breakpoints
-        self.by_kind: tuple[int, ...] = ()
-        """Counted tokens of the last request's view by kind of text."""
         self.cacheable = 0
-        """Tokens of the last request that the provider can cache."""
+        """Counted tokens of the last request that the provider can cache, without the fixed parts."""
         self.same = 0
-        """Tokens of the last request with which the next one begins."""
+        """Counted tokens of the last request with which the next one begins, without the fixed parts."""
         self.edited = False
         """True if the view was edited since the last observation."""
 
-    def shorten(self, edits: Sequence[Edit], view: View, window: WindowBudget) -> None:
+    def shorten(self, edits: Sequence[Edit], view: View) -> None:
         """Take in *edits* that the view has applied: the next request shares less with the last one."""
         for edit in edits:
-            first = edit.indexes[0] if isinstance(edit, Reduce) else edit.first if isinstance(edit, Summarize) else 0
+            first = edit.indexes[0] if isinstance(edit, Reduce) else 0
+            if isinstance(edit, Summarize):
+                first = next((index for index in range(edit.first, edit.end) if index not in edit.kept), edit.end)
             position = view.position(first)
             if self._marks is not None:
                 position = max([mark + 1 for mark in self._marks if mark < position], default=0)
                 self._last = view.indexes[position - 1] if position else None  # the entry that is left
-            self.same = min(self.same, window.fixed.tokens + view.before(position))
+            self.same = min(self.same, view.before(position))
         self.edited = True
 
-    def mark(self, view: View, window: WindowBudget, planner: Planner | None) -> tuple[int, ...] | None:
-        """Return the breakpoints of a request for the view; None if the provider needs none."""
-        self._marks, rule = None, window.rule
+    def mark(self, view: View, rule: CacheRule, end: int | None) -> tuple[int, ...] | None:
+        """Return the breakpoints of a request for the view; None if the provider needs none.
+
+        *end*: index from which on nothing is worth caching.
+        """
+        self._marks = None
         if not rule.breakpoints:
             return None
         view.grow()
-        end, summarized = len(view.indexes), None
-        if planner is not None:
-            if planner.spans.single_use and window.binding != "prefix":  # reduced next: not worth caching
-                end = view.position(planner.spans.single_use[0])
-            summarized = planner.spans.summarized - 1 if planner.spans.summarized else None
         shown = view.shown
-        newest = _eligible(shown, end - 1)
+        newest = _eligible(shown, (len(shown) if end is None else view.position(end)) - 1)
         found = set() if newest is None else {newest}
         if newest is not None:
             last = _position(view, shown, self._last)
             added = 0 if last is None or not rule.reach else sum(map(blocks, shown[last + 1 : newest + 1]))
             if last is not None and added > rule.reach - _MARGIN:
                 found.add(last)
-            stable = _position(view, shown, summarized)
+            stable = _eligible(shown, view.position(view.summary) - 1) if view.summary >= 0 else None
             if stable is not None and stable < newest:
                 found.add(stable)
             self._last = view.indexes[newest]
         self._marks = tuple(sorted(found))
         return self._marks
 
-    def extend(self, view: View, fixed_tokens: int) -> None:
-        """Take in the sizes of a request for the counted view; *fixed_tokens* are those of its fixed parts."""
+    def extend(self, view: View) -> None:
+        """Take in the sizes of a request for the counted view."""
         marks = self._marks
-        end = len(view.indexes) if marks is None else marks[-1] + 1 if marks else 0
-        self.cacheable = fixed_tokens + view.before(end)
-        self.by_kind = tuple(view.by_kind)
+        self.cacheable = view.before(len(view.indexes) if marks is None else marks[-1] + 1 if marks else 0)
 
 
 def _position(view: View, shown: Sequence[Message], index: int | None) -> int | None:

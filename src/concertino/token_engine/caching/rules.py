@@ -31,8 +31,6 @@ class CacheRule:
     """Lifetime of a cache entry after its last use."""
     breakpoints: bool = False
     """True if entries end only at a cache breakpoint in the request; False if they end anywhere."""
-    max_breakpoints: int = 0
-    """Cache breakpoints that a request may have, including the one after system prompt and tools."""
     reach: int = 0
     """Blocks before a breakpoint among which the provider looks for an entry; 0: all."""
     minimum: int = 1_024
@@ -50,24 +48,21 @@ _DEEPSEEK = "api-docs.deepseek.com, Context caching and pricing, 2026-11"
 
 
 def _claude(minimum: int) -> CacheRule:
-    return CacheRule(
-        read=0.1,
-        write=1.25,
-        breakpoints=True,
-        max_breakpoints=4,
-        reach=20,
-        minimum=minimum,
-        output=5.0,
-        source=_ANTHROPIC,
-    )
+    return CacheRule(read=0.1, write=1.25, breakpoints=True, reach=20, minimum=minimum, source=_ANTHROPIC)
 
 
 def _gpt(read: float, output: float) -> CacheRule:
     return CacheRule(read=read, write=1.0, seconds=600.0, step=128, output=output, source=_OPENAI)
 
 
+def _gemini(read: float, minimum: int, output: float) -> CacheRule:
+    return CacheRule(read=read, write=1.0, minimum=minimum, output=output, source=_GOOGLE)
+
+
 _FREE = CacheRule(read=0.0, write=0.0, output=0.0, source="local: no provider")
 _UNKNOWN = CacheRule(read=0.25, write=1.0, output=4.0, source="unknown provider: cautious figures")
+_MARKED = CacheRule(read=0.1, write=1.25, output=8.0, seconds=1_800.0, breakpoints=True, source=_OPENAI)
+_KEPT = CacheRule(read=0.1, write=1.0, output=2.0, seconds=3_600.0, step=64, minimum=64, source=_DEEPSEEK)
 
 _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ("demo", r"", _FREE),
@@ -75,32 +70,15 @@ _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ("anthropic", r"claude-(opus-4-[56]|haiku-4-5)", _claude(4_096)),
     ("anthropic", r"claude-(3-5-haiku|3-haiku|haiku)", _claude(2_048)),
     ("anthropic", r"", _claude(1_024)),
-    (
-        "openai",
-        SINCE_GPT_5_6,
-        CacheRule(
-            read=0.1,
-            write=1.25,
-            seconds=1_800.0,
-            breakpoints=True,
-            max_breakpoints=4,
-            minimum=1_024,
-            output=8.0,
-            source=_OPENAI,
-        ),
-    ),
+    ("openai", SINCE_GPT_5_6, _MARKED),
     ("openai", r"gpt-5", _gpt(0.1, 8.0)),
     ("openai", r"(gpt-4\.1|o3|o4)", _gpt(0.25, 4.0)),
     ("openai", r"", _gpt(0.5, 4.0)),
-    ("google", r"gemini-2\.0", CacheRule(read=0.25, write=1.0, minimum=4_096, output=4.0, source=_GOOGLE)),
-    ("google", r"gemini-2\.5-flash", CacheRule(read=0.1, write=1.0, minimum=1_024, output=8.0, source=_GOOGLE)),
-    ("google", r"", CacheRule(read=0.1, write=1.0, minimum=4_096, output=8.0, source=_GOOGLE)),
+    ("google", r"gemini-2\.0", _gemini(0.25, 4_096, 4.0)),
+    ("google", r"gemini-2\.5-flash", _gemini(0.1, 1_024, 8.0)),
+    ("google", r"", _gemini(0.1, 4_096, 8.0)),
     ("openrouter", r"claude", _claude(1_024)),
-    (
-        "deepseek",
-        r"",
-        CacheRule(read=0.1, write=1.0, seconds=3_600.0, step=64, minimum=64, output=2.0, source=_DEEPSEEK),
-    ),
+    ("deepseek", r"", _KEPT),
 )
 
 _PRESERVED = (

@@ -1,4 +1,4 @@
-"""Message sizes: the text that a provider counts, its kind, and the number of content blocks."""
+"""Message sizes: the text that a provider counts, and the number of content blocks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from .base import TokenCounter
 
 FRAME = 8
 """Upper bound of the tokens that a provider adds to each message."""
-PROSE, DATA, FOREIGN = range(3)
-"""Kinds of text that tokenizers treat differently: prose, digits and signs, and letters beyond ASCII."""
-KINDS = 3
 
 _PER_FILE = 2_000
 """Assumed tokens of an image or file of unknown size."""
@@ -23,16 +20,8 @@ _HEADER = 120_000
 _PER_BYTE = 0.05
 """Assumed tokens per byte of a document or recording. A PDF page has 1,500 to 3,000 tokens and rarely less than 50 kB;
 a second of speech has 10 to 32 tokens and some kB when compressed."""
-_SHORT = 64
-"""Characters of a text whose kind makes no difference."""
-_SAMPLE = 500
-"""Leading characters that decide the kind of a text."""
-_WORDS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
 
-
-Size = tuple[int, int]
-"""A message's tokens by one counter, and the kind of its text."""
-Measure = Callable[[Message], Size]
+Measure = Callable[[Message], int]
 
 
 def measure_with(counter: TokenCounter) -> Measure:
@@ -40,19 +29,18 @@ def measure_with(counter: TokenCounter) -> Measure:
     return partial(_measure, counter)
 
 
-def _measure(counter: TokenCounter, message: Message) -> Size:
+def _measure(counter: TokenCounter, message: Message) -> int:
     known = getattr(message, "measured", None)
     if known is not None and known[0] is counter:
         return known[1]  # type: ignore[no-any-return]
-    text = message_text(message)
-    size = counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE
+    size = counter.count(message_text(message)) + FRAME
     object.__setattr__(message, "measured", (counter, size))
     return size
 
 
 def tokens_of(counter: TokenCounter, message: Message) -> int:
     """Return the tokens of *message* by *counter*, without a provider's framing; the message caches its size."""
-    return _measure(counter, message)[0] - FRAME
+    return _measure(counter, message) - FRAME
 
 
 def message_text(message: Message) -> str:
@@ -143,15 +131,3 @@ def _pixels(data: str) -> int:
             return int.from_bytes(head[at + 5 : at + 7], "big") * int.from_bytes(head[at + 7 : at + 9], "big")
         at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
     return 0
-
-
-def _kind(text: str) -> int:
-    sample = text[:_SAMPLE]
-    if sample.isascii():
-        plain = sample.encode()
-    else:
-        plain = sample.encode("ascii", "ignore")
-        if len(plain) < 0.7 * len(sample):
-            return FOREIGN
-    signs = len(plain.translate(None, _WORDS)) + len(sample) - len(plain)
-    return DATA if signs > 0.2 * len(sample) else PROSE
