@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from functools import partial
 
-from ..messages import Message
+from ..messages import Message, ToolMessage
 from ..records import record
 from .edits import Edit, Reduce, Strip, Summarize, fingerprint
 from .view import View
@@ -57,8 +58,19 @@ class Spans:
         """Take in *message*, which has joined the record at *index*."""
         if message.role == "user" and message.tool is None:
             self.users.append(index)
-        if message.role in ("user", "tool") and message.retain != "window":
-            (self.pins if message.retain == "pin" else self.single_use).append(index)
+        if message.role not in ("user", "tool") or message.retain == "window":
+            return
+        if message.retain == "once":
+            self.single_use.append(index)
+        elif message.retain == "pin":
+            self.pins.append(index)
+        elif not message.is_error:
+            self.pins = [*filter(partial(self._outlives, message), self.pins), index]
+
+    def _outlives(self, newer: ToolMessage, index: int) -> bool:
+        """Return whether the pinned message at *index* stays, now that the tool of *newer* has returned it."""
+        older = self._view.record[index]
+        return older.role != "tool" or older.retain != "newest" or older.name != newer.name
 
     def adopt(self, edit: Edit) -> None:
         """Take in an edit that the view has applied."""
