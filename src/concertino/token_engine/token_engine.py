@@ -411,14 +411,17 @@ class TokenEngine:
 
     # -- after a request -----------------------------------------------------------------------------------------
 
-    def observe(self, tokens: Tokens, settings: object = None) -> Miss | None:
+    def observe(self, tokens: Tokens, settings: object = None, *, compacted: bool = False) -> Miss | None:
         """Take in the provider's figures for the request that `view` was made for.
 
         *settings*: the other parts of the request that decide about cache entries. Return the miss if the provider read
-        fewer tokens from its cache than expected.
+        fewer tokens from its cache than expected. *compacted*: the provider has replaced what it was sent by a summary
+        of its own, whose tokens the figures contain; so they say nothing about the size of the view.
         """
         window, monitor = self._window, self._monitor
         key = (window.model, window.fixed.texts, settings)
+        if compacted:
+            return monitor.observe(tokens, key, window.rule, cold=self._expired, same=0, cacheable=0)
         if not self._planned:  # no edit since the last request, and all of this one can be cached
             return monitor.observe(
                 tokens, key, window.rule, cold=self._expired, same=monitor.cacheable, cacheable=tokens.prompt
