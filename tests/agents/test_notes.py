@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from concertino import (
     Runtime,
     Scope,
     SqliteStore,
+    Tool,
     ToolData,
     ToolMessage,
     ToolOrchestrator,
@@ -44,7 +46,7 @@ async def look(n: int) -> str:
 
 class Keeper(AgentConfig[None]):
     name = "keeper"
-    tools = (look,)
+    tools: Sequence[Tool] = (look,)
     parts = (Notes(),)
     tool_call_limit = 100
 

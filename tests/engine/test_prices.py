@@ -59,4 +59,4 @@ async def test_a_result_is_copied_and_pickled_with_its_costs() -> None:
     for copied in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
         assert copied == result
         assert (copied.report.cost, copied.report.untrimmed_cost) == (10, 10)
-    assert dataclasses.asdict(result)["report"]["prompt"] == 10
+    assert [sent for sent, *_ in dataclasses.asdict(result)["report"]["billed"]] == [10]

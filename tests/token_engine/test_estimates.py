@@ -26,7 +26,8 @@ def test_a_cut_text_is_within_its_limit(name: str) -> None:
 
 def test_the_size_of_a_request_is_near_once_a_provider_has_counted() -> None:
     """Every kind of text in turn, the worst case for factors that are learned."""
-    chance, exact, found = random.Random(2), TiktokenCounter().count, []
+    chance, exact = random.Random(2), TiktokenCounter().count
+    found: list[float] = []
     for _ in range(5):
         messages: list[dict[str, Any]] = []
         sent = 0

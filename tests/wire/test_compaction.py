@@ -29,7 +29,12 @@ def claude(compacted: bool, *, last: bool) -> str:
     iterations = [{"type": "compaction", "input_tokens": 60_000, "output_tokens": 500}, {"type": "message"}]
     usage: dict[str, Any] = {"input_tokens": 2_000, "output_tokens": 9}
     blocks: list[dict[str, Any]] = [BLOCK] if compacted else []
-    call = {"type": "tool_use", "id": "toolu_1" if compacted else "toolu_2", "name": "look", "input": {}}
+    call: dict[str, Any] = {
+        "type": "tool_use",
+        "id": "toolu_1" if compacted else "toolu_2",
+        "name": "look",
+        "input": {},
+    }
     blocks.append({"type": "text", "text": "Done."} if last else call)
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {"id": "m", "model": "claude", "usage": usage}}

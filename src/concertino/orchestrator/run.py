@@ -442,7 +442,7 @@ class RunSession:
             how=how,
             cost=cost,
             price_version=version,
-            tools=tuple(map(self.tool_name, tools)),
+            tools=tools,
             receipt=receipt,
         )
 

@@ -27,6 +27,6 @@ class Notes(Part):
     def __init__(self, characters: int = 4_000) -> None:
         if not isinstance(characters, int) or characters < 1:
             raise ConfigurationError(f"Notes(characters={characters!r}): use an integer above 0")
-        from ...tools.builtin.notes import note_facts, note_tasks  # noqa: PLC0415 - pydantic is slow to import
+        from ...tools.builtin.note_lists import note_facts, note_tasks  # noqa: PLC0415 - pydantic is slow to import
 
         self.tools = (note_facts(characters), note_tasks(characters))
