@@ -23,6 +23,7 @@ from .caching.monitor import CacheMonitor, Miss
 from .caching.prefix import CachedPrefix
 from .counting.base import TokenCounter
 from .counting.calibration import TokenStatistics
+from .counting.images import image_rule
 from .counting.sizes import max_tokens, measure_with, tokens_of
 from .edits import Edit, Summarize, decode_edits, encode_edit, shift_edits
 from .fold import FoldedConversation
@@ -52,7 +53,7 @@ class TokenEngine:
     """
 
     __slots__ = (
-        "_below_floor", "_carried", "_clock", "_cold", "_conditions", "_expired", "_fresh", "_monitor",
+        "_below_floor", "_carried", "_clock", "_cold", "_conditions", "_expired", "_fresh", "_model", "_monitor",
         "_moved", "_noted", "_now", "_pending", "_planned", "_planner", "_prefix", "_sent", "_single_use",
         "_skipped", "_slack", "_view", "_window", "append", "breakpoints", "carrying_cost", "counter",
         "edited", "example_count", "limit", "report", "retention", "tokens_before", "tokens_of",
@@ -65,6 +66,7 @@ class TokenEngine:
         retention: Retention | None = None,
         clock: Callable[[], float] = time.time,
         statistics: TokenStatistics | None = None,
+        model: str = "",
     ) -> None:
         self.counter = counter
         self.retention = retention or _RETENTION
@@ -76,7 +78,8 @@ class TokenEngine:
         """View positions that end a cached prefix in the last request; None if the provider needs none."""
         self.tokens_before = 0
         """Tokens of the view before the last plan's edits."""
-        self.tokens_of = partial(tokens_of, counter)
+        self._model = model  # whose images the sizes are for
+        self.tokens_of = partial(tokens_of, counter, image_rule(model))
         """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
         self.carrying_cost = (0, 0)
         """Carrying cost of what the next summary would replace, and the bill so far, in tokens of uncached input."""
@@ -87,7 +90,7 @@ class TokenEngine:
         """Tokens of the requests so far."""
         self._cold = self._expired = True
         self._now = 0.0
-        self._restart(View(measure_with(counter)))
+        self._restart(View(measure_with(counter, model)))
 
     def _restart(self, view: View, source: Planner | None = None) -> None:
         """Begin with *view*, a copy of the view of *source* if that is given."""
@@ -140,7 +143,7 @@ class TokenEngine:
     def replace(self, messages: Sequence[Message]) -> None:
         """Start again with other messages, after a hook has replaced the conversation."""
         self.example_count = 0
-        self._restart(View(measure_with(self.counter)))
+        self._restart(View(measure_with(self.counter, self._model)))
         self._monitor.replaced()
         self._view.record.extend(messages)
 

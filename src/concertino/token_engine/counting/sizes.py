@@ -7,6 +7,7 @@ from functools import partial
 
 from ...messages import Media, Message, MessagePart
 from .base import TokenCounter
+from .images import ImageRule, image_rule, largest
 
 FRAME = 8
 """Upper bound of the tokens that a provider adds to each message."""
@@ -16,8 +17,6 @@ KINDS = 3
 
 _PER_FILE = 2_000
 """Assumed tokens of an image or file of unknown size."""
-_PER_PIXEL, _LEAST_IMAGE, _MOST_IMAGE = 1 / 750, 260, 1_600
-"""Tokens of an image: Anthropic's price of a pixel, between Gemini's price of an image and Anthropic's largest."""
 _HEADER = 120_000
 """Characters of base64 in which an image names its size; a JPEG may begin with 64 kB of other data."""
 _PER_BYTE = 0.05
@@ -30,40 +29,52 @@ _SAMPLE = 500
 _WORDS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
 
 
+_ANY_MODEL = image_rule("")
+
 Size = tuple[int, int]
 """A message's tokens by one counter, and the kind of its text."""
 Measure = Callable[[Message], Size]
 
 
-def measure_with(counter: TokenCounter) -> Measure:
-    """Return a function that measures a message with *counter*; the message caches the result."""
-    return partial(_measure, counter)
+def measure_with(counter: TokenCounter, model: str = "") -> Measure:
+    """Return a function that measures a message with *counter*, and its images as *model* bills them.
+
+    The message caches the result.
+    """
+    return partial(_measure, counter, image_rule(model))
 
 
-def _measure(counter: TokenCounter, message: Message) -> Size:
+def _measure(counter: TokenCounter, rule: ImageRule, message: Message) -> Size:
     known = getattr(message, "measured", None)
-    if known is not None and known[0] is counter:
+    if known is not None and known[0] is counter and known[2] in (None, rule):
         return known[1]  # type: ignore[no-any-return]
-    text = message_text(message)
+    text = message_text(message, rule)
     size = counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE
-    object.__setattr__(message, "measured", (counter, size))
+    billed_by = None  # by whose rule the images are counted
+    if message.role == "assistant":
+        for part in message.parts:
+            if part.kind == "media":
+                billed_by = rule
+    elif message.role != "system" and message.media:
+        billed_by = rule
+    object.__setattr__(message, "measured", (counter, size, billed_by))
     return size
 
 
-def tokens_of(counter: TokenCounter, message: Message) -> int:
+def tokens_of(counter: TokenCounter, rule: ImageRule, message: Message) -> int:
     """Return the tokens of *message* by *counter*, without a provider's framing; the message caches its size."""
-    return _measure(counter, message)[0] - FRAME
+    return _measure(counter, rule, message)[0] - FRAME
 
 
-def message_text(message: Message) -> str:
-    """Return the text that a provider counts; images and files become filler of their assumed size."""
+def message_text(message: Message, rule: ImageRule = _ANY_MODEL) -> str:
+    """Return the text that a provider counts; images (by *rule*) and files become filler of their assumed size."""
     if message.role == "assistant":
         parts = message.parts
-        return _part_text(parts[0]) if len(parts) == 1 else "".join(map(_part_text, parts))
+        return _part_text(rule, parts[0]) if len(parts) == 1 else "".join([_part_text(rule, part) for part in parts])
     if message.role == "system":
         return message.text
     text = message.text if message.role == "user" else message.call_id + message.content
-    return text + "".join(map(_filler, message.media)) if message.media else text
+    return text + "".join([_filler(media, rule) for media in message.media]) if message.media else text
 
 
 def max_tokens(messages: Iterable[Message]) -> int:
@@ -76,7 +87,7 @@ def max_tokens(messages: Iterable[Message]) -> int:
                 if part.kind == "tool_call":
                     text, size = part.arguments, size + len(part.id) + len(part.name)
                 elif part.kind == "media":
-                    text, size = "", size + media_size(part.media)
+                    text, size = "", size + media_size(part.media, largest)
                 else:
                     text = part.raw if part.kind == "opaque" else part.text
                 size += len(text) if text.isascii() else _bytes(text)
@@ -87,7 +98,7 @@ def max_tokens(messages: Iterable[Message]) -> int:
             text = message.text
         size += len(text) if text.isascii() else _bytes(text)
         if message.role != "system" and message.media:
-            size += sum(map(media_size, message.media))
+            size += sum([media_size(media, largest) for media in message.media])
     return size
 
 
@@ -102,47 +113,59 @@ def blocks(message: Message) -> int:
     return 1 + len(message.media) if message.role != "system" else 1
 
 
-def _part_text(part: MessagePart) -> str:
+def _part_text(rule: ImageRule, part: MessagePart) -> str:
     if part.kind == "tool_call":
         return f"{part.id}{part.name}{part.arguments}"
     if part.kind == "media":
-        return _filler(part.media)
+        return _filler(part.media, rule)
     return part.raw if part.kind == "opaque" else part.text
 
 
-def _filler(media: Media) -> str:
-    return " 0" * (media_size(media) // 2)
+def _filler(media: Media, rule: ImageRule) -> str:
+    return " 0" * (media_size(media, rule) // 2)
 
 
-def media_size(media: Media) -> int:
-    """Return the assumed tokens of *media*, an even number."""
+def media_size(media: Media, rule: ImageRule = _ANY_MODEL) -> int:
+    """Return the assumed tokens of *media*, an even number; those of an image by *rule*."""
     if media.kind == "image":
-        pixels = _pixels(media.data[:_HEADER]) if media.data else 0
-        return min(max(int(pixels * _PER_PIXEL), _LEAST_IMAGE), _MOST_IMAGE) & ~1 if pixels else _PER_FILE
+        width, height = _dimensions(media.data[:_HEADER]) if media.data else (0, 0)
+        return max(2, rule(width, height) & ~1) if width and height else _PER_FILE
     if media.data is None:
         return _PER_FILE
     share = 0.75 if media.is_text else _PER_BYTE
     return max(_PER_FILE, int(len(media.data) * share) & ~1)
 
 
-def _pixels(data: str) -> int:
-    """Return the pixels of the PNG, GIF or JPEG that begins with *data* in base64; 0 if unknown."""
+def _dimensions(data: str) -> tuple[int, int]:
+    """Return width and height of the PNG, GIF, JPEG or WebP that begins with *data* in base64; zeros if unknown."""
     from binascii import Error, a2b_base64  # noqa: PLC0415 - few conversations have images
 
     try:
         head = a2b_base64(data[: len(data) // 4 * 4])
     except Error:
-        return 0
+        return 0, 0
     if head.startswith(b"\x89PNG") and len(head) >= 24:
-        return int.from_bytes(head[16:20], "big") * int.from_bytes(head[20:24], "big")
+        return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
     if head.startswith(b"GIF8") and len(head) >= 10:
-        return int.from_bytes(head[6:8], "little") * int.from_bytes(head[8:10], "little")
+        return int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP" and len(head) >= 30:
+        return _webp(head)
     at = 2 if head.startswith(b"\xff\xd8") else len(head)
     while at + 9 <= len(head) and head[at] == 0xFF:  # a JPEG's segments: marker, length, content
         if 0xC0 <= head[at + 1] <= 0xCF and head[at + 1] not in (0xC4, 0xC8, 0xCC):
-            return int.from_bytes(head[at + 5 : at + 7], "big") * int.from_bytes(head[at + 7 : at + 9], "big")
+            return int.from_bytes(head[at + 7 : at + 9], "big"), int.from_bytes(head[at + 5 : at + 7], "big")
         at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
-    return 0
+    return 0, 0
+
+
+def _webp(head: bytes) -> tuple[int, int]:
+    """Return width and height from the first chunk of a WebP (RFC 9649)."""
+    if head[12:16] == b"VP8X":
+        return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
+    if head[12:16] == b"VP8L":
+        bits = int.from_bytes(head[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    return int.from_bytes(head[26:28], "little") & 0x3FFF, int.from_bytes(head[28:30], "little") & 0x3FFF
 
 
 def _kind(text: str) -> int:
