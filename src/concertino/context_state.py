@@ -30,7 +30,7 @@ class ContextState:
     """Tokens that the edits have removed, by the run's counter: the next run need not count them."""
 
 
-class ModelPrice(partial[tuple[Decimal | None, str]]):
+class ModelPrice(partial[tuple[Decimal | None, str, str]]):
     """The price of one model: the product's function with the provider and the model. Copies share the function."""
 
     def __deepcopy__(self, memo: object) -> ModelPrice:
@@ -50,7 +50,9 @@ class ContextReport:
     billed: list[tuple[int, int, int, int, int]] = field(default_factory=list, repr=False)
     """For each request the tokens sent, read from the cache and written to it; then the tokens of the untrimmed
     request, sent and read. Prices may depend on the size of a request."""
-    price: Callable[[Tokens, None], tuple[Decimal | None, str]] | None = field(default=None, repr=False, compare=False)
+    price: Callable[[Tokens, None], tuple[Decimal | None, str, str]] | None = field(
+        default=None, repr=False, compare=False
+    )
     """The price of the model that answered all requests; None if there were several models."""
 
     @property

@@ -152,5 +152,5 @@ def _report(run: RunSession, usage: Sequence[UsageRecord]) -> ContextReport:
     report = run.window.report
     asked = {(record.provider, record.model) for record in usage if record.agent_path == run.path}
     if len(asked) == 1:
-        report.price = ModelPrice(run.resources.price, *asked.pop())
+        report.price = ModelPrice(run.resources.cost_of, *asked.pop())
     return report

@@ -283,7 +283,9 @@ class ToolCalls:
         run = self._run
         if not run.journal.on:
             kind = "an approval" if needs.kind == "approval" else "a result from outside"
-            await self._end(call, failed(call.call, f"cannot wait for {kind}: the run has no store"), context)
+            problem = f"cannot wait for {kind}: the run has no store"
+            run.notify("no_store", f"{call.call.name} {problem}; pass Resources(store=...)")
+            await self._end(call, failed(call.call, problem), context)
             return
         wait = wait_of(run, call.call, call.key, needs)
         call.apply("wait", needs.kind)
