@@ -23,7 +23,6 @@ from .caching.monitor import CacheMonitor, Miss
 from .caching.prefix import CachedPrefix
 from .counting.base import TokenCounter
 from .counting.calibration import TokenStatistics
-from .counting.images import image_rule
 from .counting.sizes import max_tokens, measure_with, tokens_of
 from .edits import Edit, Summarize, decode_edits, encode_edit, shift_edits
 from .fold import FoldedConversation
@@ -79,7 +78,7 @@ class TokenEngine:
         self.tokens_before = 0
         """Tokens of the view before the last plan's edits."""
         self._model = model  # whose images the sizes are for
-        self.tokens_of = partial(tokens_of, counter, image_rule(model))
+        self.tokens_of = partial(tokens_of, counter, model)
         """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
         self.carrying_cost = (0, 0)
         """Carrying cost of what the next summary would replace, and the bill so far, in tokens of uncached input."""

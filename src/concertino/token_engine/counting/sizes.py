@@ -7,7 +7,6 @@ from functools import partial
 
 from ...messages import Media, Message, MessagePart
 from .base import TokenCounter
-from .images import ImageRule, image_rule, largest
 
 FRAME = 8
 """Upper bound of the tokens that a provider adds to each message."""
@@ -15,6 +14,8 @@ PROSE, DATA, FOREIGN = range(3)
 """Kinds of text that tokenizers treat differently: prose, digits and signs, and letters beyond ASCII."""
 KINDS = 3
 
+ANY_MODEL = "any"
+"""Instead of the id of a model: the largest size at any of them."""
 _PER_FILE = 2_000
 """Assumed tokens of an image or file of unknown size."""
 _HEADER = 120_000
@@ -29,8 +30,6 @@ _SAMPLE = 500
 _WORDS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
 
 
-_ANY_MODEL = image_rule("")
-
 Size = tuple[int, int]
 """A message's tokens by one counter, and the kind of its text."""
 Measure = Callable[[Message], Size]
@@ -41,40 +40,40 @@ def measure_with(counter: TokenCounter, model: str = "") -> Measure:
 
     The message caches the result.
     """
-    return partial(_measure, counter, image_rule(model))
+    return partial(_measure, counter, model)
 
 
-def _measure(counter: TokenCounter, rule: ImageRule, message: Message) -> Size:
+def _measure(counter: TokenCounter, model: str, message: Message) -> Size:
     known = getattr(message, "measured", None)
-    if known is not None and known[0] is counter and known[2] in (None, rule):
+    if known is not None and known[0] is counter and known[2] in (None, model):
         return known[1]  # type: ignore[no-any-return]
-    text = message_text(message, rule)
+    text = message_text(message, model)
     size = counter.count(text) + FRAME, _kind(text) if len(text) > _SHORT else PROSE
-    billed_by = None  # by whose rule the images are counted
+    billed_by = None  # the model that bills images
     if message.role == "assistant":
         for part in message.parts:
             if part.kind == "media":
-                billed_by = rule
+                billed_by = model
     elif message.role != "system" and message.media:
-        billed_by = rule
+        billed_by = model
     object.__setattr__(message, "measured", (counter, size, billed_by))
     return size
 
 
-def tokens_of(counter: TokenCounter, rule: ImageRule, message: Message) -> int:
+def tokens_of(counter: TokenCounter, model: str, message: Message) -> int:
     """Return the tokens of *message* by *counter*, without a provider's framing; the message caches its size."""
-    return _measure(counter, rule, message)[0] - FRAME
+    return _measure(counter, model, message)[0] - FRAME
 
 
-def message_text(message: Message, rule: ImageRule = _ANY_MODEL) -> str:
-    """Return the text that a provider counts; images (by *rule*) and files become filler of their assumed size."""
+def message_text(message: Message, model: str = "") -> str:
+    """Return the text that a provider counts; images and files become filler of their size at *model*."""
     if message.role == "assistant":
         parts = message.parts
-        return _part_text(rule, parts[0]) if len(parts) == 1 else "".join([_part_text(rule, part) for part in parts])
+        return _part_text(model, parts[0]) if len(parts) == 1 else "".join([_part_text(model, part) for part in parts])
     if message.role == "system":
         return message.text
     text = message.text if message.role == "user" else message.call_id + message.content
-    return text + "".join([_filler(media, rule) for media in message.media]) if message.media else text
+    return text + "".join([_filler(media, model) for media in message.media]) if message.media else text
 
 
 def max_tokens(messages: Iterable[Message]) -> int:
@@ -87,7 +86,7 @@ def max_tokens(messages: Iterable[Message]) -> int:
                 if part.kind == "tool_call":
                     text, size = part.arguments, size + len(part.id) + len(part.name)
                 elif part.kind == "media":
-                    text, size = "", size + media_size(part.media, largest)
+                    text, size = "", size + media_size(part.media, ANY_MODEL)
                 else:
                     text = part.raw if part.kind == "opaque" else part.text
                 size += len(text) if text.isascii() else _bytes(text)
@@ -98,7 +97,7 @@ def max_tokens(messages: Iterable[Message]) -> int:
             text = message.text
         size += len(text) if text.isascii() else _bytes(text)
         if message.role != "system" and message.media:
-            size += sum([media_size(media, largest) for media in message.media])
+            size += sum([media_size(media, ANY_MODEL) for media in message.media])
     return size
 
 
@@ -113,23 +112,28 @@ def blocks(message: Message) -> int:
     return 1 + len(message.media) if message.role != "system" else 1
 
 
-def _part_text(rule: ImageRule, part: MessagePart) -> str:
+def _part_text(model: str, part: MessagePart) -> str:
     if part.kind == "tool_call":
         return f"{part.id}{part.name}{part.arguments}"
     if part.kind == "media":
-        return _filler(part.media, rule)
+        return _filler(part.media, model)
     return part.raw if part.kind == "opaque" else part.text
 
 
-def _filler(media: Media, rule: ImageRule) -> str:
-    return " 0" * (media_size(media, rule) // 2)
+def _filler(media: Media, model: str) -> str:
+    return " 0" * (media_size(media, model) // 2)
 
 
-def media_size(media: Media, rule: ImageRule = _ANY_MODEL) -> int:
-    """Return the assumed tokens of *media*, an even number; those of an image by *rule*."""
+def media_size(media: Media, model: str = "") -> int:
+    """Return the assumed tokens of *media*, an even number; an image as *model* bills it."""
     if media.kind == "image":
         width, height = _dimensions(media.data[:_HEADER]) if media.data else (0, 0)
-        return max(2, rule(width, height) & ~1) if width and height else _PER_FILE
+        if not width or not height:
+            return _PER_FILE
+        from .images import image_rule, largest  # noqa: PLC0415 - few conversations have images
+
+        rule = largest if model == ANY_MODEL else image_rule(model)
+        return max(2, rule(width, height) & ~1)
     if media.data is None:
         return _PER_FILE
     share = 0.75 if media.is_text else _PER_BYTE
