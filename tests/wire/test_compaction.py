@@ -51,9 +51,7 @@ async def test_anthropics_summary_is_billed_sent_back_and_no_measure_of_the_view
     async with serving() as server:
         for compacted, last in ((False, False), (True, False), (False, True)):
             server.play(claude(compacted, last=last))
-        model = AnthropicModel(
-            "claude-opus-4-6", api_key="k", base_url=server.url, compact_at=50_000, clear_results_at=90_000
-        )
+        model = AnthropicModel("claude-opus-4-6", api_key="k", base_url=server.url, compact_at=50_000)
         resources = Resources(limits=lambda *_: Limits(context=64_000, output=500))
         run = ToolOrchestrator(Chat("go", model=model), AgentConfig(), ToolRegistry([look]), resources=resources)
         events = [event async for event in run.stream()]
@@ -62,10 +60,9 @@ async def test_anthropics_summary_is_billed_sent_back_and_no_measure_of_the_view
     assert first.body["context_management"] == {
         "edits": [
             {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 50_000}},
-            {"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": 90_000}},
         ]
     }
-    assert first.headers["anthropic-beta"] == "compact-2026-01-12,context-management-2025-06-27"
+    assert first.headers["anthropic-beta"] == "compact-2026-01-12"
     assert third.body["messages"][3]["content"][0] == BLOCK
     assert [record.tokens.prompt for record in run.result.usage] == [2_000, 62_000, 2_000]
     assert not [event for event in events if isinstance(event, CacheMiss)]

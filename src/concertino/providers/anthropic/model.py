@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ProviderError
 from ..base import ModelEvent, ModelRequest, OutputSchema
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 
 _BETA = "anthropic-beta"
-_COMPACT = "compact_20260112", "compact-2026-01-12"
-_CLEAR = "clear_tool_uses_20250919", "context-management-2025-06-27"
-"""Edits of the context, and the beta header of each."""
 
 
 class AnthropicModel(SdkModel["AsyncAnthropic"]):
@@ -36,13 +33,12 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
     requests whole answers, for networks that do not let streams through. The SDK's retries are off.
 
     From *compact_at* input tokens (50,000 at least), Anthropic summarizes the conversation in the answer ("Compaction",
-    beta, `compact_20260112`). From *clear_results_at*, it leaves out all tool results but the newest three ("Context
-    editing", beta, `clear_tool_uses_20250919`).
+    beta, `compact_20260112`).
 
     Raises `MissingExtraError` without the SDK and `MissingKeyError` without a key.
     """
 
-    def __init__(  # noqa: PLR0913 - all are keyword-only settings
+    def __init__(
         self,
         name: str,
         *,
@@ -53,22 +49,16 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         max_output_tokens: int | None = None,
         streams: bool = True,
         compact_at: int | None = None,
-        clear_results_at: int | None = None,
     ) -> None:
         sdk = import_sdk("anthropic", extra="anthropic")
         key = "" if client is not None else _key(api_key)
         endpoint = Endpoint("/v1/messages", sdk.AsyncAnthropic, sdk.DefaultAioHttpClient, key, base_url)
         super().__init__(name, PROVIDER, client, timeout, endpoint)
         self._streams = streams
-        self._edits, self._betas = [], []
-        for setting, tokens, (kind, beta) in (
-            ("compact_at", compact_at, _COMPACT),
-            ("clear_results_at", clear_results_at, _CLEAR),
-        ):
-            if tokens is not None:
-                at = {"type": "input_tokens", "value": check_threshold(setting, tokens)}
-                self._edits.append({"type": kind, "trigger": at})
-                self._betas.append(beta)
+        self._edits: list[dict[str, Any]] = []
+        if compact_at is not None:
+            at = {"type": "input_tokens", "value": check_threshold("compact_at", compact_at)}
+            self._edits.append({"type": "compact_20260112", "trigger": at})
         self._output_limit = max_output_tokens or default_output_limit(PROVIDER, name)
         self._tools = ToolForms(tool_form)
 
@@ -80,7 +70,7 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         """See `Model.stream`."""
         if self._edits:
             extra = {"context_management": {"edits": self._edits}, **request.extra}
-            betas = [*filter(None, [request.headers.get(_BETA)]), *self._betas]
+            betas = [*filter(None, [request.headers.get(_BETA)]), "compact-2026-01-12"]
             request = dataclasses.replace(request, extra=extra, headers={**request.headers, _BETA: ",".join(betas)})
         return super().stream(request)
 

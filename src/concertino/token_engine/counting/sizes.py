@@ -130,7 +130,7 @@ def media_size(media: Media, model: str = "") -> int:
         width, height = _dimensions(media.data[:_HEADER]) if media.data else (0, 0)
         if not width or not height:
             return _PER_FILE
-        from .images import image_rule, largest  # noqa: PLC0415 - few conversations have images
+        from .image_tokens import image_rule, largest  # noqa: PLC0415 - few conversations have images
 
         rule = largest if model == ANY_MODEL else image_rule(model)
         return max(2, rule(width, height) & ~1)
