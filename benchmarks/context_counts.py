@@ -1,6 +1,7 @@
-"""The error of our request sizes against billed ones, over real transcripts with the usage of each call.
+"""The estimate of tokens next to a tokenizer, and the error of request sizes against billed ones.
 
-`python -m benchmarks.context_counts [FOLDER]`; by default, the transcripts next to the repository.
+`python -m benchmarks.context_counts [FOLDER]` prints the ratio for each kind of text, and the errors over real
+transcripts with the usage of each call; by default, those next to the repository.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from concertino.messages import (
     ToolCall,
     UserMessage,
 )
-from concertino.token_engine import EstimatingCounter, Retention, TokenStatistics
+from concertino.token_engine import EstimatingCounter, Retention, TiktokenCounter, TokenStatistics
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.view import View
 from concertino.token_engine.window import Window
+
+from .text_kinds import TEXTS
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts" / "mini-swe-agent-deepseek"
 SETTLED = 50
@@ -62,14 +65,25 @@ def _message(said: dict[str, Any]) -> Message:
 
 
 def main() -> None:
-    """Print the errors."""
+    """Print the ratios and the errors."""
+    estimate, exact = EstimatingCounter().count, TiktokenCounter().count
+    ratios = sorted((estimate(text) / exact(text), name) for name, text in TEXTS.items())
+    print("estimate / o200k_base: " + ", ".join(f"{name} {ratio:.2f}" for ratio, name in ratios))
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SHARED
+    every: list[float] = []
     for path in sorted(folder.glob("*.json.gz")):
-        found = sorted(errors(json.loads(gzip.decompress(path.read_bytes()))["messages"]))
-        if found:
-            p95 = found[int(0.95 * len(found))]
-            mean = sum(found) / len(found)
-            print(f"{path.name[:40]}: {len(found)} requests, mean {mean:.2%}, p95 {p95:.2%}, most {found[-1]:.2%}")
+        found = list(errors(json.loads(gzip.decompress(path.read_bytes()))["messages"]))
+        _print(path.name[:40], found)
+        every += found
+    _print("all", every)
+
+
+def _print(name: str, found: list[float]) -> None:
+    if found:
+        found = sorted(found)
+        p95, p99 = (found[int(share * len(found))] for share in (0.95, 0.99))
+        mean = sum(found) / len(found)
+        print(f"{name}: {len(found)} requests, mean {mean:.2%}, p95 {p95:.2%}, p99 {p99:.2%}, most {found[-1]:.2%}")
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ from .records import record
 
 W = TypeVar("W")
 
-Retain = Literal["once", "window", "pin"]
+Retain = Literal["once", "window", "newest", "pin"]
 """Retention of a tool result in full. `once`: in one request, then its summary or an extract. `window`:
-while it fits the context window and removing it does not pay. `pin`: always. The store also replaces a `once` result
+while it fits the context window and removing it does not pay. `newest`: until a later result of the tool replaces it,
+then as `window`. `pin`: always. The store also replaces a `once` result
 by its summary unless the data policy keeps whole results."""
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]

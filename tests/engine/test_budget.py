@@ -178,7 +178,7 @@ def test_never_overdrawn(kinds: list[str], tokens: int, in_money: bool) -> None:
     asyncio.run(go())
 
 
-@pytest.mark.parametrize("tokens", [1_000, 4_000, 9_000, 30_000])
+@pytest.mark.parametrize("tokens", [1_000, 6_000, 9_000, 30_000])
 async def test_sixteen_children_side_by_side(tokens: int) -> None:
     turn = Answer(
         calls=tuple(call("child", query=f"t{n}") for n in range(16)), tokens=Tokens(prompt=100, completion=100)

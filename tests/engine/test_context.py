@@ -253,7 +253,7 @@ async def test_a_summary_is_not_made_again_after_a_restart() -> None:
         await advance()
         if run.window.prepared:
             first.park()
-        return LARGE.format(n) * 40
+        return LARGE.format(n) * 30
 
     model = ScriptedModel(*looks(30), summaries=["Only once."] * 30)
     chat = Chat(model=model, message="go")

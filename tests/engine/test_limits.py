@@ -424,7 +424,7 @@ async def test_the_meter_survives_a_resumption() -> None:
     assert len(model.requests) + len(second.requests) <= 6
 
 
-@pytest.mark.parametrize("tokens", [300, 6_000, 9_000])
+@pytest.mark.parametrize("tokens", [400, 6_000, 9_000])
 async def test_a_small_budget_shortens_the_answer_before_it_removes_tools(tokens: int) -> None:
     @tool
     async def pay(x: str) -> str:

@@ -41,7 +41,7 @@ def test_a_conversation_of_3000_tokens_is_left_alone_in_a_window_of_128000() -> 
 
 def test_nothing_is_summarized_below_the_floor() -> None:
     engine = TokenEngine(EstimatingCounter(), 40_000, Retention(floor=0.5, price=1.0))
-    jobs, _ = drive(engine, "openai:gpt-5", 120, "found it " * 60)
+    jobs, _ = drive(engine, "openai:gpt-5", 140, "found it " * 60)
     assert 15_000 < engine.tokens < 18_000
     assert jobs == 0
     jobs, _ = drive(engine, "openai:gpt-5", 60, "found it " * 60)
@@ -59,8 +59,8 @@ def test_a_summary_waits_until_its_price_is_a_small_share_of_the_bill(price: flo
 def test_a_floor_in_tokens_is_the_same_in_every_window(window: int) -> None:
     retention = Retention(floor=20_000, frees=10_000, price=1e9)
     engine = TokenEngine(EstimatingCounter(), window, retention)
-    assert drive(engine, "google:gemini-3-pro", 120, "found it " * 60)[0] == 0
-    assert drive(engine, "google:gemini-3-pro", 40, "found it " * 60)[0] == 1
+    assert drive(engine, "google:gemini-3-pro", 145, "found it " * 60)[0] == 0
+    assert drive(engine, "google:gemini-3-pro", 60, "found it " * 60)[0] == 1
 
 
 def test_a_single_use_result_is_reduced_below_the_floor() -> None:

@@ -242,7 +242,7 @@ class RunSession:
         """Intended readers of the text of the run's turns."""
         self.meter = meter
         """What the run has used of the limits of its tree."""
-        self.window = TokenEngine(resources.counter, limits.context, resources.retention)
+        self.window = TokenEngine(resources.counter, limits.context, resources.retention, model=model_id)
         """The conversation, and the part of it that is sent."""
         self.journal = Journal(tree, id, self.scope, self.window.tokens_of, chat.conversation_id)
         self.state = RunState()

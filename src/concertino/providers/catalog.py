@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 
-from ..errors import UnsupportedError
+from ..errors import ConfigurationError, UnsupportedError
 from ..ids import SINCE_GPT_5_6, in_family
 from ..messages import Effort
 from .base import ModelRequest
@@ -156,6 +156,13 @@ _ONE = "an adapter reads one answer; send several requests"
 _ONLY = {"n": _ONE, "candidateCount": _ONE, "candidate_count": _ONE}
 """Fields of which only the value 1 is read."""
 _UNREAD = {"background": "leave it out: answers are not polled"}
+
+
+def check_threshold(name: str, tokens: object) -> int:
+    """Return *tokens*, from which on the provider compacts. Raises `ConfigurationError` if they are not positive."""
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
+        raise ConfigurationError(f"invalid {name} {tokens!r}: use a number of tokens above 0, or None")
+    return tokens
 
 
 def check_extra(request: ModelRequest, provider: str) -> None:

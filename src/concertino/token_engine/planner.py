@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from ..context_state import ContextState
 from ..ids import handle_for
@@ -106,8 +107,19 @@ class Planner:
     def _add(self, message: Message, index: int) -> None:
         if message.role == "user" and message.tool is None:
             self._users.append(index)
-        if message.role in ("user", "tool") and message.retain != "window":
-            (self._pins if message.retain == "pin" else self.single_use).append(index)
+        if message.role not in ("user", "tool") or message.retain == "window":
+            return
+        if message.retain == "once":
+            self.single_use.append(index)
+        elif message.retain == "pin":
+            self._pins.append(index)
+        elif not message.is_error:
+            self._pins = [*filter(partial(self._outlives, message), self._pins), index]
+
+    def _outlives(self, newer: ToolMessage, index: int) -> bool:
+        """Return whether the pinned message at *index* stays, now that the tool of *newer* has returned it."""
+        older = self.view.record[index]
+        return older.role != "tool" or older.retain != "newest" or older.name != newer.name
 
     # -- earlier edits -------------------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ class TokenEngine:
         retention: Retention | None = None,
         clock: Callable[[], float] = time.time,
         statistics: TokenStatistics | None = None,
+        model: str = "",
     ) -> None:
         self.counter = counter
         self.retention = retention or _RETENTION
@@ -69,7 +70,8 @@ class TokenEngine:
         """Cost of the conversation's requests so far, in tokens of uncached input."""
         self.tokens_before = 0
         """Tokens of the view before the last plan's edits."""
-        self.tokens_of = partial(tokens_of, counter)
+        self._model = model  # whose images the sizes are for
+        self.tokens_of = partial(tokens_of, counter, model)
         """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
         self._window = Window(counter, limit, self.retention, statistics or _SHARED)
         self._clock = clock
@@ -78,7 +80,7 @@ class TokenEngine:
         """Tokens of the requests so far."""
         self._expired = True
         self._now = 0.0
-        self._restart(View(measure_with(counter)))
+        self._restart(View(measure_with(counter, model)))
 
     def _restart(self, view: View, source: Planner | None = None) -> None:
         """Begin with *view*, a copy of the view of *source* if that is given."""
@@ -129,7 +131,7 @@ class TokenEngine:
     def replace(self, messages: Sequence[Message]) -> None:
         """Start again with other messages, after a hook has replaced the conversation."""
         self.example_count = 0
-        self._restart(View(measure_with(self.counter)))
+        self._restart(View(measure_with(self.counter, self._model)))
         self._monitor.replaced()
         self._view.record.extend(messages)
 
@@ -372,15 +374,18 @@ class TokenEngine:
 
     # -- after a request -----------------------------------------------------------------------------------------
 
-    def observe(self, tokens: Tokens, settings: object = None) -> Miss | None:
+    def observe(self, tokens: Tokens, settings: object = None, *, compacted: bool = False) -> Miss | None:
         """Take in the provider's figures for the request that `view` was made for.
 
         *settings*: the other parts of the request that decide about cache entries. Return the miss if the provider read
-        fewer tokens from its cache than expected.
+        fewer tokens from its cache than expected. *compacted*: the provider has replaced what it was sent by a summary
+        of its own, whose tokens the figures contain; so they say nothing about the size of the view.
         """
         window, monitor, rule = self._window, self._monitor, self._window.rule
         self.bill += rule.read * tokens.cached + rule.write * (tokens.prompt - tokens.cached)
         key = (window.model, window.fixed_texts, settings)
+        if compacted:
+            return monitor.observe(tokens, key, rule, cold=self._expired, same=0, cacheable=0)
         if not self._planned:  # no edit since the last request, and all of this one can be cached
             return monitor.observe(
                 tokens, key, window.rule, cold=self._expired, same=monitor.cacheable, cacheable=tokens.prompt

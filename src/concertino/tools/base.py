@@ -186,7 +186,9 @@ def check_tool(tool: object) -> None:
         raise ConfigurationError(f"tool {name!r}: invalid timeout {timeout!r}: use seconds above 0, or None")
     _check_effect(tool)
     if tool.retain not in get_args(Retain):
-        raise ConfigurationError(f"tool {name!r}: invalid retain {tool.retain!r}: use 'once', 'window' or 'pin'")
+        raise ConfigurationError(
+            f"tool {name!r}: invalid retain {tool.retain!r}: use 'once', 'window', 'newest' or 'pin'"
+        )
     if tool.max_tokens is not None and (not isinstance(tool.max_tokens, int) or tool.max_tokens < 1):
         raise ConfigurationError(
             f"tool {name!r}: invalid max_tokens {tool.max_tokens!r}: use an integer above 0, or None"

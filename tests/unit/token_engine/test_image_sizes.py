@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from concertino.messages import Media
-from concertino.token_engine.counting.sizes import media_size
+from concertino.messages import Media, UserMessage
+from concertino.token_engine import TiktokenCounter, TokenEngine
+from concertino.token_engine.counting.sizes import ANY_MODEL, media_size
 
 
 def png(width: int, height: int) -> bytes:
@@ -26,11 +27,58 @@ def jpeg(width: int, height: int) -> bytes:
     return b"\xff\xd8" + other + b"\xff\xc0\x00\x11\x08" + size + b"\x00" * 40
 
 
-@pytest.mark.parametrize("made", [png, gif, jpeg])
-@pytest.mark.parametrize(("width", "height", "tokens"), [(1_000, 750, 1_000), (16, 16, 260), (8_000, 6_000, 1_600)])
-def test_an_image_counts_by_its_pixels(made: Callable[[int, int], bytes], width: int, height: int, tokens: int) -> None:
-    data = base64.b64encode(made(width, height)).decode()
-    assert media_size(Media("image/png", data=data)) == tokens
+def webp(kind: bytes, body: bytes) -> bytes:
+    return b"RIFF" + b"\0" * 4 + b"WEBP" + kind + b"\0" * 4 + body + b"\0" * 20
+
+
+def extended(width: int, height: int) -> bytes:
+    size = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return webp(b"VP8X", b"\0" * 4 + size)
+
+
+def lossless(width: int, height: int) -> bytes:
+    return webp(b"VP8L", b"\x2f" + ((width - 1) | (height - 1) << 14).to_bytes(4, "little"))
+
+
+def lossy(width: int, height: int) -> bytes:
+    size = width.to_bytes(2, "little") + height.to_bytes(2, "little")
+    return webp(b"VP8 ", b"\0" * 3 + b"\x9d\x01\x2a" + size)
+
+
+@pytest.mark.parametrize("made", [png, gif, jpeg, extended, lossless, lossy])
+@pytest.mark.parametrize(
+    ("model", "width", "height", "tokens"),
+    [
+        ("anthropic:claude-sonnet-4-5", 1_000, 1_000, 1_296),  # 36 patches of 28 pixels a side
+        ("anthropic:claude-sonnet-4-5", 8_000, 6_000, 1_600),
+        ("anthropic:claude-opus-4-7", 8_000, 6_000, 4_784),
+        ("anthropic:claude-opus-4-7", 16, 16, 2),
+        ("openai:gpt-4o", 1_024, 1_024, 764),  # 765 in OpenAI's guide; sizes are even
+        ("openai:gpt-4o", 2_048, 4_096, 1_104),  # 1,105 there
+        ("openai:gpt-4.1-mini", 1_024, 1_024, 1_762),
+        ("openai:gpt-5.4", 4_000, 4_000, 1_844),
+        ("google:gemini-2.5-pro", 300, 300, 258),
+        ("google:gemini-2.5-pro", 960, 540, 1_548),  # six tiles, the example of Google's guide
+        ("google:gemini-3-pro", 300, 300, 1_120),
+        ("other:model", 8_000, 6_000, 4_784),
+    ],
+)
+def test_an_image_counts_as_its_provider_publishes(
+    made: Callable[[int, int], bytes], model: str, width: int, height: int, tokens: int
+) -> None:
+    media = Media("image/png", data=base64.b64encode(made(width, height)).decode())
+    assert media_size(media, model) == tokens
+    assert media_size(media, ANY_MODEL) >= tokens
+
+
+def test_the_images_of_a_run_count_as_its_model_bills_them() -> None:
+    picture = Media("image/png", data=base64.b64encode(png(1_024, 1_024)).decode())
+    message = UserMessage("look", (picture,))
+    sizes = []
+    for model in ("openai:gpt-4o", "google:gemini-3-pro", "openai:gpt-4o"):
+        engine = TokenEngine(TiktokenCounter(), 100_000, model=model)
+        sizes.append(engine.tokens_of(message))
+    assert sizes[0] == sizes[2] < sizes[1]
 
 
 @pytest.mark.parametrize("data", ["aGk=", "?", "", base64.b64encode(b"\xff\xd8\xff\xe0\x00\x00" * 9).decode(), None])

@@ -3,6 +3,7 @@
 from .approvals import Approvals
 from .guardrails import InputGuardrail, Judgment, OutputGuardrail, Refusal, ToolGuardrail
 from .memory_part import UserMemory
+from .notes import Notes
 from .redaction_part import TextRedaction
 from .retrieval import Documents, Research
 
@@ -11,6 +12,7 @@ __all__ = [
     "Documents",
     "InputGuardrail",
     "Judgment",
+    "Notes",
     "OutputGuardrail",
     "Refusal",
     "Research",

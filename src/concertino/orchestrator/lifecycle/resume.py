@@ -135,7 +135,7 @@ def _chat_of(found: Replay, chat: Chat) -> Chat:
 def _restore(run: RunSession, found: Replay) -> None:
     """Restore everything but the agent's own state."""
     run.limits = limits_from(found.started.limits)
-    run.window = TokenEngine(run.resources.counter, run.limits.context, run.resources.retention)
+    run.window = TokenEngine(run.resources.counter, run.limits.context, run.resources.retention, model=run.model_id)
     run.state, run.attempts, run.data, run.phase = found.state, found.attempts, found.data, found.phase
     for answer in found.side_answers:
         run.side_answers.setdefault((answer.caller, answer.question), []).append(answer.answer)

@@ -123,7 +123,10 @@ class TurnRequests:
         if request.system != run.system or request.tools != planned.tools:
             settings += (request.system, request.tools)  # a hook's own
         self._last = request
-        miss = run.window.observe(attempt.tokens, settings)
+        compacted = False
+        for part in attempt.message.parts:  # a loop costs no call
+            compacted = compacted or (part.kind == "opaque" and part.type == "compaction")
+        miss = run.window.observe(attempt.tokens, settings, compacted=compacted)
         if miss is not None:
             run.emit(CacheMiss, attempt.model_id, miss.reason, miss.expected, miss.cached)
 

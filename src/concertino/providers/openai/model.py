@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from ...errors import MissingKeyError, ProviderError
+from ...errors import ConfigurationError, MissingKeyError, ProviderError
 from ..base import ModelRequest, OutputSchema
+from ..catalog import check_threshold
 from ..http.encoding import RequestBody, ToolForms
 from ..http.reader import AnswerReader
 from ..http.sdk_client import Endpoint, SdkModel, import_sdk
@@ -38,6 +40,9 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
     a client, the key is *api_key* or `OPENAI_API_KEY`; other servers may need none. *timeout* is the longest silence in
     seconds, or `Timeouts`. *streams=False* requests whole answers. The SDK's retries are off.
 
+    From *compact_at* tokens, the Responses API replaces what it was sent by an encrypted item of its answer
+    ("Compaction"); it needs `api="responses"`.
+
     Raises `MissingExtraError` without the SDK and `MissingKeyError` without a key.
     """
 
@@ -53,6 +58,7 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         timeout: float | Timeouts = DEFAULT_DELTA,
         encrypted_reasoning: bool | None = None,
         streams: bool = True,
+        compact_at: int | None = None,
     ) -> None:
         sdk = import_sdk("openai", extra="openai")
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
@@ -64,6 +70,9 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         endpoint = Endpoint(path, sdk.AsyncOpenAI, sdk.DefaultAioHttpClient, key, base_url)
         super().__init__(name, provider, client, timeout, endpoint)
         self._streams = streams
+        if compact_at is not None and self._api != "responses":
+            raise ConfigurationError(f"compact_at={compact_at!r} needs the Responses API: set api='responses'")
+        self._compact_at = None if compact_at is None else check_threshold("compact_at", compact_at)
         self._vendor = vendor_of("" if provider == "openai" else provider, url or OPENAI.base_url)
         self._encrypted = responses.is_reasoning_model(name) if encrypted_reasoning is None else encrypted_reasoning
         self._tools = ToolForms(responses.tool_form if self._api == "responses" else chat.tool_form)
@@ -74,6 +83,9 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
 
     def _body(self, request: ModelRequest) -> RequestBody:
         if self._api == "responses":
+            if self._compact_at is not None:
+                edits = [{"type": "compaction", "compact_threshold": self._compact_at}]
+                request = dataclasses.replace(request, extra={"context_management": edits, **request.extra})
             return responses.request_body(
                 request, self.provider, self._tools, encrypted=self._encrypted, stream=self._streams
             )

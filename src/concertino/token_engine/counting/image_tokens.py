@@ -1,0 +1,73 @@
+"""The tokens of an image, by the formulas that the providers publish.
+
+As of November 2026, at the default detail:
+
+- Anthropic, "Vision" (platform.claude.com/docs/en/build-with-claude/vision): patches of 28 pixels, after scaling to the
+  model's largest resolution.
+- OpenAI, "Images and vision" (developers.openai.com/api/docs/guides/images-vision): tiles of 512 pixels or patches of
+  32. The factor of GPT-5.2 and later is not published; users measured 1.2.
+- Google, "Understand and count tokens" and "Media resolution" (ai.google.dev/gemini-api/docs): tiles of at most 768
+  pixels, or a fixed number since Gemini 3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache, partial
+from math import ceil, sqrt
+
+ImageRule = Callable[[int, int], int]
+"""Returns the tokens of an image from its width and height."""
+
+
+def _claude(edge: int, most: int, width: int, height: int) -> int:
+    scale = min(1.0, edge / max(width, height))
+    return min(ceil(width * scale / 28) * ceil(height * scale / 28), most)
+
+
+def _tiles(base: int, tile: int, width: int, height: int) -> int:
+    scale = min(1.0, 2_048 / max(width, height))
+    scale = min(scale, 768 / min(width, height))
+    return base + tile * ceil(width * scale / 512) * ceil(height * scale / 512)
+
+
+def _patches(factor: float, width: int, height: int) -> int:
+    scale = min(1.0, sqrt(1_536 * 32**2 / (width * height)))
+    return ceil(factor * min(ceil(width * scale / 32) * ceil(height * scale / 32), 1_536))
+
+
+def _gemini(width: int, height: int) -> int:
+    if max(width, height) <= 384:
+        return 258
+    unit = min(max(min(width, height) // 1.5, 256), 768)
+    return 258 * ceil(width / unit) * ceil(height / unit)
+
+
+def _fixed(tokens: int, _width: int, _height: int) -> int:
+    return tokens
+
+
+_RULES: tuple[tuple[str, ImageRule], ...] = (
+    (r"anthropic:claude-(opus-4-[7-9]|[a-z]+-[5-9])", partial(_claude, 2_576, 4_784)),
+    (r"anthropic:", partial(_claude, 1_568, 1_600)),
+    (r"openai:gpt-4o-mini", partial(_tiles, 2_833, 5_667)),
+    (r"openai:gpt-(4\.1|5[^/]*)-nano", partial(_patches, 2.46)),
+    (r"openai:(gpt-(4\.1|5[^/]*)|o4)-mini", partial(_patches, 1.72)),
+    (r"openai:gpt-(5\.[2-9]|[6-9])", partial(_patches, 1.2)),
+    (r"openai:(gpt|o\d)", partial(_tiles, 85, 170)),
+    (r"google:gemini-([3-9]|\d\d)", partial(_fixed, 1_120)),
+    (r"google:", _gemini),
+)
+"""By the id of the model; the first pattern that matches counts."""
+
+
+@lru_cache(maxsize=256)
+def image_rule(model: str) -> ImageRule:
+    """Return the rule of the model with the id *model*; for an unknown one, that of Claude's highest resolution."""
+    return next((rule for pattern, rule in _RULES if re.match(pattern, model)), _RULES[0][1])
+
+
+def largest(width: int, height: int) -> int:
+    """Return an upper bound of the tokens of an image at any provider."""
+    return max([rule(width, height) for _, rule in _RULES])
