@@ -156,7 +156,7 @@ def _update_call(call: CallNode, event: CallEvent) -> None:
 def _update_agent(agent: AgentNode, event: events.RunEvent) -> None:
     match event:
         case events.StepStarted():
-            agent.activity = "waiting for the model"
+            agent.activity = "waiting for the model" if event.model else "calling tools"
             agent.text.clear()
         case events.TextDelta():
             agent.activity = "writing"
