@@ -3,6 +3,7 @@
 from ..orchestrator.journal.patterns import CARD_NUMBER, EMAIL, IBAN
 from .agent_tool import delegate
 from .deep_research import DeepResearchSupervisor
+from .facts import Fact, FileKnowledge, Knowledge
 from .living_document import DocumentEntry, LivingDocument
 from .main_thread import MainThreadAgent
 from .parts import (
@@ -18,6 +19,7 @@ from .parts import (
     UserMemory,
 )
 from .researcher import ResearcherAgent
+from .stuck import Stuck, StuckDetection
 from .worker import (
     EXIT_CONDITIONS,
     LoopConfig,
@@ -29,34 +31,67 @@ from .worker import (
     load_worker,
     load_workers,
 )
+from .workflow import (
+    AgentStep,
+    HumanStep,
+    Loop,
+    PlannedStep,
+    Routing,
+    ScriptedStep,
+    StepVisit,
+    Verifier,
+    Workflow,
+    WorkflowAgent,
+    WorkflowState,
+    load_workflow,
+    workflow_tools,
+)
 
 __all__ = [
     "CARD_NUMBER",
     "EMAIL",
     "EXIT_CONDITIONS",
     "IBAN",
+    "AgentStep",
     "Approvals",
     "DeepResearchSupervisor",
     "DocumentEntry",
     "Documents",
+    "Fact",
+    "FileKnowledge",
+    "HumanStep",
     "InputGuardrail",
     "Judgment",
+    "Knowledge",
     "LivingDocument",
+    "Loop",
     "LoopConfig",
     "MainThreadAgent",
     "OutputGuardrail",
+    "PlannedStep",
     "PreEnrichment",
     "Refusal",
     "Research",
     "ResearcherAgent",
+    "Routing",
+    "ScriptedStep",
+    "StepVisit",
+    "Stuck",
+    "StuckDetection",
     "TextRedaction",
     "ToolGuardrail",
     "UserMemory",
+    "Verifier",
     "WorkerAgent",
     "WorkerContext",
     "WorkerDefinition",
     "WorkerState",
+    "Workflow",
+    "WorkflowAgent",
+    "WorkflowState",
     "delegate",
     "load_worker",
     "load_workers",
+    "load_workflow",
+    "workflow_tools",
 ]
