@@ -297,6 +297,21 @@ async def test_a_failed_item_or_an_unmet_outcome_is_planned_again_once() -> None
         )
 
 
+async def test_a_new_plan_repeats_no_effect_of_the_one_before() -> None:
+    step = PlannedStep(id="check", prompt="Check.", tools=("look", "ship"))
+
+    def items(*calls: tuple[str, dict[str, str]]) -> str:
+        made = [{"tool": name, "params": params, "expected_outcome": "done"} for name, params in calls]
+        return json.dumps({"items": made})
+
+    end = ("complete_step", dict[str, str]())
+    first = items(("ship", {"version": "1"}), ("look", {"name": "nothing"}), end)
+    second = items(("ship", {"version": "1"}), ("look", {"name": "x"}), end)
+    played = await play(flow(step), first, second, summary())
+    assert played.result.tool_calls == {"flow": 4}
+    assert "Result: done before: shipped 1" in played.last(2)
+
+
 async def test_a_person_reviews_edits_or_denies_a_plan() -> None:
     step = PlannedStep(id="check", prompt="Check.", tools=("look",), review=True)
     edited = json.loads(plan("z"))["items"]

@@ -165,6 +165,9 @@ class OwnCalls:
                 work.stage = "sum_up"
                 return
             params = item.get("params") or {}
+            if (done := work.effects.get(_signature(item))) is not None:
+                work.results.append(item_text(number + 1, item, f"done before: {done}"))
+                continue
             sources = [value for value in params.values() if isinstance(value, str) and value in known]
             if sources and self.tools[item["tool"]].effect == "read":
                 work.results.append(item_text(number + 1, item, f"known: {known[sources[0]]}"))
@@ -181,13 +184,18 @@ class OwnCalls:
             else:
                 work.plan = list(outcome.data["items"])
                 await self._check_plan(run, step, reviewed=True)
+        elif outcome.unknown:  # a new plan might repeat the effect
+            self.progress.fail(run, f"step {step.id!r}: {call.name}: {whole}")
         elif outcome.is_error:
             self._replan(run, step, f"{call.name} failed: {whole[:_SHOWN]}")
         elif call.name == COMPLETE:
             self.progress.complete(run, step, outcome.data, "")
         else:
             number = len(work.results)
-            work.results.append(item_text(number + 1, work.plan[number], whole))
+            item = work.plan[number]
+            work.results.append(item_text(number + 1, item, whole))
+            if self.tools[item["tool"]].effect != "read":
+                work.effects[_signature(item)] = whole[:_SHOWN]
 
 
 def script_name(step: ScriptedStep) -> str:
@@ -195,6 +203,10 @@ def script_name(step: ScriptedStep) -> str:
     if isinstance(step.tool, str):
         return step.tool
     return str(getattr(step.tool, "name", None) or getattr(step.tool, "__name__", ""))
+
+
+def _signature(item: Mapping[str, Any]) -> str:
+    return f"{item['tool']} {json.dumps(item.get('params') or {}, sort_keys=True)}"
 
 
 def _output(step: HumanStep | ScriptedStep, value: Any) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from .conditions import Condition, check_condition, check_template
 
 Strictness = Literal["low", "medium", "high"]
 OnStuck = Literal["nudge", "escalate", "stop"]
-BUILT_IN = ("goal", "known", "stale", "complexity")
-"""Variables of every workflow: the task, the sources with current facts, those with stale facts, the result of the
-routing."""
+BUILT_IN = ("goal", "known", "stale", "facts", "complexity")
+"""Variables of every workflow: the task, the sources with current facts, those with stale facts, the facts of this run
+and the current ones of earlier runs, and the result of the routing."""
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -245,7 +245,7 @@ def _check_step(owner: str, step: Step, names: frozenset[str]) -> None:
         case AgentStep() | PlannedStep():
             check_template(owner, step.prompt, names)
             for name in step.sets:
-                if not str(name).isidentifier() or name in ("goal", "known", "stale"):
+                if not str(name).isidentifier() or name in BUILT_IN[:-1]:
                     raise ConfigurationError(f"{owner}: invalid variable {name!r:.80} in sets: use another name")
             if isinstance(step, PlannedStep):
                 _count(f"{owner}: most_items", step.most_items, 1)

@@ -118,6 +118,7 @@ class WorkflowAgent(AgentConfig[WorkflowState]):
             return ()
         found = await self._knowledge.read(run.chat.scope, self._subject)
         state.facts, stale = await asyncio.to_thread(split_facts, self._root, found)
+        state.variables["facts"] = [f"{fact.source}: {fact.text}" for fact in state.facts]
         state.variables["known"] = sorted({fact.source for fact in state.facts})
         state.variables["stale"] = sorted({fact.source for fact in stale})
         return (SystemMessage(known_facts(state.facts, stale)),) if found else ()
@@ -355,4 +356,5 @@ async def _learn(
         fact = Fact(source, text, digest, run.id, step.id if step is not None else "")
         if fact not in state.learned:
             state.learned.append(fact)
+            state.variables["facts"] = [*state.variables.get("facts", ()), f"{source}: {text}"]
     return ""

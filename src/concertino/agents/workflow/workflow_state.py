@@ -60,6 +60,8 @@ class StepWork:
     plan: list[dict[str, Any]] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     """The results of the plan's items so far."""
+    effects: dict[str, str] = field(default_factory=dict)
+    """The results of the calls with effects so far: no later plan of the step repeats them."""
     replans: int = 0
 
 
