@@ -4,8 +4,10 @@ from ..orchestrator.journal.patterns import CARD_NUMBER, EMAIL, IBAN
 from .agent_tool import delegate
 from .deep_research import DeepResearchSupervisor
 from .facts import Fact, FileKnowledge, Knowledge
+from .goal import GoalAgent, GoalState
 from .living_document import DocumentEntry, LivingDocument
 from .main_thread import MainThreadAgent
+from .notifications import Notification, Notifier, notification_of, notify_about
 from .parts import (
     Approvals,
     Documents,
@@ -60,6 +62,8 @@ __all__ = [
     "Documents",
     "Fact",
     "FileKnowledge",
+    "GoalAgent",
+    "GoalState",
     "HumanStep",
     "InputGuardrail",
     "Judgment",
@@ -68,6 +72,8 @@ __all__ = [
     "Loop",
     "LoopConfig",
     "MainThreadAgent",
+    "Notification",
+    "Notifier",
     "OutputGuardrail",
     "PlannedStep",
     "PreEnrichment",
@@ -95,5 +101,7 @@ __all__ = [
     "load_worker",
     "load_workers",
     "load_workflow",
+    "notification_of",
+    "notify_about",
     "workflow_tools",
 ]
