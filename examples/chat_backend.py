@@ -266,7 +266,7 @@ class Backend:
     async def bill(self, scope: AnyScope) -> Sequence[Json]:
         """Return what each user has spent. The cost leaves out *unknown* attempts until they are settled."""
         return [
-            {"user": total.by[1], "cost": str(total.cost), "attempts": total.attempts, "unknown": total.unknown}
+            {"user": total.by[1], "cost": str(total.cost or 0), "attempts": total.attempts, "unknown": total.unknown}
             | {"prompt": total.tokens.prompt, "completion": total.tokens.completion, "estimated": total.estimated}
             for total in await self._store.usage_sums(scope, ["tenant", "user"])
         ]

@@ -30,7 +30,7 @@ class ContextState:
     """Tokens that the edits have removed, by the run's counter: the next run need not count them."""
 
 
-class ModelPrice(partial[tuple[Decimal | None, str]]):
+class ModelPrice(partial[tuple[Decimal | None, str, str]]):
     """The price of one model: the product's function with the provider and the model. Copies share the function."""
 
     def __deepcopy__(self, memo: object) -> ModelPrice:
@@ -41,28 +41,52 @@ class ModelPrice(partial[tuple[Decimal | None, str]]):
 class ContextReport:
     """Tokens and costs of a run's requests, and what they would have been without any edit."""
 
-    requests: int = 0
-    prompt: int = 0
-    """Tokens sent."""
-    cached: int = 0
-    """Part of `prompt` read from the provider's cache."""
-    written: int = 0
-    """Part of `prompt` written to the cache."""
-    untrimmed_prompt: int = 0
-    """Tokens without edits, estimated from the share of the conversation that was not sent."""
-    untrimmed_cached: int = 0
-    """Part of `untrimmed_prompt` that a cache with the provider's documented lifetime would have served."""
     edits: int = 0
     summaries: int = 0
     summary_tokens: int = 0
     """Input and output of the requests that made the summaries."""
     misses: int = 0
     """Requests for which the provider read fewer tokens from its cache than expected."""
-    billed: list[tuple[int, int, int, int, int]] = field(default_factory=list, repr=False, compare=False)
+    billed: list[tuple[int, int, int, int, int]] = field(default_factory=list, repr=False)
     """For each request the tokens sent, read from the cache and written to it; then the tokens of the untrimmed
     request, sent and read. Prices may depend on the size of a request."""
-    price: Callable[[Tokens, None], tuple[Decimal | None, str]] | None = field(default=None, repr=False, compare=False)
+    price: Callable[[Tokens, None], tuple[Decimal | None, str, str]] | None = field(
+        default=None, repr=False, compare=False
+    )
     """The price of the model that answered all requests; None if there were several models."""
+
+    @property
+    def requests(self) -> int:
+        """Return the number of requests."""
+        return len(self.billed)
+
+    @property
+    def prompt(self) -> int:
+        """Return the tokens sent."""
+        return self._sum(0)
+
+    @property
+    def cached(self) -> int:
+        """Return the part of `prompt` read from the provider's cache."""
+        return self._sum(1)
+
+    @property
+    def written(self) -> int:
+        """Return the part of `prompt` written to the cache."""
+        return self._sum(2)
+
+    @property
+    def untrimmed_prompt(self) -> int:
+        """Return the tokens without edits, estimated from the share of the conversation that was not sent."""
+        return self._sum(3)
+
+    @property
+    def untrimmed_cached(self) -> int:
+        """Return the part of `untrimmed_prompt` that a cache with the documented lifetime would have served."""
+        return self._sum(4)
+
+    def _sum(self, column: int) -> int:
+        return sum([request[column] for request in self.billed])
 
     @property
     def cost(self) -> Decimal | None:

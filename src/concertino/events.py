@@ -43,6 +43,8 @@ NoticeCode = Literal[
     "history_repaired",
     "tool_data_dropped",
     "attachments_unread",
+    "price_failed",
+    "no_store",
 ]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress, islice, repeat
-from operator import not_
+from operator import is_, not_
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
 from .records import record
@@ -226,7 +226,7 @@ class AssistantMessage(_Wired):
     @property
     def text(self) -> str:
         """The text of the answer without its reasoning."""
-        return "".join(part.text for part in self.parts if part.kind == "text")
+        return "".join([part.text for part in self.parts if part.kind == "text"])
 
     @property
     def media(self) -> tuple[Media, ...]:
@@ -342,3 +342,17 @@ class Messages(Sequence[Message]):
 
     def __repr__(self) -> str:
         return f"Messages({list(self)!r})"
+
+    def followed_by(self, more: Iterable[Message]) -> Messages:
+        """Return these messages and then *more*, in the same list if nothing else was appended to it."""
+        items = self._items if len(self._items) == self._end else self._items[: self._end]
+        items.extend(more)
+        return Messages(items)
+
+
+def begins_with(messages: Sequence[Message], first: Sequence[Message]) -> bool:
+    """Return whether *messages* begin with the same objects as *first*; at once for two views of one list."""
+    if len(first) > len(messages):
+        return False
+    of_one_list = isinstance(messages, Messages) and isinstance(first, Messages) and messages._items is first._items
+    return of_one_list or all(map(is_, first, messages))

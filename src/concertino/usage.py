@@ -50,7 +50,14 @@ class Tokens:
     @property
     def negative(self) -> bool:
         """True if a count is negative. Such counts are never booked, because they would lower a bill."""
-        return min(self.prompt, self.completion, self.cached, self.cache_write, self.reasoning, self.cache_write_1h) < 0
+        return (
+            self.prompt < 0
+            or self.completion < 0
+            or self.cached < 0
+            or self.cache_write < 0
+            or self.reasoning < 0
+            or self.cache_write_1h < 0
+        )
 
 
 @record(kw_only=True)

@@ -55,7 +55,7 @@ def test_a_follow_up_command_repeats_the_options(shop: Shop, runs: Cli, cli: Cli
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ('{"amount": "much"}', "--arguments do not fit refund: amount: 'much' is not of type 'integer'"),
+        ('{"amount": "much"}', "the arguments do not fit refund: amount: 'much' is not of type 'integer'"),
         ('{"to": "Bö"}', "do not fit refund: 'amount' is a required property"),
         ('{"amount": 1, "euros": 2}', "'euros' was unexpected"),
     ],

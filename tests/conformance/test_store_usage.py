@@ -75,7 +75,7 @@ async def test_sums(store: FullStore) -> None:
     cost, twice, thrice = (f"0.{n}00000000000000000000000000{n}" for n in (1, 2, 3))
     assert await sums("run") == {("r1",): (3, 20, twice), ("r2",): (1, 10, cost)}
     assert await sums("agent") == {("supervisor",): (3, 20, twice), ("supervisor/helper",): (1, 10, cost)}
-    assert await sums("model") == {("scripted:large",): (1, 0, "0"), ("scripted:small",): (3, 30, thrice)}
+    assert await sums("model") == {("scripted:large",): (1, 0, "None"), ("scripted:small",): (3, 30, thrice)}
     assert await sums("tenant", "user") == {("o1", "ann"): (3, 20, twice), ("o2", "bob"): (1, 10, cost)}
     with pytest.raises(StorageError, match="sum by 'tenant' and 'user'"):
         await sums("user")

@@ -46,7 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
 def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Serve the models `ollama:...` from this process."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{server.server_port}")
         try:

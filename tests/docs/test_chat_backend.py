@@ -266,7 +266,7 @@ class Stream:
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
     with ModelServer() as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
             yield server

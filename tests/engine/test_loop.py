@@ -110,7 +110,7 @@ async def test_a_limit_of_one_sends_no_tools(play: Play, add: Tool) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, "many"])
 async def test_a_limit_that_is_none_is_refused(limit: Any) -> None:
-    with pytest.raises(ConfigurationError, match="tool_calls"):
+    with pytest.raises(ConfigurationError, match="tool_call"):
         await ToolOrchestrator(Chat(model=ScriptedModel(), message="go"), AgentConfig(), tool_call_limit=limit).run()
 
 

@@ -8,9 +8,14 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
+
+import pytest
 
 from concertino import AgentConfig, Chat, Resources, Tokens, ToolOrchestrator
+from concertino.events import Notice
 from concertino.testing import ScriptedModel
 
 PROGRAM = """
@@ -59,4 +64,33 @@ async def test_a_result_is_copied_and_pickled_with_its_costs() -> None:
     for copied in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
         assert copied == result
         assert (copied.report.cost, copied.report.untrimmed_cost) == (10, 10)
-    assert dataclasses.asdict(result)["report"]["prompt"] == 10
+    assert [sent for sent, *_ in dataclasses.asdict(result)["report"]["billed"]] == [10]
+
+
+def _fails(*_: object) -> Any:
+    raise ZeroDivisionError("no table")
+
+
+@pytest.mark.parametrize(
+    ("price", "problem"),
+    [
+        (_fails, "raised ZeroDivisionError: no table"),
+        (lambda model: (Decimal(1), "ours"), "raised TypeError"),
+        (lambda *_: 0.5, "raised TypeError: cannot unpack"),
+        (lambda *_: (0.5, "ours"), "returned (0.5, 'ours')"),
+        (lambda *_: (Decimal(1), None), "returned (Decimal('1'), None)"),
+    ],
+)
+async def test_an_attempt_is_booked_without_a_cost_if_the_function_of_prices_fails(
+    price: Callable[..., Any], problem: str
+) -> None:
+    run = ToolOrchestrator(Chat("go", model=ScriptedModel("yes")), AgentConfig(), resources=Resources(price=price))
+    (notice,) = [event async for event in run.stream() if isinstance(event, Notice)]
+    assert notice.code == "price_failed"
+    assert problem in notice.text
+    assert "return a Decimal" in notice.text
+    assert (run.result.status, run.result.text) == ("completed", "yes")
+    ((record,),) = (run.result.usage,)
+    assert (record.cost, record.tokens.prompt, record.source) == (None, 10, "measured")
+    assert run.result.report is not None
+    assert run.result.report.cost is None

@@ -12,8 +12,11 @@ from benchmarks.__main__ import SUITES
 ROOT = Path(__file__).resolve().parents[2]
 
 
+NAMES = [pytest.param(each.name, marks=pytest.mark.slow if each.name == "http" else ()) for each in SUITES]
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("suite", [suite.name for suite in SUITES])
+@pytest.mark.parametrize("suite", NAMES)
 def test_every_system_of_a_suite_does_the_same_work(suite: str) -> None:
     command = [sys.executable, "-m", "benchmarks", "--self-check", "--suite", suite]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -305,7 +305,13 @@ async def test_results_after_the_last_iteration_are_read(store: Store) -> None:
 
 async def test_a_limit_of_the_tree_stops_sub_agents_that_wait(store: Store) -> None:
     scripts: dict[str, list[Any]] = {"a scout": [call("pay", amount=1)]}
-    scripts["the boss"] = [call("scout", query="a"), call("look"), call("look"), "the end"]
+
+    async def the_scout_waits() -> None:
+        while not await store.waits(OPERATOR):
+            await asyncio.sleep(0)
+
+    last = Answer(calls=(call("look"),), before=the_scout_waits)
+    scripts["the boss"] = [call("scout", query="a"), call("look"), last, "the end"]
     model = Steady(scripts=scripts)
     process = runtime(store, model, Boss(), limits=lambda *_: Limits(all_tool_calls=4))
     result = await (await process.start(Chat("go", model=model), "boss")).result()
@@ -352,13 +358,13 @@ async def test_a_sub_agent_at_its_limit_ends_those_below_it_that_wait(store: Sto
     agent.tools = (delegate(Captain(), description="Leads.", background=True), pay)
     scripts: dict[str, list[Any]] = {"a scout": [call("pay", amount=1)]}
     scripts["a captain"] = [call("scout", query="a"), "No answer."]
-    scripts["the boss"] = [[call("captain", query="a"), call("pay", amount=2)], "end"]
+    scripts["the boss"] = [[call("captain", query="a"), call("pay", amount=2)], "end", "end"]
     process = runtime(store, Steady(scripts=scripts), agent)
     first = await (await process.start(Chat("go", model=Steady(scripts=scripts)), "boss")).result()
     assert [wait.agent_path for wait in first.waiting] == ["boss"], "nobody would read another answer"
     await process.approve(OPERATOR, first.waiting[0].key)
     final = await (await process.resume(OPERATOR, first.run_id)).result()
-    assert (final.status, final.text) == ("completed", "end")
+    assert (final.status, final.text) == ("completed", "end"), final.error
 
 
 async def test_a_fork_has_a_sub_agent_of_its_own(store: Store) -> None:

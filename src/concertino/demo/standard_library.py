@@ -105,7 +105,9 @@ def _with_methods(value: Any, name: str) -> str:
     for member in vars(value) if inspect.isclass(value) else ():
         if not member.startswith("_") or member == "__init__":
             with contextlib.suppress(Exception):  # reading an attribute may run code that fails
-                text = _described(getattr(value, member), f"{short}.{member}")
+                method = getattr(value, member)
+                alias = getattr(method, "__name__", member) != member and method.__name__ in vars(value)
+                text = "" if alias else _described(method, f"{short}.{member}")
                 found.append(f"### {short}.{member}\n\n{text}" if text else "")
     return "\n\n".join(filter(None, found))
 

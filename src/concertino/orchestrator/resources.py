@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, replace
@@ -25,6 +26,7 @@ from ..usage import Receipt, Tokens
 from .lifecycle.repair import CheckedHistory
 from .model_call.retry import Retry
 
+log = logging.getLogger("concertino")
 _CONVERSATIONS = 64
 """The number of conversations that a process keeps, so that their next run costs only what is new."""
 _IN_CATALOG = ("anthropic", "openai", "google")
@@ -252,6 +254,26 @@ class Resources:
         if self.price is price and key not in self._opened:
             self._opened[key] = None
             preload(model.provider, model.name)
+
+    def cost_of(
+        self, provider: str, model: str, tokens: Tokens, receipt: Receipt | None
+    ) -> tuple[Decimal | None, str, str]:
+        """Return cost and price list of *tokens* as `price`, and how the product's function failed; "" if it did not.
+
+        The cost is unknown then: an attempt is booked whatever happens.
+        """
+        try:
+            cost, version = self.price(provider, model, tokens, receipt)
+        except Exception as error:  # noqa: BLE001 - it is the product's function
+            problem = f"raised {type(error).__name__}: {error}"[:200]
+        else:
+            if (cost is None or isinstance(cost, Decimal)) and isinstance(version, str):
+                return cost, version, ""
+            problem = f"returned {(cost, version)!r:.80}"
+        remedy = "return a Decimal, or None if the price is unknown, and the name of the price list"
+        problem = f"the cost of {provider}:{model} is unknown, since Resources(price=...) {problem}; {remedy}"
+        log.error("%s", problem)
+        return None, "", problem
 
     def limits_of(self, scope: Scope, model: Model, agent: HasLimits) -> Limits:
         """Return the limits of *agent* with *model*. Raises `ConfigurationError` if the function returns none."""

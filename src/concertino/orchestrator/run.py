@@ -12,6 +12,7 @@ from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import Operation, OperationState
 from ..providers.base import Logprob, Model
 from ..scope import Scope
+from ..token_engine.pricing import price as listed_price
 from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
 from ..tools.progress import Progress
@@ -430,7 +431,13 @@ class RunSession:
 
         The caller replaces negative counts, which would lower a bill.
         """
-        cost, version = (None, "") if source == "unknown" else self.resources.price(provider, model, tokens, receipt)
+        cost, version = None, ""
+        if source != "unknown" and self.resources.price is listed_price:
+            cost, version = listed_price(provider, model, tokens, receipt)
+        elif source != "unknown":
+            cost, version, problem = self.resources.cost_of(provider, model, tokens, receipt)
+            if problem:
+                self.notify("price_failed", problem)
         return UsageRecord(
             id=usage,
             run_id=self.id,
@@ -442,7 +449,7 @@ class RunSession:
             how=how,
             cost=cost,
             price_version=version,
-            tools=tuple(map(self.tool_name, tools)),
+            tools=tools,
             receipt=receipt,
         )
 

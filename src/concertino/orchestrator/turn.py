@@ -321,7 +321,7 @@ class TurnRunner:
         choice = await self._special_results(outcomes) if self._hooks.handle_special_tools.own else None
         self._add_results(calls, outcomes)
         failed = [result for result in outcomes if result.is_error]
-        state.errored_tools = tuple([self._run.tool_name(result.call.name) for result in failed])
+        state.errored_tools = tuple([run.tool_name(result.call.name) for result in failed]) if failed else ()
         for result in outcomes:
             if result.data is not None and result.stored:
                 run.keep_data(result.call.name, result.data)
@@ -329,8 +329,8 @@ class TurnRunner:
             run.tree.content_index += 1
         if choice is not None:
             state.tool_choice = choice
-        disabled = [result.call for result in failed if result.not_enabled]
-        state.disabled_tools = tuple([call.name for call in disabled])
+        disabled = [result.call for result in failed if result.not_enabled] if failed else []
+        state.disabled_tools = tuple([call.name for call in disabled]) if disabled else ()
         if disabled:
             decision = self._apply(await self._hooks.on_tools_disabled(run.context, disabled))
             return outcome if isinstance(decision, Continue) else decision

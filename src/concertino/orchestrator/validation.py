@@ -9,6 +9,8 @@ from __future__ import annotations
 import binascii
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, repeat
+from operator import attrgetter, is_not
 from typing import Any
 
 from ..context_state import ContextState
@@ -25,6 +27,7 @@ from ..messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    begins_with,
     mark_valid,
     unvalidated,
 )
@@ -222,8 +225,9 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
         _check_fields(resources, _RESOURCES, {})
         resources.mark_valid()
     valid = _DEFAULTS
-    if chat.context is not None and resources.kept(chat.context) is not None:
-        valid = {**_DEFAULTS, "context": chat.context}
+    known: Sequence[Message] = ()
+    if chat.context is not None and (kept := resources.kept(chat.context)) is not None:
+        valid, known = {**_DEFAULTS, "context": chat.context}, kept.checked.messages
     _check_fields(chat, _CHAT, valid)
     if chat.media or not isinstance(chat.message, str) or not (resume or chat.message.strip()):
         _check_message(chat, resume=resume)
@@ -234,7 +238,7 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
         raise ConfigurationError(f"{need}: pass Resources(store=...)")
     if resources.fallback:
         _check_fallback(chat, resources)
-    _check_contents("history", chat.history)
+    _check_contents("history", chat.history, known)
     for examples in chat.few_shot.values():
         _check_contents("few_shot", examples)
 
@@ -247,14 +251,18 @@ def _check_message(chat: Chat, *, resume: bool) -> None:
         raise ConfigurationError(f"Chat(media=...): {problem}")
 
 
+_CHAT_VALUES, _RESOURCES_VALUES = attrgetter(*_CHAT), attrgetter(*_RESOURCES)
 _DEFAULTS: dict[str, object] = {f.name: f.default for f in dataclasses.fields(Chat)}
 
 
-def _check_fields(owner: object, fields: Mapping[str, tuple[Check, str]], valid: Mapping[str, object]) -> None:
+def _check_fields(
+    owner: Chat | Resources, fields: Mapping[str, tuple[Check, str]], valid: Mapping[str, object]
+) -> None:
     """Check all *fields* of *owner* whose value is not the one in *valid*."""
-    for field, (check, remedy) in fields.items():
-        value = getattr(owner, field)
-        if value is not valid.get(field, _UNKNOWN) and not check(value):
+    values = _CHAT_VALUES(owner) if isinstance(owner, Chat) else _RESOURCES_VALUES(owner)
+    changed = map(is_not, values, map(valid.get, fields, repeat(_UNKNOWN)))
+    for value, (field, (check, remedy)) in compress(zip(values, fields.items(), strict=True), changed):
+        if not check(value):
             raise ConfigurationError(f"{type(owner).__name__}({field}={value!r:.80}): {remedy}")
 
 
@@ -270,8 +278,9 @@ def _check_fallback(chat: Chat, resources: Resources) -> None:
             )
 
 
-def _check_contents(field: str, messages: Sequence[Message]) -> None:
-    fresh = unvalidated(messages)
+def _check_contents(field: str, messages: Sequence[Message], known: Sequence[Message] = ()) -> None:
+    """Check *messages*, but not again those of *known* that they begin with."""
+    fresh = unvalidated(messages[len(known) :] if known and begins_with(messages, known) else messages)
     for message in fresh:
         if problem := _problem(message):
             index = next(i for i, item in enumerate(messages) if item is message)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from ..errors import NotAllowedError, RunStateError, UnknownWaitError
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ConfigurationError, ErasedError, NotAllowedError, RunStateError, StorageError, UnknownWaitError
+from ..orchestrator.journal.replay import replay
 from ..records import record
-from ..scope import AnyScope, Scope, TenantScope
+from ..scope import OPERATOR, AnyScope, Scope, TenantScope
 from ..storage.base import Store
 from ..waits import Wait
 
@@ -36,3 +40,27 @@ async def approval_of(store: Store, scope: AnyScope, key: str) -> tuple[AnyScope
     if wait.who and scope.by not in wait.who:
         raise NotAllowedError(f"{scope.by!r} may not answer {key}; those who may: {', '.join(wait.who)}")
     return scope, wait
+
+
+async def check_arguments(store: Store, wait: Wait, arguments: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` if the schema of the waiting call's tool rejects *arguments*.
+
+    Only the first answer counts, and the call would fail with these. The journal contains the schema as the model
+    received it; where its content was erased, nothing is checked.
+    """
+    journal = None if wait.resolution is not None else await store.load(OPERATOR, wait.run_id)
+    if journal is None:
+        return
+    try:
+        tools = {tool.name: tool for tool in replay(journal).tools}
+    except (ErasedError, StorageError):
+        return
+    if wait.tool in tools:
+        import jsonschema  # noqa: PLC0415 - takes as long to import as all of concertino
+
+        schema = tools[wait.tool].parameters
+        error = next(jsonschema.validators.validator_for(schema)(schema).iter_errors(dict(arguments)), None)
+        if error is not None:
+            part = ".".join(str(step) for step in error.absolute_path)
+            problem = f"{part}: {error.message}" if part else error.message
+            raise ConfigurationError(f"the arguments do not fit {wait.tool}: {problem}")

@@ -40,7 +40,7 @@ from ..storage.types import StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
-from .answers import AnswerOutcome, approval_of
+from .answers import AnswerOutcome, approval_of, check_arguments
 from .checks import check_number, check_text
 from .conversation import Conversation
 from .event_log import EventLog, Until
@@ -342,18 +342,22 @@ class Runtime:
     ) -> AnswerOutcome:
         """Approve a waiting call, with other *arguments* if given. Raises `NotAllowedError`, `UnknownWaitError`.
 
+        Raises `ConfigurationError` if the schema of the call's tool rejects the arguments.
+
         If the call names people, only they may answer, each in a scope of the same tenant. Otherwise a scope may answer
         that reaches the run.
 
         *remember* adds an approval rule in the same transaction: the part `Approvals` asks no more for calls of the
-        tool by this agent for the run's user, in this conversation or always. Raises `RunStateError` if the run has no
-        user or conversation.
+        tool by this agent for the run's user, in this conversation or always. Raises `RunStateError` without a user or
+        a conversation.
         """
         if remember not in get_args(Remember):
             raise ConfigurationError(f"approve(remember={remember!r:.80}): use 'once', 'conversation' or 'always'")
         scope, wait = await approval_of(self.store, scope, key)
         if wait.arguments and arguments_hash(wait.arguments) != wait.arguments_hash:
             raise NotAllowedError(f"{key} cannot be approved: its arguments were changed after they were shown")
+        if arguments is not None:
+            await check_arguments(self.store, wait, arguments)
         edited = None if arguments is None else arguments_text(dict(arguments))
         return await self._answer(scope, key, "approved", "", edited, remember)
 

@@ -26,7 +26,7 @@ from ..errors import (
     UnknownConversationError,
 )
 from ..events import RunResult
-from ..messages import Message, mark_valid
+from ..messages import Message, Messages, mark_valid
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.data_policy import DataPolicy
@@ -66,7 +66,7 @@ class _Held:
     """The branch of a conversation up to its *leaf*, as its next turn needs it."""
 
     leaf: str
-    messages: tuple[Message, ...]
+    messages: Messages
     context: ContextState | None
     packed: Sequence[Any] | None
     """The context as the store has it."""
@@ -218,7 +218,7 @@ class TurnStarter:
     async def _branch(self, scope: Scope, conversation_id: str, leaf: str) -> _Held:
         """Return the branch that ends with the turn *leaf*; only turns that this process does not keep are loaded."""
         if not leaf:
-            return _Held("", (), None, None)
+            return _Held("", Messages([]), None, None)
         await self.settled(leaf)
         held = self._held.get((scope, conversation_id))
         if held is not None and held.leaf == leaf:
@@ -227,7 +227,7 @@ class TurnStarter:
             raise ConversationBusyError(f"turn {leaf} has not ended, and its history is not complete", leaf)
         found = await self._store.history(scope, conversation_id, leaf, after=held.leaf if held else "")
         mark_valid(found.messages)  # as they came from a run
-        earlier = held.messages if held is not None and found.after else ()
+        earlier = held.messages if held is not None and found.after else Messages([])
         return self._keep(scope, conversation_id, leaf, earlier, found, found.messages, _context(found))
 
     def _keep(
@@ -235,12 +235,12 @@ class TurnStarter:
         scope: Scope,
         conversation_id: str,
         leaf: str,
-        earlier: Sequence[Message],
+        earlier: Messages,
         found: StoredHistory,
         messages: Sequence[Message],
         context: ContextState | None,
     ) -> _Held:
-        held = _Held(leaf, (*earlier, *messages), context, None if context is None else found.context)
+        held = _Held(leaf, earlier.followed_by(messages), context, None if context is None else found.context)
         key = (scope, conversation_id)
         self._held.pop(key, None)
         if found.lasting:

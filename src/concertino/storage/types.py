@@ -417,8 +417,8 @@ class UsageSum:
     attempts: int
     tokens: Tokens
     """Tokens of the attempts with measured or estimated usage."""
-    cost: Decimal
-    """US dollars, of the attempts with a known price."""
+    cost: Decimal | None
+    """US dollars, of the attempts with a known price; None if none has one."""
     unpriced: int
     """Attempts without a known price, which `cost` leaves out."""
     estimated: int

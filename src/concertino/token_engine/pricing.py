@@ -15,6 +15,7 @@ from ..usage import Receipt, Tokens
 
 FREE = frozenset({"demo", "scripted"})
 """Providers without a remote model, which cost nothing."""
+_NOTHING = Decimal(0), "free"
 
 
 def price(provider: str, model: str, tokens: Tokens, receipt: Receipt | None = None) -> tuple[Decimal | None, str]:
@@ -33,7 +34,7 @@ def price(provider: str, model: str, tokens: Tokens, receipt: Receipt | None = N
     The first call for a provider with prices loads the list; call `preload` early to load it in the background.
     """
     if provider in FREE:
-        return Decimal(0), "free"
+        return _NOTHING
     if receipt is not None and receipt.cost is not None:
         return receipt.cost, f"billed by {provider}"
     listed = _listed(provider, model)

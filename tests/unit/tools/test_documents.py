@@ -169,7 +169,7 @@ async def test_what_could_not_be_read_is_reported_each_time(garden: Garden) -> N
         assert garden.lines == [f"1 document in docs: {state}", "1 files not read in full: docs/blob.md (binary)"]
 
 
-@pytest.mark.parametrize("harm", ["spin", "allocate", "leave", "lie", "fail"])
+@pytest.mark.parametrize("harm", [pytest.param("spin", marks=pytest.mark.slow), "allocate", "leave", "lie", "fail"])
 async def test_a_file_whose_reader_fails_is_skipped_and_reported(
     garden: Garden, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:

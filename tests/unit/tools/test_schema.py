@@ -64,7 +64,10 @@ async def test_others_are_checked_in_a_worker(tool: Looks, good: Any, bad: Any, 
 
 
 @pytest.mark.parametrize("hostile", ["uniqueItems", "pattern", "references"])
-async def test_a_check_that_takes_too_long_ends_and_blocks_nothing(hostile: str) -> None:
+async def test_a_check_that_takes_too_long_ends_and_blocks_nothing(
+    hostile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("concertino.tools.schema._CPU_SECONDS", 0.2)
     doubling = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(40)} | {"a40": {}}
     tool, value = {
         "uniqueItems": (of(q={"uniqueItems": True}), [{"a": [i]} for i in range(10_000)]),
@@ -100,7 +103,7 @@ async def test_nothing_is_fetched_at_run_time() -> None:
         def log_message(self, *_: Any) -> None: ...
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         # Such a schema is refused when its tool is registered; this is the check behind that one.

@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...errors import ConfigurationError, ErasedError, StorageError, UnknownWaitError
-from ...orchestrator.journal.replay import replay
+from ...errors import ConfigurationError, UnknownWaitError
 from ...orchestrator.resources import Resources
 from ...runtime import AnswerOutcome, Runtime
 from ...scope import OPERATOR, Operator
@@ -23,8 +22,6 @@ from .runs_resume import check_agent, resume_run
 async def approve(key: str, by: str | None, resume: bool, arguments: str | None, context: CommandContext) -> int:
     """Approve the call, with other *arguments* if given. Raises `RunStateError`, and `ConfigurationError` for those."""
     edited = None if arguments is None else _arguments(arguments)
-    if edited is not None:
-        await _check_arguments(edited, key, context)
     return await _give(key, resume, context, lambda runtime: runtime.approve(_person(by), key, arguments=edited))
 
 
@@ -85,28 +82,3 @@ def _arguments(text: str) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise ConfigurationError('--arguments must be a JSON object, such as {"amount": 5}')
     return read
-
-
-async def _check_arguments(arguments: dict[str, Any], key: str, context: CommandContext) -> None:
-    """Raise `ConfigurationError` if the tool's schema rejects *arguments*.
-
-    Only the first answer counts, and the call would fail with these. The journal contains the schema as the model
-    received it.
-    """
-    wait = await context.store.wait(OPERATOR, key)
-    journal = None if wait is None or wait.resolution is not None else await context.store.load(OPERATOR, wait.run_id)
-    if wait is None or journal is None:
-        return
-    try:
-        tools = {tool.name: tool for tool in replay(journal).tools}
-    except (ErasedError, StorageError):
-        return
-    if wait.tool in tools:
-        import jsonschema  # noqa: PLC0415 - takes as long to import as all of concertino
-
-        schema = tools[wait.tool].parameters
-        error = next(jsonschema.validators.validator_for(schema)(schema).iter_errors(arguments), None)
-        if error is not None:
-            part = ".".join(str(step) for step in error.absolute_path)
-            problem = f"{part}: {error.message}" if part else error.message
-            raise ConfigurationError(f"--arguments do not fit {wait.tool}: {problem}")

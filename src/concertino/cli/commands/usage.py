@@ -100,7 +100,7 @@ def _sums_of(records: Sequence[UsageRecord], fields: Sequence[str]) -> list[Usag
             attempts=1,
             tokens=sums.tokens,
             unknown_tokens=sums.unknown_tokens,
-            cost=one.cost or Decimal(0),
+            cost=one.cost,
             unpriced=int(one.cost is None),
             estimated=int(one.source == "estimated"),
             unknown=int(one.source == "unknown"),
@@ -125,12 +125,13 @@ def _values(one: UsageRecord, fields: Sequence[str]) -> tuple[str, ...]:
 
 
 def _added(by: tuple[str, ...], sums: Sequence[UsageSum]) -> UsageSum:
+    costs = [one.cost for one in sums if one.cost is not None]
     return UsageSum(
         by=by,
         attempts=sum(one.attempts for one in sums),
         tokens=sum((one.tokens for one in sums), Tokens()),
         unknown_tokens=sum((one.unknown_tokens for one in sums), Tokens()),
-        cost=reduce(_EXACT.add, (one.cost for one in sums), Decimal(0)),
+        cost=reduce(_EXACT.add, costs, Decimal(0)) if costs or not sums else None,
         unpriced=sum(one.unpriced for one in sums),
         estimated=sum(one.estimated for one in sums),
         unknown=sum(one.unknown for one in sums),
@@ -139,11 +140,10 @@ def _added(by: tuple[str, ...], sums: Sequence[UsageSum]) -> UsageSum:
 
 def _cells(one: UsageSum) -> list[str]:
     tokens = one.tokens
-    cost = None if one.attempts and one.unpriced == one.attempts else one.cost
     counts = ((one.estimated, "estimated"), (one.unknown, "unknown"), (one.unpriced, "without a price"))
     figures = (one.attempts, tokens.prompt, tokens.cached, tokens.completion)
     notes = ", ".join(f"{count:,} {label}" for count, label in counts if count)
-    return [*(f"{figure:,}" for figure in figures), "?" if cost is None else money(cost), notes]
+    return [*(f"{figure:,}" for figure in figures), "?" if one.cost is None else money(one.cost), notes]
 
 
 def _figures(one: UsageSum) -> dict[str, Any]:

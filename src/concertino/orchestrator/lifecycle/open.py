@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, get_args
 
 from ...errors import ConfigurationError
@@ -26,7 +27,7 @@ from ..journal.lease import Tree
 from ..journal.patterns import redactor_of
 from ..journal.writer import Journal
 from ..meter import Meter
-from ..resources import Resources, limits_form
+from ..resources import Limits, Resources, limits_form
 from ..run import RunSession
 from ..tool_calls.context import Parent
 from ..validation import media_problem
@@ -56,7 +57,9 @@ def open_run(
     model = _model_of(chat, resources)
     limits = resources.limits_of(chat.scope, model, config)
     if tool_call_limit is not None:
-        limits = dataclasses.replace(limits, tool_calls=tool_call_limit)
+        if not isinstance(tool_call_limit, int):
+            raise ConfigurationError(f"invalid tool_call_limit {tool_call_limit!r:.80}: use a whole number")
+        limits = _with_tool_calls(limits, tool_call_limit)
     if chat.media and (problem := media_problem(tuple(chat.media), limits.media_bytes)):
         raise ConfigurationError(f"Chat(media=...): {problem}")
     name = model_id(model)
@@ -96,6 +99,11 @@ def open_run(
     if changes:
         run.repairs = f"the history was repaired so that the model accepts it: {changes}"
     return run
+
+
+@lru_cache(maxsize=64)
+def _with_tool_calls(limits: Limits, tool_calls: int) -> Limits:
+    return dataclasses.replace(limits, tool_calls=tool_calls)
 
 
 def _model_of(chat: Chat, resources: Resources) -> Model:

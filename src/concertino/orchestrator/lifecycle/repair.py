@@ -10,9 +10,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from itertools import islice
-from operator import is_
 
-from ...messages import AssistantMessage, Message, ToolCall, ToolMessage
+from ...messages import AssistantMessage, Message, Messages, ToolCall, ToolMessage, begins_with
 from ...records import record
 from ..chat import Chat
 
@@ -43,7 +42,8 @@ def repaired(chat: Chat, model: str, known: CheckedHistory = NOTHING_CHECKED) ->
     If they begin with the messages of *known* (the same objects), only the others are checked.
     """
     examples = chat.examples(model) if chat.few_shot else ()
-    messages = (*examples, *chat.history)
+    history: Sequence[Message] = chat.history if isinstance(chat.history, Messages) else tuple(chat.history)
+    messages = (*examples, *history) if examples else history
     if (checked := _checked(messages, known)) is not None:
         return chat, checked, ""
     repair = _Repair()
@@ -56,8 +56,7 @@ def repaired(chat: Chat, model: str, known: CheckedHistory = NOTHING_CHECKED) ->
 
 def _checked(messages: Sequence[Message], known: CheckedHistory) -> CheckedHistory | None:
     """Return *messages* with the ids of their calls; None if they need repair."""
-    extends = len(known.messages) <= len(messages) and all(map(is_, known.messages, messages))
-    ids, first = (set(known.call_ids), len(known.messages)) if extends else (set(), 0)
+    ids, first = (set(known.call_ids), len(known.messages)) if begins_with(messages, known.messages) else (set(), 0)
     unanswered: set[str] = set()
     for message in islice(messages, first, None):
         if message.role == "tool":

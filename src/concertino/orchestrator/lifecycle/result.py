@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -150,8 +149,8 @@ def keep_conversation(run: RunSession) -> None:
 
 
 def _report(run: RunSession, usage: Sequence[UsageRecord]) -> ContextReport:
-    report = dataclasses.replace(run.window.report)
+    report = run.window.report
     asked = {(record.provider, record.model) for record in usage if record.agent_path == run.path}
     if len(asked) == 1:
-        report.price = ModelPrice(run.resources.price, *asked.pop())
+        report.price = ModelPrice(run.resources.cost_of, *asked.pop())
     return report

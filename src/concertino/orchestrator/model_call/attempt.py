@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ..output import PartialReader  # slow to import
 
 ORPHANED = "the run that this sub-agent belongs to has ended"
+_NOTHING = AssistantMessage((), "broken")
 _CALL = 32
 """Characters that a call counts for in addition to its arguments."""
 _RESULT = 64
@@ -146,7 +147,7 @@ class Attempt:
         """The tokens that the provider measured; None if it reported none."""
         self.ready: list[ToolCall] = []
         """The calls whose arguments are complete, in order."""
-        self.message = AssistantMessage((), "broken", prepared.model.name)
+        self.message = _NOTHING
         self.calls: tuple[ToolCall, ...] = ()
         """The calls of `message`."""
         self.record: UsageRecord
@@ -277,6 +278,8 @@ class Attempt:
             if put is not None:
                 shown: Any = (self._audience, self._call_id, self.usage_id)
                 put(ReasoningDelta(run.id, run.path, run.tree.content_index, text, *shown))
+        elif isinstance(chunk, Reply):
+            self._end(chunk)
         elif isinstance(chunk, ToolCallChunk):
             self._arguments.append(chunk.arguments)
             self._left -= len(chunk.arguments)
@@ -296,8 +299,6 @@ class Attempt:
             self._left -= _CALL if self._arguments else _CALL + len(chunk.call.arguments)
         elif isinstance(chunk, Dropped):
             run.emit(Notice, "not_sent", f"not sent to {self.model_id}: {'; '.join(chunk.what)}")
-        elif isinstance(chunk, Reply):
-            self._end(chunk)
 
     def _end(self, reply: Reply) -> None:
         own = self._own(reply.message)
@@ -388,9 +389,13 @@ class Attempt:
         A failure after which the provider may have billed anything, such as a lost connection, a gateway's error or an
         answer that broke off, leaves unknown usage, unless the provider reported some.
         """
-        model, receipt = self.model, getattr(reply or error, "receipt", None)
-        served = self.message.model or model.name if reply is None else reply.message.model or model.name
-        tools = tuple([call.name for call in self.calls])
+        model = self.model
+        tools = tuple([self._run.tool_name(call.name) for call in self.calls])
+        if reply is not None and reply.source == "measured" and reply.tokens is not None and not reply.tokens.negative:
+            names = (self.usage_id, model.provider, reply.message.model or model.name)
+            return self._run.record(*names, reply.tokens, tools, how=reply.how, receipt=reply.receipt)
+        receipt = getattr(reply or error, "receipt", None)
+        served = (self.message if reply is None else reply.message).model or model.name
         source: UsageSource
         failure = error if reply is None and isinstance(error, ProviderError) else None
         reported, problem = failure.tokens if failure else None, ""

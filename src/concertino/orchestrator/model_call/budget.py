@@ -146,5 +146,4 @@ class Reserve:
 
     def _price(self, model: Model, tokens: Tokens, request: ModelRequest) -> Decimal | None:
         tier = Receipt(service_tier=request.service_tier) if request.service_tier else None
-        cost, _ = self._resources.price(model.provider, model.name, tokens, tier)
-        return cost
+        return self._resources.cost_of(model.provider, model.name, tokens, tier)[0]

@@ -98,34 +98,35 @@ class ToolCalls:
 
         *native* are the ids of the calls that are part of the model's message.
         """
-        run, state = self._run, self._run.state
+        run, state, count = self._run, self._run.state, len(calls)
         self.started = True
         if not self._again:
             for call in calls:
                 state.calls_of[call.name] = state.calls_of.get(call.name, 0) + 1
-            run.meter.tool_calls += len(calls)
-            total = state.tool_calls.get(run.path, 0) + len(calls)
-            run.count_calls({run.path: total})
+            run.meter.tool_calls += count
+            run.count_calls({run.path: state.tool_calls.get(run.path, 0) + count})
         for early in self._calls:
-            early.siblings = len(calls)
+            early.siblings, early.native = count, early.call.id in native
             early.cut_early()
-        for index in range(len(self._calls), len(calls)):
+        for index in range(len(self._calls), count):
             call = calls[index]
-            later = [other.name for other in calls[index + 1 :]].count(call.name) if index + 1 < len(calls) else 0
+            later = [other.name for other in calls[index + 1 :]].count(call.name) if index + 1 < count else 0
             planned = Call(run, self._hooks, index, call, state.calls_of[call.name] - later)
+            planned.siblings, planned.native, planned.cut_off = count, call.id in native, call is cut_off
             self._calls.append(planned)
             self._exclusive = self._exclusive or planned.exclusive
+        if run.journal.on and not self._again:
+            self._note_planned()
+
+    def _note_planned(self) -> None:
+        """Record the operations; those whose start the store must know of start with this entry, if they can."""
         at_once = min(self._width, self._reachable()) if self._exclusive else self._width
-        if self._hooks.authorize_tool_call.own or self._again:
+        if self._hooks.authorize_tool_call.own:
             at_once = 0
         for planned in self._calls:
-            planned.siblings = len(calls)
-            planned.native = planned.call.id in native
-            planned.cut_off = planned.call is cut_off
-            if run.journal.on and not self._again:
-                if planned.declared and planned.index < at_once and not planned.cut_off:
-                    planned.apply("start")
-                planned.note()
+            if planned.declared and planned.index < at_once and not planned.cut_off:
+                planned.apply("start")
+            planned.note()
 
     def restore(self, operations: Mapping[str, Operation], waits: Sequence[Wait], *, sure: bool) -> None:
         """Continue from the stored operations and answers of an earlier process."""
@@ -284,7 +285,9 @@ class ToolCalls:
         run = self._run
         if not run.journal.on:
             kind = "an approval" if needs.kind == "approval" else "a result from outside"
-            await self._end(call, failed(call.call, f"cannot wait for {kind}: the run has no store"), context)
+            problem = f"cannot wait for {kind}: the run has no store"
+            run.notify("no_store", f"{call.call.name} {problem}; pass Resources(store=...)")
+            await self._end(call, failed(call.call, problem), context)
             return
         wait = wait_of(run, call.call, call.key, needs)
         call.apply("wait", needs.kind)
@@ -334,9 +337,8 @@ class ToolCalls:
         """Wait until every call has ended or waits. Raises the first error of a hook or the store."""
         if self._open:
             await asyncio.sleep(0)  # most calls end in their first pass, and this is the cheapest way to give it
-        loop = asyncio.get_running_loop()
         while self._open and self._error is None:
-            self._waiter = loop.create_future()
+            self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         self._waiter = None
         if self._error is not None:

@@ -233,14 +233,14 @@ class Call:
         value = tool.execute(arguments, context)
         if hasattr(value, "__await__"):
             value = await value
-        if hasattr(value, "__aiter__"):
+        if not isinstance(value, str) and hasattr(value, "__aiter__"):
             value = await _last(value, tool, context)
-        if isinstance(value, Pending):
+        if isinstance(value, str):
+            outcome = self._outcome(tool, cut_bytes(value, tool.max_bytes))
+        elif isinstance(value, Pending):
             if not tool.remote:
                 raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
             raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
-        if isinstance(value, str):
-            outcome = self._outcome(tool, cut_bytes(value, tool.max_bytes))
         else:
             outcome = await self._structured(tool, value)
         outcome.stored = outcome.stored and not context.unkept

@@ -116,7 +116,7 @@ def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:
         attempts=attempts,
         tokens=Tokens(*tokens[: len(_TOKENS)]),
         unknown_tokens=Tokens(*tokens[len(_TOKENS) :]),
-        cost=Decimal(cost),
+        cost=None if attempts and unpriced == attempts else Decimal(cost),
         unpriced=unpriced,
         estimated=estimated,
         unknown=unknown,

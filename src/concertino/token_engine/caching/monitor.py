@@ -87,12 +87,6 @@ class CacheMonitor:
             untrimmed_cached = _cached(rule, min(self._untrimmed, untrimmed))
         self.bill += rule.read * cached + rule.write * (prompt - cached)
         report = self.report
-        report.requests += 1
-        report.prompt += prompt
-        report.cached += cached
-        report.written += written
-        report.untrimmed_prompt += untrimmed
-        report.untrimmed_cached += untrimmed_cached
         report.misses += miss is not None
         report.billed.append((prompt, cached, written, untrimmed, untrimmed_cached))
         self._key, self._untrimmed, self._replaced = key, untrimmed, False
