@@ -22,7 +22,7 @@ _VERDICT = {
     "additionalProperties": False,
 }
 _SYSTEM = "You judge whether a goal is reached, by what the conversation shows and not by what the agent claims."
-Check = Callable[[RunContext[Any]], bool | Awaitable[bool]]
+GoalCheck = Callable[[RunContext[Any]], bool | Awaitable[bool]]
 """A function of the run that states whether the goal is reached."""
 
 
@@ -52,7 +52,7 @@ class GoalAgent(AgentConfig[GoalState]):
         prompt: str = "",
         tools: Sequence[Tool] = (),
         parts: Sequence[Part] = (),
-        check: Check | None = None,
+        check: GoalCheck | None = None,
         judge_model: str | None = None,
         rounds: int = 10,
     ) -> None:
